@@ -15,12 +15,12 @@ PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow test-web bench results docs support-matrix check format proto clean
 
-help:  ## What can be made
+help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-# Installed again whenever the dependencies may have changed.
+# Reinstall whenever the dependencies may have changed.
 $(BIN)/installed: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required: make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable '.[server,dev]'
 	touch $@
@@ -33,31 +33,31 @@ demo: install  ## Port the digits model to seven goals, into demo-out/
 test: install  ## Run the tests
 	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
-test-slow: install  ## Run the tests that take long; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
+test-slow: install  ## Run the slow tests; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800 --numprocesses 2 --dist worksteal
 
-test-web: install  ## Run the tests in a browser, which needs Chromium
+test-web: install  ## Run the browser tests; requires Chromium
 	$(BIN)/pytest -q -m web tests/browser tests/mistify_server/web
 
-# Exit code 77: skipped, for want of data or of an optional package.
+# Exit code 77: skipped because data or an optional package are missing.
 bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	failed=0; for name in $(BENCHMARKS); do \
 		MISTIFY_TEST_DATA=$(DATA) $(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
 	done; exit $$failed
 
-results: install  ## Make RESULTS.md, and the README's table and picture, from benchmarks/records/
+results: install  ## Generate RESULTS.md and the README's table and picture from benchmarks/records/
 	$(BIN)/python -m benchmarks.results
 
-docs: install  ## Build the documentation site in build/site/; a warning is an error
+docs: install  ## Build the documentation site in build/site/; warnings are errors
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-support-matrix: install  ## Write docs/support-matrix.md: looks at 42 architectures, which takes half an hour
+support-matrix: install  ## Write docs/support-matrix.md from 42 architectures, in half an hour
 	mkdir -p docs
 	$(BIN)/python -m benchmarks.porting.support_matrix --write docs/support-matrix.md
 
-check: install  ## Format, lint, docstrings, types, layers, generated code
+check: install  ## Check format, lint, docstrings, types, layers and generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m docs_site.docstrings
@@ -75,5 +75,5 @@ format: install  ## Format the code
 proto: install  ## Generate mistify/v1 from proto/
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
 
-clean:  ## Remove what was made
+clean:  ## Remove the environment and all build output
 	rm -rf .venv build demo-out

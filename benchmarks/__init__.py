@@ -1,1 +1,1 @@
-"""Benchmarks, a folder per part; `harness/` has the rules they follow, `RESULTS.md` the figures."""
+"""Benchmarks, one folder per part. `harness/` has the common rules, `RESULTS.md` the figures."""

@@ -1,4 +1,4 @@
-"""The hooks that mkdocs calls while it builds the site: pages that are made, and links that lead to them."""
+"""Hooks for mkdocs: generated pages, and links adapted to the site."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ from mistify_server import cli as server  # noqa: E402
 
 _MERMAID: Final = "assets/mermaid.js"
 
-#: What each group of commands says of its own, cut short; the page has a table of contents.
+#: The list of commands in the help of each group, which the page's table of contents replaces.
 _INDEX: Final = re.compile(r"^\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?", re.MULTILINE)
 
 _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
@@ -49,10 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at the places of files on the site, and add content that pages cannot have themselves.
-
-    These are the targets that are missed, and the library that draws diagrams.
-    """
+    """Adapt links to the site, and insert the list of missed targets and the diagram library."""
     markdown = with_missed_targets(markdown)
     if "```mermaid" in markdown:
         script = get_relative_url(_MERMAID, page.file.url)
@@ -61,10 +58,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _commands() -> str:
-    """Return the reference of both command lines, which are asked themselves."""
+    """Return the reference of both command lines, generated from their help."""
     parts = [
         "# Commands",
-        "What `--help` says of each command. [Exit codes](../server.md#exit-codes) are those of all.",
+        "The `--help` text of each command. All commands use the same [exit codes](../server.md#exit-codes).",
     ]
     for name, app in (("mistify", client.app), ("mistify-server", server.app)):
         command = typer.main.get_command(app)
@@ -85,6 +82,6 @@ def _example(directory: Path) -> str:
 
 
 def _mermaid() -> bytes:
-    """Return the library that draws diagrams: without it, the theme would fetch one from the Internet."""
+    """Return the diagram library, which the theme would otherwise download from the Internet."""
     with as_file(files("mermaidx") / "assets" / "mermaid.js") as path:
         return path.read_bytes()

@@ -1,25 +1,25 @@
-"""Where the files of the repository are on the site, and its links made to lead there."""
+"""Paths of repository files on the site, and the adaptation of links to them."""
 
 import posixpath
 import re
 from collections.abc import Mapping
 from typing import Final
 
-#: Pages and files of the site that lie elsewhere in the repository than below `docs/`.
+#: Pages of the site whose files in the repository are not below `docs/`.
 ELSEWHERE: Final[Mapping[str, str]] = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/RESULTS.md": "results.md",
 }
 
-#: Pages of the site that are made when it is built.
+#: Pages that are generated when the site is built.
 SETTINGS: Final = "reference/settings.md"
 COMMANDS: Final = "reference/commands.md"
 
-#: Directories that are copied as they are.
+#: Directories that are copied unchanged.
 COPIED: Final[Mapping[str, str]] = {"benchmarks/pictures": "results", "configs": "configs"}
 
-#: Directories of examples: on the site each is a page with its files.
+#: Directory of examples; each becomes a page with its files.
 EXAMPLES: Final = "docs/examples/"
 
 _LINK: Final = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]+)(?=[#)])")
@@ -27,12 +27,12 @@ _REPOSITORY: Final = {site: own for own, site in ELSEWHERE.items()}
 
 
 def in_repository(page: str) -> str:
-    """Return the path in the repository of a page of the site."""
+    """Return the repository path of a page of the site."""
     return _REPOSITORY.get(page, f"docs/{page}")
 
 
 def on_site(path: str) -> str | None:
-    """Return the path on the site of a file of the repository; None where the site does not have it."""
+    """Return the site path of a repository file, or None if it is not on the site."""
     if path in ELSEWHERE:
         return ELSEWHERE[path]
     if path.startswith(EXAMPLES) and path.count("/") == EXAMPLES.count("/"):
@@ -44,7 +44,7 @@ def on_site(path: str) -> str | None:
 
 
 def relinked(markdown: str, page: str) -> str:
-    """Return the text of a page whose links lead to where files of the repository are on the site.
+    """Return the text of a page with its links changed from repository paths to site paths.
 
     A link to a missing file is left unchanged, so that mkdocs reports it.
 

@@ -1,4 +1,4 @@
-"""The place in a page of the site where the targets that benchmarks miss are listed."""
+"""The list of missed targets on a page of the site."""
 
 from typing import Final
 
@@ -9,5 +9,5 @@ MARK: Final = "<!-- missed targets -->"
 
 
 def with_missed_targets(markdown: str) -> str:
-    """Return a page with the targets that are missed, where it has the mark."""
+    """Return a page with its mark replaced by the missed targets."""
     return markdown.replace(MARK, missed_targets(read_records())) if MARK in markdown else markdown

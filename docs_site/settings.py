@@ -1,4 +1,4 @@
-"""The reference of all settings, made from the models that check them."""
+"""The reference of all settings, generated from the models that validate them."""
 
 import json
 import types
@@ -36,7 +36,7 @@ _KINDS: Final[Mapping[object, str]] = {
     Path: "a path",
 }
 
-#: What pydantic notes beside the type of a time.
+#: The annotations of a duration.
 _SECONDS: Final = get_args(Seconds)[1:]
 
 
@@ -45,11 +45,10 @@ class Setting:
     """One key of a config.
 
     Attributes:
-        key: Its path in the config: `dataset.scale.factor`.
-        expected: Description of the values that it takes.
-        default: The text that a user would write; empty where the key may be missing without a value in its
-            place.
-        meaning: A sentence for the reference.
+        key: Path in the config, such as `dataset.scale.factor`.
+        expected: Description of valid values.
+        default: Default as written in a config; empty if an optional key has no default value.
+        meaning: Description, as a sentence.
     """
 
     key: str
@@ -72,8 +71,8 @@ def sections() -> Iterator[Section]:
     """Yield the tables of all configs, each setting once."""
     yield Section(
         "Goals",
-        "A goal in the config of `mistify port`, `plan` and `add`; [Configs](../config.md) explains how they "
-        "work together. Objects in a goal have tables of their own; `*` is a name that you choose.",
+        "A goal in the config of `mistify port`, `plan` and `add`, as explained in [Configs](../config.md). "
+        "Objects in a goal have separate tables; `*` stands for a name of your choice.",
         tuple(settings_of(PortingConfig)),
     )
     yield Section(
@@ -115,7 +114,7 @@ def page() -> str:
     """Return the reference as Markdown."""
     text = [
         "# Settings",
-        "Every key of every config file, as the program checks it. **Bold** keys are required.",
+        "All keys of all config files. **Bold** keys are required.",
     ]
     for section in sections():
         text += [f"## {section.title}", section.introduction]
@@ -126,10 +125,10 @@ def page() -> str:
 
 
 def settings_of(model: type[BaseModel], place: str = "") -> Iterator[Setting]:
-    """Yield the settings of a model and of the models in it, each below its key.
+    """Yield the settings of a model and of its nested models, with their full keys.
 
     Args:
-        place: Path of the model itself, followed by a dot; empty at the top.
+        place: Path of the model followed by a dot; empty at the top level.
     """
     meanings = _meanings(model)
     for name, field in model.model_fields.items():
@@ -140,7 +139,7 @@ def settings_of(model: type[BaseModel], place: str = "") -> Iterator[Setting]:
 
 
 def _own(model: type[BaseModel], base: type[BaseModel]) -> Iterator[Setting]:
-    """Yield the settings that a model has in addition to those of its base, or with another default."""
+    """Yield the settings of a model that are not in its base, or have another default there."""
     common = {setting.key: setting for setting in settings_of(base)}
     return (setting for setting in settings_of(model) if setting != common.get(setting.key))
 
@@ -168,7 +167,7 @@ def _setting(key: str, field: FieldInfo, meaning: str | None) -> Setting:
 
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the descriptions of attributes in the docstrings of a model and its bases."""
+    """Return the attribute descriptions in the docstrings of a model and its bases."""
     meanings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         for section in griffe.Docstring(base.__doc__ or "").parse("google", warnings=False):
@@ -178,7 +177,7 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _models(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield the models that a value may be, or the values of an object with keys of its own, `.*`."""
+    """Yield the models in an annotation with the path to them: empty, or `.*` for the values of a dict."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, ""
     elif get_origin(annotation) is dict:
@@ -189,7 +188,7 @@ def _models(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
 
 
 def _choices(annotation: Any) -> str:
-    """Return the names that a value is chosen from; empty where it may be anything else."""
+    """Return the allowed names of a value; empty if other values are allowed."""
     parts = [part for part in _parts(annotation) if part is not types.NoneType]
     names: list[str] = []
     for part in parts:
@@ -203,12 +202,12 @@ def _choices(annotation: Any) -> str:
 
 
 def _expected(annotation: Any) -> str:
-    """Return the kind of value that a type takes."""
+    """Return the description of the values of a type."""
     return _listed(dict.fromkeys(_kind(part) for part in _parts(annotation) if part is not types.NoneType))
 
 
 def _bounds(field: FieldInfo) -> str:
-    """Return the limits of a number, where it has any."""
+    """Return the bounds of a number; empty without any."""
     low = [f"from {mark.ge:g}" for mark in field.metadata if isinstance(mark, Ge)]
     low += [f"above {mark.gt:g}" for mark in field.metadata if isinstance(mark, Gt)]
     high = [f"to {mark.le:g}" for mark in field.metadata if isinstance(mark, Le)]
@@ -227,7 +226,7 @@ def _kind(part: Any) -> str:
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a type, without pydantic's annotations."""
+    """Return the alternatives of a type, without annotations."""
     if hasattr(annotation, "__metadata__"):
         return _parts(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -258,7 +257,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _place(setting: Setting) -> str:
-    """Return the key of the object that a setting is in; empty at the top."""
+    """Return the key of the object that contains a setting; empty at the top level."""
     return setting.key.rpartition(".")[0]
 
 
@@ -270,5 +269,5 @@ def _row(setting: Setting) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text for a table, with bars and stars escaped."""
+    """Return a table cell with bars and stars escaped."""
     return text.replace("|", "\\|").replace("*", "\\*")

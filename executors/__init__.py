@@ -1,1 +1,1 @@
-"""Adaptation algorithms on Keras models, and the structure analysis and surgery that they stand on."""
+"""Adaptation algorithms for Keras models, and the structure analysis and model surgery they use."""

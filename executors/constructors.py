@@ -6,7 +6,7 @@ import keras
 
 
 def settings_of(layer: type) -> frozenset[str]:
-    """Return the names of the settings that the constructor of a class of layers takes."""
+    """Return the names of the settings that a layer class's constructor accepts."""
     names = {"batch_input_shape"} if layer is keras.layers.InputLayer else set()
     for kind in layer.__mro__:
         if "__init__" in vars(kind):

@@ -1,8 +1,7 @@
-"""Layers of a user's own: classes that plug-ins register in Keras, with handlers where these are needed.
+"""Custom layers: classes that plug-ins register in Keras, with handlers if needed.
 
-A plug-in is a package that is installed beside Mistify, with an entry point of the group `mistify.layers`.
-The entry point's name is the part before `>` of the registered class names, its value the module that
-registers them.
+A plug-in is an installed package with an entry point in the group `mistify.layers`. The entry point's name is
+the part of the registered class names before `>`; its value is the module that registers them.
 """
 
 from collections.abc import Mapping
@@ -15,13 +14,13 @@ ENTRY_POINTS: Final = "mistify.layers"
 
 
 def in_plug_in(name: str) -> bool:
-    """Check whether a class registered under a name would be a plug-in's; none of them is imported."""
+    """Check whether a class registered under a name would belong to a plug-in; imports none of them."""
     return name.partition(">")[0] in plug_ins(ENTRY_POINTS)
 
 
 @cache
 def import_layers() -> Mapping[str, str]:
-    """Import all plug-ins; return the reasons why some cannot be imported, by their names."""
+    """Import all plug-ins; return the errors of those that cannot be imported, by name."""
     broken = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:

@@ -1,4 +1,4 @@
-"""Seconds by activity."""
+"""Timings by activity, in seconds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from time import perf_counter
 
 
 class Timings:
-    """Seconds by activity; each second counts once, for the innermost activity."""
+    """Seconds by activity; each second counts only for the innermost activity."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -15,7 +15,7 @@ class Timings:
 
     @contextmanager
     def measuring(self, activity: str) -> Iterator[None]:
-        """Add the time of the block to an activity, less the time of activities inside it."""
+        """Add the time of the block to an activity, without that of nested activities."""
         start = perf_counter()
         self._inner.append(0.0)
         try:
@@ -33,7 +33,7 @@ _current: ContextVar[Timings] = ContextVar("timings", default=Timings())  # noqa
 
 @contextmanager
 def collect_timings() -> Iterator[Timings]:
-    """Collect the timings of everything that the block does, apart from those around it."""
+    """Collect the timings of everything inside the block, separately from enclosing timings."""
     timings = Timings()
     token = _current.set(timings)
     try:
@@ -44,6 +44,6 @@ def collect_timings() -> Iterator[Timings]:
 
 @contextmanager
 def activity(name: str) -> Iterator[None]:
-    """Add the time of the block to an activity, in the current timings."""
+    """Add the time of the block to an activity in the current timings."""
     with _current.get().measuring(name):
         yield

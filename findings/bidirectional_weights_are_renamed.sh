@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Keras 3.15.1 gives the weights of a Bidirectional layer other paths when its model is loaded again.
+# Keras 3.15.1 changes the paths of a Bidirectional layer's weights when its model is saved and loaded.
 #
-# Expected: a variable's path is the same in a model, and in the model that its file is loaded as: it is what optimizers,
-# exporters and whoever stores values by name go by.
-# Seen: "both/forward_lstm/lstm_cell/kernel" becomes "forward_lstm/lstm_cell/kernel", for both directions; those of a
-# Dense layer beside it stay. The values are right.
+# Expected: saving and loading a model does not change the paths of its variables, which optimizers, exporters and other
+# code use as keys.
+# Observed: "both/forward_lstm/lstm_cell/kernel" becomes "forward_lstm/lstm_cell/kernel", for both directions. The paths
+# of a Dense layer in the same model do not change. The values are right.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 converts a matrix product that is read with and without relu to two products.
+# TensorFlow 2.21.0 converts a matrix product to two products if it is used both with and without relu.
 #
 # Expected: one FULLY_CONNECTED and one RELU, as for a convolution one CONV_2D and one RELU.
-# Seen: two FULLY_CONNECTED, one of them with relu fused into it. The file has the weights once, but the product is
-# computed, and its weights are packed, twice: whoever writes max(h, 0) + f(h) of a large layer h pays for it twice.
+# Observed: two FULLY_CONNECTED, one of them with a fused relu. The file contains the weights once, but the product is
+# computed twice and its weights are packed twice. So max(h, 0) + f(h) of a large layer h costs twice as much.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

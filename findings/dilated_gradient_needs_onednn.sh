@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 has a gradient of dilated convolutions on CPUs only where oneDNN is on.
+# TensorFlow 2.21.0 can differentiate dilated convolutions on CPUs only if oneDNN is enabled.
 #
-# Expected: what TensorFlow differentiates does not depend on the processor.
-# Seen: the gradient of tf.nn.conv2d with dilations=2, and keras.layers.Conv2DTranspose with dilation_rate=2, work with
+# Expected: the set of differentiable operations does not depend on the processor.
+# Observed: the gradient of tf.nn.conv2d with dilations=2, and keras.layers.Conv2DTranspose with dilation_rate=2, work with
 # oneDNN and raise InvalidArgumentError ("Current CPU implementations do not yet support dilation rates larger than
-# 1.") without it. By default it is on for processors with AVX-512 and off for others, so that the same training
-# script works on one machine and fails on the next. tf.nn.convolution, and keras.layers.Conv2D, which uses it, have a
-# gradient on both.
+# 1.") without it. oneDNN is enabled by default on processors with AVX-512 and disabled on others, so the same
+# training script works on one machine and fails on another. tf.nn.convolution, and keras.layers.Conv2D, which uses it,
+# have a gradient in both cases.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

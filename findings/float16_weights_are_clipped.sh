@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 cuts weights beyond 65,504 to that where it stores them as float16.
+# TensorFlow 2.21.0 clips weights above 65,504 when it converts them to float16.
 #
 # Expected: an error, a warning, or a weight that stays float32.
-# Seen: a kernel of 100,000 becomes one of 65,504 in the file, and outputs are a third too small. Nothing is said.
+# Observed: weights of 100,000 become 65,504 in the file, and outputs are a third too small, without a warning.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 converts minimum, maximum and where to int8 by narrowing the range of what they read.
+# TensorFlow 2.21.0 narrows the quantization range of the inputs of minimum, maximum and where in int8.
 #
-# Expected: what else reads the same tensor gets its values to within a step of an int8 range.
-# Seen: with y = min(x, 0) and z = x / 2 of one x between -5 and 5, z is never above 0: x has the range of y. It is the
-# same with max(x, -1), and where(c, x, 0.1 * x) takes the range of its result. Of keras.activations.celu, which reads
-# its input in a maximum and in a minimum, no output is above 0. Nothing is warned of. What a tensor's only reader
-# clips is lost anyway, so that most networks do not notice.
+# Expected: other consumers of the same tensor get its values within one int8 quantization step.
+# Observed: with y = min(x, 0) and z = x / 2 for one x between -5 and 5, z is never above 0, because x has the range of y.
+# The same happens with max(x, -1), and the inputs of where(c, x, 0.1 * x) get the range of its result.
+# keras.activations.celu, which uses its input in a maximum and a minimum, has no outputs above 0. There is no warning.
+# Most networks are not affected: if a tensor has a single consumer, the clipped values are lost anyway.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
@@ -44,7 +44,7 @@ print("tensorflow", tf.__version__, "keras", keras.__version__)
 
 
 def largest_errors(operation):
-    """Return the largest errors of an operation's output, and of half of its input beside it."""
+    """Return the largest errors of an operation's output, and of half of its input as a second output."""
 
     def both(x):
         x = 1.0 * x + 0.25
@@ -66,10 +66,10 @@ for name, operation in (
     ("where(x > 0, 0.1 * x, x)", lambda x: tf.where(x > 0, 0.1 * x, x)),
 ):
     own, other = largest_errors(operation)
-    print(f"{name}: off by {own:.2f} at the most, half of x beside it by {other:.2f}")
+    print(f"{name}: largest error {own:.2f}; of half of x, {other:.2f}")
     assert own < 0.6 and other > 1.0
 own, other = largest_errors(lambda x: tf.nn.relu(x))
-print(f"relu(x): off by {own:.2f} at the most, half of x beside it by {other:.2f}")
+print(f"relu(x): largest error {own:.2f}; of half of x, {other:.2f}")
 assert own < 0.1 and other < 0.1
 
 network = converted(keras.activations.celu, 16, rows)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 converts one_hot to int8 with 0.5 in the places that are off.
+# TensorFlow 2.21.0 converts one_hot to int8 with an off value of 0.5 instead of 0.
 #
-# Expected: ones and zeros, which int8 holds exactly.
-# Seen: 1.0 and 0.502. The value that is off is quantized by itself, with a scale of 3.9e-9 and the zero point 0, and its
-# integer, 0, is copied into an output whose zero point is -128. Off values other than zero are right. Asking for whole
-# numbers and casting them does not help: the converter puts both together again.
+# Expected: ones and zeros, which int8 represents exactly.
+# Observed: 1.0 and 0.502. The off value is quantized separately, with a scale of 3.9e-9 and a zero point of 0, and its
+# integer, 0, is copied into an output with a zero point of -128. Off values other than zero are right. A one_hot of
+# integers with a cast does not help, because the converter fuses the two.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# TensorFlow 2.21.0 converts reverse to an int8 operator that copies integers from one scale to another.
+# TensorFlow 2.21.0 converts reverse to an int8 operator that copies integers between tensors of different scales.
 #
-# Expected: reversed(x) has the values of x.
-# Seen: where x is a part of a tensor with larger values elsewhere, it comes back several times too small. A slice keeps
-# the scale of the whole tensor, REVERSE_V2 gets one from the values that pass, and its kernel copies the integers.
-# `tf.gather` with reversed indices is right. Whoever reverses what a pooling or a slice gives (a recurrent layer that
-# goes backwards, say) is concerned.
+# Expected: reverse(x) has the values of x.
+# Observed: if x is a slice of a tensor with larger values elsewhere, the result is several times too small. The slice
+# keeps the scale of the whole tensor, the output of REVERSE_V2 gets a scale from its own values, and the kernel copies
+# the integers unchanged. `tf.gather` with reversed indices is right. This affects models that reverse the output of a
+# pooling or a slice, such as backward recurrent layers.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# LiteRT in TensorFlow 2.21.0 makes ordinary numbers of NaN: exp(NaN) is 0 with the default delegate.
+# LiteRT in TensorFlow 2.21.0 turns NaN into ordinary numbers: exp(NaN) is 0 with the default delegate.
 #
-# Expected: NaN in, NaN out, as in TensorFlow, so that whoever checks outputs learns of a broken input.
-# Seen: EXP of NaN is 0 with XNNPACK, the delegate that is on by default, and NaN with LiteRT's own kernels; a MAXIMUM with
-# a constant is that constant with LiteRT's own kernels, and NaN with XNNPACK. So a network may answer a broken input
-# with a plain score, and which one depends on the delegate.
+# Expected: NaN in, NaN out, as in TensorFlow, so that a check of the outputs detects a broken input.
+# Observed: EXP of NaN is 0 with XNNPACK, the default delegate, and NaN with LiteRT's own kernels. A MAXIMUM of NaN and a
+# constant is that constant with LiteRT's own kernels, and NaN with XNNPACK. So a network may return a plausible score for
+# a broken input, depending on the delegate.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# safetensors 0.8.0 (with NumPy 2.3.5) saves the memory of an array as it lies, whatever the array's order.
+# safetensors 0.8.0 (with NumPy 2.3.5) saves the raw memory of an array and ignores its strides.
 #
 # Expected: `load(save({"a": array}))["a"]` equals `array` for any array, or `save` refuses the array.
-# Seen: a transposed array, and one in Fortran order, come back with the right shape and dtype, and with their
-# values in other places. Nothing is raised or warned of, and sums and norms are right, so that checks of those
-# do not notice. `numpy.ascontiguousarray` before `save` helps.
+# Observed: transposed arrays and arrays in Fortran order are loaded with the right shape and dtype, but with permuted
+# values. There is no error or warning, and sums and norms are unchanged, so checks of those do not detect it. Call
+# `numpy.ascontiguousarray` before `save` as a workaround.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

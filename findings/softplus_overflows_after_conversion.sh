@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # TensorFlow 2.21.0 converts softplus to EXP, ADD and LOG, which overflow above 88.
 #
-# Expected: tf.nn.softplus(100) is 100, as it is in TensorFlow, and log_sigmoid(-100) is -100.
-# Seen: the converted network gives infinity for both. Of tf.nn.selu, the converter makes an exponential of all
-# numbers: the right output is chosen afterwards, but where examples give the ranges of an int8 network, that of the
-# exponential takes all of its steps.
+# Expected: tf.nn.softplus(100) is 100, as in TensorFlow, and log_sigmoid(-100) is -100.
+# Observed: the converted network returns infinity for both. For tf.nn.selu, the converter computes an exponential of all
+# inputs and selects the right output afterwards. In int8, the calibrated range of this exponential is so large that the
+# quantization steps are too coarse for the outputs.
 #
-# Exits with 1 if that has changed.
+# Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
@@ -52,6 +52,6 @@ rows = [np.random.default_rng(seed).uniform(-5, 5, (1, 16)).astype(np.float32) f
 for name, function in (("elu", tf.nn.elu), ("selu", tf.nn.selu)):
     network = converted(function, 16, rows)
     errors[name] = error = max(np.abs(outputs(network, row)[0] - function(row)).max() for row in rows)
-    print(f"{name} in int8, of numbers from -5 to 5: off by {error:.2f} at the most")
+    print(f"{name} in int8, inputs from -5 to 5: largest error {error:.2f}")
 assert errors["elu"] < 0.1 and errors["selu"] > 1.0
 PYTHON

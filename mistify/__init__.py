@@ -1,1 +1,1 @@
-"""The vocabulary that server and client share: configs, costs, goals, manifests, errors."""
+"""Definitions shared by server and client: configs, costs, goals, manifests, errors."""

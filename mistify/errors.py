@@ -1,8 +1,8 @@
-"""The one catalogue of errors: code, gRPC status, HTTP status, exit code.
+"""The catalogue of errors: code, gRPC status, HTTP status, exit code.
 
-Every failure that a user can meet is a `MistifyError` with a code from `ErrorCode`. The server
-translates it to a gRPC status with the problems attached, the client translates it back, and the
-command line turns it into an exit code. No other place decides what a failure looks like.
+Every failure that a user can see is a `MistifyError` with a code from `ErrorCode`. The server converts
+it to a gRPC status with the problems attached, the client converts it back, and the command line maps it to
+an exit code. No other module decides how a failure is presented.
 """
 
 import re
@@ -12,7 +12,7 @@ from enum import Enum
 
 from mistify.wording import counted, listed, names_by
 
-#: The number of a goal, or of a value in its lists.
+#: The index of a goal, or of a value in its lists.
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -35,9 +35,9 @@ class ErrorCode(Enum):
     NO_ROOM = ("RESOURCE_EXHAUSTED", 413, 13)
     INTERNAL = ("INTERNAL", 500, 1)
 
-    # Members with equal tuples would become aliases of each other: the name keeps them apart.
+    # Enum members with equal tuples would become aliases; a value per member avoids this.
     def __new__(cls, grpc_status: str, http_status: int, exit_code: int) -> "ErrorCode":
-        """Give each member its own value, so that equal statuses do not merge members."""
+        """Give each member a value of its own."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         member.grpc_status = grpc_status
@@ -52,7 +52,7 @@ class ErrorCode(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One error in the user's input.
+    """One problem in the user's input.
 
     `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `value` is the value found there.
     """
@@ -72,7 +72,7 @@ class Problem:
 
 
 class MistifyError(Exception):
-    """A failure with a code and, where the user's input is at fault, every problem in it."""
+    """A failure with a code and, if the user's input is wrong, all of its problems."""
 
     def __init__(self, code: ErrorCode, message: str, problems: Iterable[Problem] = ()) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class MistifyError(Exception):
         return MistifyError, (self.code, self.message, self.problems)
 
     def __str__(self) -> str:
-        """Return the message with every problem; the same problem in many goals is reported once."""
+        """Return the message with all problems; a problem that many goals share is reported once."""
         alike = names_by(
             (problem.place, (_INDEX.sub("[]", problem.place), problem.complaint)) for problem in self.problems
         )
@@ -93,12 +93,12 @@ class MistifyError(Exception):
         return "\n".join([self.message, *lines])
 
 
-#: The name in errors of a config whose file is not known, such as to a server.
+#: Name in errors for a config whose file is unknown, for example on a server.
 THE_CONFIG = "the config"
 
 
 def invalid_config(problems: Iterable[Problem], source: str = THE_CONFIG) -> MistifyError:
-    """Return all problems of one config as one error."""
+    """Return an error with all problems of one config."""
     problems = tuple(problems)
     count = counted(len(problems), "problem")
     return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, nothing was started", problems)

@@ -1,4 +1,4 @@
-"""Reports of the monitors of devices: the package and the option that run, how fast, and why (paper 6)."""
+"""Reports from the monitors of devices: the running package and option, latency, and reason (paper 6)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,19 +9,19 @@ from typing import Final
 from mistify.config.data.metric import Metric
 from mistify.errors import Problem, invalid_config
 
-#: Of a name, in characters.
+#: Maximum length of a name, in characters.
 LONGEST_NAME: Final = 200
 
-#: Of a reason, in characters; a monitor cuts what is longer.
+#: Maximum length of a reason, in characters; monitors truncate longer ones.
 LONGEST_REASON: Final = 1_000
 
-#: Of a pool that a device reports; a monitor leaves out those that are more.
+#: Maximum number of subnets in a reported pool; monitors omit the rest.
 MOST_SUBNETS: Final = 50
 
-#: Targets, or problems, of one device.
+#: Maximum number of targets, or of problems, of one device.
 _MOST_ENTRIES: Final = 50
 
-#: In milliseconds since 1970: the first moment that no `datetime` has.
+#: Milliseconds since 1970: the first time that `datetime` cannot represent.
 _YEAR_10_000: Final = 253_402_300_800_000
 
 
@@ -42,11 +42,11 @@ class LastSwitch:
 
 @dataclass(frozen=True)
 class DeviceSubnet:
-    """A subnet of blocks that a device has found.
+    """A subnet of blocks found on a device.
 
     Attributes:
         latency_ms: Milliseconds for one inference on an otherwise idle device.
-        accuracy: By the metric of the pool.
+        accuracy: By the pool's metric.
     """
 
     latency_ms: float
@@ -55,11 +55,11 @@ class DeviceSubnet:
 
 @dataclass(frozen=True)
 class DevicePool:
-    """The best subnets of a package in blocks, as a device has found them.
+    """The best subnets that a device has found in a package with blocks.
 
     Attributes:
         metric: The metric that scores the subnets.
-        examples: Number of the device's own examples that they are scored on.
+        examples: Number of the device's own examples on which they are scored.
         original_ms: Milliseconds for one inference of the original network on an otherwise idle device.
         subnets: The first `MOST_SUBNETS`, in their order.
     """
@@ -72,7 +72,7 @@ class DevicePool:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """The state of a device, as its monitor sees it.
+    """The state of a device, as reported by its monitor.
 
     Attributes:
         name: The device's name in its fleet.
@@ -80,15 +80,15 @@ class DeviceStatus:
         goal_id: The goal that the package was made for.
         option: Id of the running option, such as "branch-0".
         options: Number of options in the package.
-        latency_ms: Milliseconds for one inference, over the last seconds.
+        latency_ms: Milliseconds for one inference, averaged over the last seconds.
         expected_ms: The same on an otherwise idle device.
-        idle: Whether no inference ran lately; the latency is then that of the last ones.
+        idle: Whether no inference ran recently; the latency is then from the last inferences.
         fits: Whether the option meets the targets.
-        reason: Why the option runs, for people.
-        targets: By name, each a text with its unit.
-        problems: By the part of the monitor that reports them, for people.
-        last_switch: None if there was no switch since the monitor started.
-        pool: The subnets that are the options; None for a package without blocks.
+        reason: Why this option was chosen, for people.
+        targets: Name -> value, a text with its unit.
+        problems: Part of the monitor that reports the problem -> text for people.
+        last_switch: None if the monitor has not switched since it started.
+        pool: The subnets behind the options; None for a package without blocks.
     """
 
     name: str
@@ -117,7 +117,7 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class FleetSummary:
-    """Numbers of devices that have reported.
+    """Counts of the devices that have reported.
 
     Attributes:
         devices: Number of all devices.
@@ -129,7 +129,7 @@ class FleetSummary:
 
 
 def check_status(status: DeviceStatus) -> None:
-    """Check a status that a device has sent.
+    """Check a status from a device.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem.

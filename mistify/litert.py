@@ -1,6 +1,6 @@
-"""LiteRT's two executions of networks; nothing else imports them.
+"""The two ways to run networks in LiteRT, which no other module imports.
 
-Interpreters open without a word on standard error.
+Interpreters write nothing to standard error when they open.
 """
 
 import os
@@ -17,39 +17,39 @@ __all__ = ["Interpreter", "OpResolverType", "open_compiled", "open_interpreter"]
 
 _STANDARD_ERROR: Final = 2
 
-#: Written by LiteRT when a process first allocates tensors; no setting of its Python package turns it off.
+#: Written by LiteRT when a process first allocates tensors; its Python package has no setting to suppress it.
 _NOTICE: Final = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
 
 _noticed: Final = Event()
 
 
 def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
-    """Return an interpreter of a `.tflite`, given as its content or its path.
+    """Return an interpreter for a `.tflite` file, given its content or its path.
 
     Args:
         threads: None leaves the number to LiteRT.
 
     Raises:
-        ValueError: It is no `.tflite`.
+        ValueError: It is not a `.tflite` file.
     """
     if not _noticed.is_set():
         _noticed.set()
-        # With an interpreter of its own: shapes may be missing that inputs have yet to be given.
+        # Triggers the notice with a separate interpreter: input shapes may still be unknown.
         with _without_notice(), suppress(RuntimeError):
             _interpreter(network, threads).allocate_tensors()
     return _interpreter(network, threads)
 
 
 def open_compiled(network: bytes, threads: int) -> Any:
-    """Return a `CompiledModel`, by which LiteRT reaches accelerators, on the processor alone.
+    """Return a `CompiledModel`, LiteRT's interface to accelerators, on the CPU alone.
 
     Args:
-        network: The content of a `.tflite`.
+        network: The content of a `.tflite` file.
 
     Raises:
-        RuntimeError: It is no `.tflite`.
+        RuntimeError: It is not a `.tflite` file.
     """
-    from ai_edge_litert.compiled_model import CompiledModel  # noqa: PLC0415 - with what GPUs and NPUs need
+    from ai_edge_litert.compiled_model import CompiledModel  # noqa: PLC0415 - loads GPU and NPU libraries
     from ai_edge_litert.options import Options  # noqa: PLC0415
 
     options = Options.create()
@@ -59,7 +59,7 @@ def open_compiled(network: bytes, threads: int) -> Any:
 
 @cache
 def _environment() -> Any:
-    """Return the only environment of the process: each one looks for accelerators."""
+    """Return the only environment of the process: creating one searches for accelerators."""
     from ai_edge_litert.environment import Environment  # noqa: PLC0415 - as above
 
     return Environment.create()
@@ -73,10 +73,10 @@ def _interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
 
 @contextmanager
 def _without_notice() -> Iterator[None]:
-    """Keep the notice off standard error; other text written there meanwhile follows at the end."""
+    """Suppress the notice on standard error; other text written during the block follows at its end."""
     try:
         saved = os.dup(_STANDARD_ERROR)
-    except OSError:  # closed, as that of a daemon may be
+    except OSError:  # closed, as in a daemon
         yield
         return
     written = os.memfd_create("standard-error")

@@ -1,4 +1,4 @@
-"""A description of this machine, and of the runtime for networks."""
+"""A description of this machine and its runtime for networks."""
 
 import platform
 from importlib.metadata import version
@@ -8,7 +8,7 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def machine() -> str:
-    """Return the architecture and the processor, as far as the system names them."""
+    """Return the architecture and the processor, if the system names them."""
     return f"{platform.machine()} {_processor()}"
 
 

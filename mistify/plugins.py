@@ -1,4 +1,4 @@
-"""Plug-ins: packages installed beside Mistify, whose entry points name their additions."""
+"""Plug-ins: installed packages whose entry points name their additions to Mistify."""
 
 import os
 import sys
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class UnusablePlugInError(Exception):
-    """The error of a plug-in that cannot be used; the text says where it is and why."""
+    """An unusable plug-in; the text says where it is and why it cannot be used."""
 
 
 def plug_ins(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, in their order; none is imported."""
+    """Return the entry points of a group by name, in order, without importing them."""
     return _entry_points(group, installed())
 
 
 def installed() -> tuple[tuple[str, int], ...]:
-    """Return a value that changes when a package is installed or removed, or with `sys.path`."""
+    """Return a value that changes when a package is installed or removed, or when `sys.path` changes."""
     stamps = []
     for directory in sys.path:
         with suppress(OSError):
@@ -34,16 +34,16 @@ def installed() -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=64)
 def _entry_points(group: str, _installed: object) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group; to find them, the metadata of all packages are read."""
+    """Return the entry points of a group; this reads the metadata of all packages."""
     points = sorted(entry_points(group=group), key=lambda point: point.name)
     return MappingProxyType({point.name: point for point in points})
 
 
 def check_plug_in(point: EntryPoint) -> None:
-    """Make sure that an entry point names an existing object, as far as that shows without importing.
+    """Check that an entry point names an existing object, as far as possible without importing it.
 
     Raises:
-        UnusablePlugInError: There is no such module, it is no Python, or it has no such name.
+        UnusablePlugInError: There is no such module, it is not Python, or it does not define the name.
     """
     try:
         spec = _spec(point.module)
@@ -59,7 +59,7 @@ def check_plug_in(point: EntryPoint) -> None:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return the spec of a module; the packages that it is in are not imported."""
+    """Return the spec of a module without importing its parent packages."""
     first, *others = module.split(".")
     spec, path = find_spec(first), first
     for part in others:
@@ -76,7 +76,7 @@ def load_plug_in(point: EntryPoint) -> Any:
     """
     try:
         return point.load()
-    except Exception as error:  # what a plug-in raises is its own business
+    except Exception as error:  # a plug-in may raise anything
         raise UnusablePlugInError(f"{point.value}: {error!r}") from error
 
 
@@ -84,7 +84,7 @@ def load_class(point: EntryPoint, base: type[T]) -> type[T]:
     """Return the class that an entry point names.
 
     Raises:
-        UnusablePlugInError: It cannot be imported, or is no class derived from `base`.
+        UnusablePlugInError: It cannot be imported, or is not a class derived from `base`.
     """
     loaded = load_plug_in(point)
     if isinstance(loaded, type) and issubclass(loaded, base):
@@ -93,10 +93,10 @@ def load_class(point: EntryPoint, base: type[T]) -> type[T]:
 
 
 def load_instance(point: EntryPoint, expected: type[T]) -> T:
-    """Return the object of a class that an entry point names.
+    """Return the instance of a class that an entry point names.
 
     Raises:
-        UnusablePlugInError: It cannot be imported, or is no object of the class.
+        UnusablePlugInError: It cannot be imported, or is not an instance of the class.
     """
     loaded = load_plug_in(point)
     if isinstance(loaded, expected):

@@ -1,4 +1,4 @@
-"""Files that hold an access token."""
+"""Files with an access token."""
 
 import os
 import stat
@@ -6,15 +6,15 @@ from pathlib import Path
 
 from mistify.errors import MistifyError, Problem, invalid_config
 
-#: What users other than the owner and its group may not do with such a file.
+#: Permissions that users other than the owner and its group must not have.
 _OTHERS = stat.S_IRWXO
 
 
 def read_token(path: Path | None) -> str | None:
-    """Return the token in a file that only its owner, and perhaps a group, may read; None without a file.
+    """Return the token in a file that only its owner, and perhaps a group, can read; None without a file.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it cannot be read, holds no token, or is open to other users.
+        MistifyError: INVALID_CONFIG, it cannot be read, contains no token, or is accessible to other users.
     """
     if path is None:
         return None

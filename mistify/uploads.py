@@ -1,8 +1,8 @@
-"""Uploaded files and directories: how configs name them, and the listing that makes a directory of files.
+"""Uploaded files and directories: their names in configs, and the listings of directories.
 
-`upload:DIGEST/train.npz` is the file with the SHA-256 DIGEST, under a name whose suffix selects its reader.
-`upload:DIGEST/photos/` is a directory; DIGEST is that of its listing, a JSON file with the size and the
-SHA-256 of each of its files.
+`upload:DIGEST/train.npz` is the file with the SHA-256 DIGEST; the suffix of its name selects the reader.
+`upload:DIGEST/photos/` is a directory; DIGEST is the SHA-256 of its listing, a JSON file with the size and
+the SHA-256 of each of its files.
 """
 
 import json
@@ -20,11 +20,12 @@ _NAME: Final = re.compile(r"upload:([0-9a-f]{64})/([^/\0]+)(/?)")
 _PREFIX: Final = re.compile(r"upload:[0-9a-f]{64}/")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
-#: What file systems take as one part of a path, and what leaves room for the directory around it, in bytes.
+#: Limits in bytes: of file systems for one path component, and for a path, with room for its parent
+#: directory.
 _LONGEST_PART: Final = 255
 _LONGEST_PATH: Final = 1024
 
-#: Files of a directory, and bytes of its listing.
+#: Maximum number of files in a directory, and of bytes in its listing.
 MOST_FILES: Final = 1_000_000
 MOST_LISTING_BYTES: Final = 256 * 2**20
 
@@ -37,10 +38,10 @@ class FileDigest:
     size: int
 
     def __post_init__(self) -> None:
-        """Check that it is a digest and a size.
+        """Check the digest and the size.
 
         Raises:
-            MistifyError: INVALID_DATASET, it is not.
+            MistifyError: INVALID_DATASET, one is invalid.
         """
         if not _DIGEST.fullmatch(self.sha256):
             raise _invalid("sha256", repr(self.sha256), "64 hexadecimal digits in lower case")
@@ -54,7 +55,7 @@ class UploadName:
 
     Attributes:
         sha256: Digest of the file, or of the directory's listing.
-        name: Last part of its path on the machine that it came from.
+        name: Last component of its path on the user's machine.
         directory: Whether it is a directory.
     """
 
@@ -64,7 +65,7 @@ class UploadName:
 
     @classmethod
     def parse(cls, text: str) -> "UploadName | None":
-        """Return the name in a text; None for other texts."""
+        """Parse a name; return None for other texts."""
         match = _NAME.fullmatch(text)
         if match is None or not _is_plain(match[2]):
             return None
@@ -75,28 +76,28 @@ class UploadName:
 
 
 def as_written(text: str) -> str:
-    """Return a text in which uploads have only their names on the user's machine."""
+    """Return a text with each upload replaced by its name on the user's machine."""
     return _PREFIX.sub("", text)
 
 
 def listing_text(files: Mapping[str, FileDigest]) -> bytes:
-    """Return the listing of a directory: equal directories have equal ones.
+    """Return the listing of a directory; equal directories have equal listings.
 
     Args:
-        files: By path below the directory, with forward slashes.
+        files: By path relative to the directory, with forward slashes.
     """
     entries = {path: [file.sha256, file.size] for path, file in files.items()}
     return json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read_listing(listing: Path) -> dict[str, FileDigest]:
-    """Return the files of a directory by their paths, all of which stay inside it.
+    """Return the files of a directory by path; check that all paths stay inside it.
 
     Raises:
-        MistifyError: INVALID_DATASET, it is no listing, or too large a one.
+        MistifyError: INVALID_DATASET, it is not a listing, or too large.
     """
     length = listing.stat().st_size
-    if length > MOST_LISTING_BYTES:  # a config may name any file as a directory
+    if length > MOST_LISTING_BYTES:  # a config may pass any file off as a directory
         raise _invalid("the listing", f"{length:,} bytes", f"at most {MOST_LISTING_BYTES:,} bytes")
     try:
         entries = json.loads(listing.read_bytes())
@@ -118,7 +119,7 @@ def read_listing(listing: Path) -> dict[str, FileDigest]:
 
 
 def _is_plain(part: str) -> bool:
-    """Return whether a part of a path leads nowhere but to an entry of its directory."""
+    """Check whether a path component can only refer to an entry of its directory."""
     if part in ("", ".", "..") or "\0" in part:
         return False
     try:

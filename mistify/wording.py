@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-#: Names that a sentence lists before it only counts the others.
+#: Maximum number of names listed in a sentence; the others are counted.
 MOST_LISTED = 5
 
 Key = TypeVar("Key", bound=Hashable)
@@ -15,7 +15,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence: `a`, `a and b`, `a, b, c, d, e and 995 others`."""
+    """Format names for a sentence: `a`, `a and b`, `a, b, c, d, e and 995 others`."""
     shown = list(names) if len(names) <= MOST_LISTED + 1 else list(names[:MOST_LISTED])
     left = len(names) - len(shown)
     *first, last = [*shown, f"{left:,} others"] if left else shown
@@ -23,7 +23,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def names_by(pairs: Iterable[tuple[str, Key]]) -> Mapping[Key, list[str]]:
-    """Return the names that are paired with each key, in order of first appearance."""
+    """Return the names paired with each key, in order of first appearance."""
     grouped: dict[Key, list[str]] = {}
     for name, key in pairs:
         grouped.setdefault(key, []).append(name)

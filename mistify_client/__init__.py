@@ -1,4 +1,4 @@
-"""The light client: LiteRT and gRPC, no TensorFlow."""
+"""The client: LiteRT and gRPC, without TensorFlow."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ __all__ = [
     "write_weights",
 ]
 
-#: Imported when they are asked for: a command that needs none of them does not wait for their libraries.
+#: Imported on first access, so that commands do not wait for libraries that they do not need.
 _MODULES = {
     "Branch": "mistify.package.manifest",
     "Engine": "mistify_client.assembly.engine",

@@ -1,4 +1,4 @@
-"""The data of a device: arrays by the names of inputs and outputs, in an `.npz` file."""
+"""The data of a device: arrays named like inputs and outputs, in an `.npz` file."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, checked
 
-#: Array names that stand for the only input and the only output.
+#: Array names for an only input and an only output.
 _ALIASES = "x", "y"
 
 _KINDS_OF_CLASSES = OutputEncoding.SOFTMAX, OutputEncoding.LOGITS
 
-#: Kinds of outputs whose labels are yes or no.
+#: Kinds of outputs with yes-or-no labels.
 YES_OR_NO = OutputEncoding.SIGMOID, OutputEncoding.LOGIT
 
-#: Errors from reading a file that is damaged or holds no arrays.
+#: Errors raised when a file is damaged or contains no arrays.
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -58,10 +58,10 @@ class Examples:
         return digest.hexdigest()
 
     def subset(self, rows: Array) -> "Examples":
-        """Return a part of the examples.
+        """Return a subset of the examples.
 
         Args:
-            rows: [count], numbers of examples.
+            rows: [count], indices of examples.
         """
         return Examples(
             {name: array[rows] for name, array in self.inputs.items()},
@@ -88,8 +88,8 @@ def read_arrays(
         path: An `.npz` file. Its arrays, [examples, ...], are named like inputs and outputs; an only input
             may be named `x`, an only output `y`.
         kinds: Encodings of the outputs that have labels.
-        labels_needed: Refuse files without an array for each of these outputs; otherwise a file may have none
-            at all.
+        labels_needed: Reject files without an array for each of these outputs; otherwise a file may have no
+            labels at all.
 
     Raises:
         MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network.
@@ -123,14 +123,14 @@ def read_arrays(
 
 
 def checked_inputs(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: Path) -> dict[str, Array]:
-    """Check the arrays of a file against the inputs of a network, and return them unchanged.
+    """Check a file's arrays against the inputs of a network, and return them unchanged.
 
     Args:
         arrays: Input name -> [examples, ...].
         path: The file, for errors.
 
     Raises:
-        MistifyError: INVALID_DATASET, with everything that does not fit.
+        MistifyError: INVALID_DATASET, with every mismatch.
     """
     try:
         return checked(inputs, (), arrays)
@@ -143,16 +143,16 @@ def label_shape(kind: OutputEncoding, shape: Sequence[int]) -> Sequence[int]:
 
     Args:
         kind: Encoding of the output's values.
-        shape: Shape of the output, batch dimension first; -1 where it is free.
+        shape: Shape of the output, batch dimension first; -1 for a free size.
     """
     return shape[1:-1] if kind in _KINDS_OF_CLASSES else shape[1:]
 
 
 def with_whole_answers(examples: Examples, kinds: Mapping[str, OutputEncoding]) -> Examples:
-    """Return examples whose yes-or-no labels are integers, except for outputs with fractions among them.
+    """Return examples with yes-or-no labels as integers, except for outputs with fractional labels.
 
     Args:
-        examples: Returned by `read_arrays`.
+        examples: Examples from `read_arrays`.
         kinds: Encodings of the outputs that have labels.
     """
     whole = {
@@ -167,7 +167,7 @@ def read_npz(path: Path) -> dict[str, Array]:
     """Return the arrays of an `.npz` file by name.
 
     Raises:
-        MistifyError: INVALID_DATASET, the file is none.
+        MistifyError: INVALID_DATASET, it is not an `.npz` file.
     """
     expected, fix = "an .npz file with arrays", "write it with numpy.savez"
     try:
@@ -178,13 +178,13 @@ def read_npz(path: Path) -> dict[str, Array]:
     except FileNotFoundError as error:
         raise invalid_data(Problem(str(path), "no such file", expected, "check the path")) from error
     except _UNREADABLE as error:
-        value = str(error).partition(".")[0]  # what follows is advice for those who trust the file
+        value = str(error).partition(".")[0]  # the rest is advice for those who trust the file
         raise invalid_data(Problem(str(path), value, expected, fix)) from error
     raise invalid_data(Problem(str(path), "a single array without a name", expected, fix))
 
 
 def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:
-    """Return the arrays with these names, and the names that have none."""
+    """Return the arrays with these names, and the names without an array."""
     stored = {name: alias if len(names) == 1 and name not in arrays else name for name in names}
     present = {name: arrays[stored[name]] for name in names if stored[name] in arrays}
     return present, [name for name in names if name not in present]
@@ -224,7 +224,7 @@ def _label_problems(
         place: Name of the array in errors.
         array: The labels, [examples, ...].
         kind: Encoding of the output's values.
-        shape: Shape of the output, batch dimension first; -1 where it is free.
+        shape: Shape of the output, batch dimension first; -1 for a free size.
     """
     of_classes = kind in _KINDS_OF_CLASSES
     label = label_shape(kind, shape)
@@ -246,5 +246,5 @@ def _label_problems(
 
 
 def invalid_data(*problems: Problem) -> MistifyError:
-    """Return the error of data that cannot be used."""
+    """Return the error for unusable data."""
     return MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", problems)

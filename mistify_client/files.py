@@ -1,4 +1,4 @@
-"""Files and directories of commands: named by the user, or for one process at a time."""
+"""Files and directories of commands: named by the user, or locked for one process at a time."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files.locking import try_lock
 
-#: Errors of paths that lead to something else than expected, or to what this process may not use.
+#: Errors of paths that have an unexpected type or are not accessible.
 _DAMAGE: Final = frozenset(
     {
         *(errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL),
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str:
 
 
 def output_directory(path: Path, option: str = "--out") -> None:
-    """Create a directory if it is absent, and check that files can be created in it.
+    """Create a directory if it does not exist, and check that files can be created in it.
 
     Args:
         option: The option that names the directory, or a file in it.
@@ -59,10 +59,10 @@ def output_directory(path: Path, option: str = "--out") -> None:
 
 @contextmanager
 def damage_reported(state: Path) -> Iterator[None]:
-    """Report invalid or unusable files of a package's state as one typed error.
+    """Report invalid or inaccessible state files of a package as a `MistifyError`.
 
     Args:
-        state: The state directory, or one below it.
+        state: The state directory, or a directory below it.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file.
@@ -84,13 +84,13 @@ def damage_reported(state: Path) -> Iterator[None]:
 
 @contextmanager
 def held_alone(directory: Path, otherwise: str) -> Iterator[None]:
-    """Lock a directory for this process alone.
+    """Lock a directory exclusively for this process.
 
     Args:
-        otherwise: Activity of another process that has locked the directory, for the error.
+        otherwise: The activity of another process that holds the lock, for the error.
 
     Raises:
-        MistifyError: CONFLICT, another process has.
+        MistifyError: CONFLICT, another process holds the lock.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:

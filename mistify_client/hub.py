@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 
 
 class Porting(TypedDict, total=False):
-    """The origin of a ported model: either the goal of a job, or a config to port by.
+    """The origin of a ported model: a goal of a job, or a config for porting.
 
     Attributes:
         server: `host:port` of the server.
         token: The server's access token.
         job: The id of the job on the server.
         goal: The id of the goal in the job.
-        config: One config of Figure 3; its model is the handle unless it names one.
+        config: One config as in Figure 3; its default model is the handle.
         cache: The directory for packages; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
-        threads: The number of threads of LiteRT; None for the number that the package was measured with.
+        threads: The number of threads of LiteRT; None for the number with which the package was measured.
     """
 
     server: Required[str]
@@ -58,17 +58,17 @@ class Porting(TypedDict, total=False):
 
 
 def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting | None = None) -> Any:
-    """Load a ported model; without `porting`, load the model that tensorflow_hub finds at a handle.
+    """Load a ported model; without `porting`, load the model that tensorflow_hub finds for a handle.
 
-    A config is submitted the first time only, and its job waited for; later calls need no server.
+    The first call submits the config and waits for the job; later calls need no server.
 
     Args:
-        tags: Passed to `tensorflow_hub.load`; a ported model takes none.
-        options: Passed to `tensorflow_hub.load`; a ported model takes none.
-        porting: The origin of the ported model. Blocks of its package are fetched when they are needed.
+        tags: Passed to `tensorflow_hub.load`; not allowed for a ported model.
+        options: Passed to `tensorflow_hub.load`; not allowed for a ported model.
+        porting: The origin of the ported model. Blocks of its package are downloaded on demand.
 
     Returns:
-        A `PortedModel`; without `porting` a SavedModel loaded by TensorFlow.
+        A `PortedModel`; without `porting`, a SavedModel loaded by TensorFlow.
 
     Raises:
         MistifyError: As for `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND if the goal
@@ -87,10 +87,10 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
 
 
 class Interception:
-    """A patch of `tensorflow_hub.load` that loads ported models; a context manager, or installed for good.
+    """A patch of `tensorflow_hub.load` that loads ported models; a context manager, or installed permanently.
 
     Args:
-        porting: The origin of models, for calls that name none; without it, such calls load as before.
+        porting: The default origin of models; without it, calls that name no origin load as before.
     """
 
     def __init__(self, porting: Porting | None = None) -> None:
@@ -134,7 +134,7 @@ class Interception:
 
 
 def intercept(porting: Porting | None = None) -> Interception:
-    """Return an interception, for a `with` statement or to be installed."""
+    """Return an interception for use in a `with` statement, or to be installed."""
     return Interception(porting)
 
 
@@ -156,7 +156,7 @@ def _ported(
                 client, json.dumps([{"model": handle, **config}], sort_keys=True), server, directory
             )
         manifest = Manifest.load(package)
-        model.downloaded(package, server, manifest.job, manifest.goal, token)  # blocks may be damaged
+        model.downloaded(package, server, manifest.job, manifest.goal, token)  # to replace damaged blocks
         return model.load(package, threads=threads)
     if config is None and job is not None and goal is not None:
         return model.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
@@ -164,10 +164,10 @@ def _ported(
 
 
 def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
-    """Return the directory of the package of one config, ported first if the cache does not have it."""
+    """Return the directory of a config's package; port it first if it is not in the cache."""
     source = "porting.config"
     parsed = only_goal(parse_batch(config, source, server_knows_more=True), source)
-    # On another server, the same config names different models and data.
+    # On another server, the same config may refer to different models and data.
     out = cache / "ported" / hashlib.sha256(f"{server}\n{config}".encode()).hexdigest()
     package = package_directory(out, parsed.id)
     try:

@@ -1,7 +1,8 @@
-"""Where a package on a device is from, so that more of it can be fetched later.
+"""The origin of a package on a device, for downloading more of its files later.
 
-The package says which server has the rest. The token for that server is noted beside the package, in its
-state directory: a package may come from anyone, and must not choose a file of this device to be sent away.
+The package names the server that has the other files. The token for that server is recorded in the state
+directory next to the package: a package may come from anyone, and must not choose which file's content is
+sent.
 """
 
 from pathlib import Path
@@ -13,7 +14,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import write_json
 from mistify.package.records import Record, read_record
 
-#: The file with the origin in a package, and that with the token files in its state directory.
+#: The file with the origin in a package, and the file with the token files in its state directory.
 ORIGIN: Final = "origin.json"
 
 _FORMAT: Final = 1
@@ -22,14 +23,14 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 
 class Origin(Record):
-    """A goal of a server, whose package a directory has without some of its blocks.
+    """A goal on a server whose package was downloaded without some of its blocks.
 
     Attributes:
         format_version: The version of this file's format.
         server: The address, `host:port` or `tls://host:port`.
     """
 
-    model_config = ConfigDict(extra="ignore")  # older ones name a token file, which does not count
+    model_config = ConfigDict(extra="ignore")  # older files name a token file, which is ignored
 
     format_version: Literal[1] = _FORMAT
     server: str
@@ -37,7 +38,7 @@ class Origin(Record):
     goal: str
 
     def save(self, directory: Path) -> None:
-        """Write it into the directory of the package.
+        """Write the origin into the directory of the package.
 
         Raises:
             OSError: The file cannot be written.
@@ -46,7 +47,7 @@ class Origin(Record):
 
     @classmethod
     def load(cls, directory: Path) -> "Origin | None":
-        """Return the origin of a package; None where it has all of its files, or did not come from a server.
+        """Return the origin of a package; None if it is complete, or did not come from a server.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, the file cannot be read; STORE_VERSION, a newer Mistify wrote it.
@@ -55,19 +56,19 @@ class Origin(Record):
 
 
 class _TokenFiles(Record):
-    """The files with the access tokens of servers, by the server."""
+    """Server -> file with its access token."""
 
     format_version: Literal[1] = _FORMAT
     token_files: dict[str, Path]
 
 
 def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
-    """Note the file with the token for a server from which more of a package is fetched.
+    """Record the token file of a server, for downloading more of a package from it.
 
     Args:
-        state: The state directory of the package that was shipped; created if it is absent and needed.
-        server: The server of the package, or of a later version, by its origin.
-        token_file: None to forget a file that was noted before.
+        state: The state directory of the shipped package; created if it is missing and needed.
+        server: The server of the package, or of a later version, from its origin.
+        token_file: None to remove an earlier record.
 
     Raises:
         MistifyError: As for `token_file_for`.
@@ -83,14 +84,14 @@ def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
 
 
 def token_file_for(state: Path, server: str) -> Path | None:
-    """Return the file with the token for a server; None where none was noted.
+    """Return the token file of a server; None if none was recorded.
 
     Args:
-        state: The state directory of the package that was shipped.
-        server: The server of the version that is to be completed, by its origin.
+        state: The state directory of the shipped package.
+        server: The server of the version to complete, from its origin.
 
     Raises:
-        MistifyError: As for `Origin.load`, of the file in the state directory.
+        MistifyError: As for `Origin.load`, for the file in the state directory.
     """
     return _token_files(state).get(server)
 
@@ -101,7 +102,7 @@ def _token_files(state: Path) -> dict[str, Path]:
 
 
 def _read(directory: Path, kind: type[_Kind]) -> _Kind | None:
-    """Return the origin in a directory; None where there is none."""
+    """Return the origin in a directory; None if there is none."""
     try:
         return read_record(directory, ORIGIN, kind, _FORMAT)
     except MistifyError as error:

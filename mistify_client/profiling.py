@@ -12,20 +12,20 @@ from mistify.package.manifest import NETWORK, Manifest
 from mistify.profiling.measuring import best_ms, load_network, random_input
 from mistify_client.runtime.interpreter import Network
 
-#: The time of measuring a package.
+#: The duration of a measurement, in seconds.
 _SECONDS: Final = 2.0
 
 
 def measure_package(package: Path) -> float:
     """Return the latency of a package on this device, in milliseconds, with the threads of its goal.
 
-    The measurement runs in a process of its own, which LiteRT ends at some networks.
+    The measurement runs in a separate process, because LiteRT crashes on some networks.
 
     Args:
-        package: The directory of the package; of one with branches, the goal's own network is timed.
+        package: The directory of the package; if it has branches, the goal's own network is measured.
 
     Raises:
-        MistifyError: The directory is no package; CORRUPT_PACKAGE, LiteRT ends its process at the network.
+        MistifyError: The directory is not a package; CORRUPT_PACKAGE, LiteRT crashes on the network.
     """
     with closing(DisposableProcess()) as process:
         try:
@@ -39,7 +39,7 @@ def measure_package(package: Path) -> float:
 
 
 def package_latency_ms(package: Path) -> float:
-    """Return the latency of `measure_package`, measured in this process."""
+    """Return the latency as in `measure_package`, measured in this process."""
     manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
     load = partial(_load_branch, manifest) if manifest.branches else load_network
     return best_ms(partial(load, content, manifest.latency.threads), _SECONDS)

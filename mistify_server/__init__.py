@@ -1,1 +1,1 @@
-"""Porting server: API, planning, jobs, store, and the workers that train."""
+"""The porting server: API, planning, jobs, store and training workers."""

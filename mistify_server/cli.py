@@ -1,4 +1,4 @@
-"""The command line `mistify-server`: run a server, and manage the models, groups and jobs of a store."""
+"""The command `mistify-server`: run a server, and manage the models, groups and jobs in a store."""
 
 import asyncio
 import json
@@ -26,17 +26,17 @@ from mistify_server.telemetry.logs import set_up_log
 from mistify_server.tuning.groups import add_group
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")
+models = typer.Typer(no_args_is_help=True, help="Models that configs can refer to by name.")
 app.add_typer(models, name="models")
 groups = typer.Typer(no_args_is_help=True, help="Groups of devices that tune together.")
 app.add_typer(groups, name="groups")
-jobs = typer.Typer(no_args_is_help=True, help="Jobs of a store.")
+jobs = typer.Typer(no_args_is_help=True, help="Jobs in a store.")
 app.add_typer(jobs, name="jobs")
 
 #: More jobs than any store has.
 _ALL = 10**9
 
-StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")]
+StoreOption = Annotated[Path, typer.Option(help="Directory with the server's jobs, models and packages.")]
 
 
 @app.command()
@@ -65,7 +65,7 @@ def serve(
 
 @models.command("add")
 def add_model(
-    name: Annotated[str, typer.Argument(help="Name of the model in configs; case does not matter.")],
+    name: Annotated[str, typer.Argument(help="Name of the model in configs; case-insensitive.")],
     path: Annotated[Path, typer.Argument(help="The model's file (.keras or .h5); it is copied.")],
     *,
     store: StoreOption,
@@ -78,7 +78,7 @@ def add_model(
 
 @models.command("list")
 def list_models(*, store: StoreOption) -> None:
-    """List the models that configs can name."""
+    """List the models that configs can refer to by name."""
     table = plain_table("name", "file", "artifact")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for model in opened.models.all():
@@ -90,7 +90,7 @@ def list_models(*, store: StoreOption) -> None:
 
 @models.command("remove")
 def remove_model(name: str, *, store: StoreOption) -> None:
-    """Remove a model from the repository; jobs that already use it are not affected."""
+    """Remove a model from the repository. Jobs that already use it are not affected."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.models.remove(name)
     typer.echo(f"removed {name}")
@@ -100,7 +100,7 @@ def remove_model(name: str, *, store: StoreOption) -> None:
 def add_tuning_group(
     name: Annotated[str, typer.Argument(help="Name of the group.")],
     *,
-    job: Annotated[str, typer.Option(help="Job whose packages the devices tune.")],
+    job: Annotated[str, typer.Option(help="Job that made the packages to tune.")],
     scales: Annotated[
         str,
         typer.Option(
@@ -111,15 +111,15 @@ def add_tuning_group(
         int,
         typer.Option(
             min=0,
-            help="Which of the job's batches, from 0: goals with one model, data and algorithm are a batch.",
+            help="Index of the job's batch, from 0. Goals that share model, data and algorithm form a batch.",
         ),
     ] = 0,
     correlation: Annotated[
-        str, typer.Option(help="Correlation measure that compares devices.")
+        str, typer.Option(help="Correlation measure for comparing devices.")
     ] = "spatiotemporal",
     store: StoreOption,
 ) -> None:
-    """Let devices that have packages of a job tune together."""
+    """Let devices with packages from a job tune together."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         add_group(opened.tuning, name, job_id=job, batch=batch, correlation=correlation, settings_text=scales)
     typer.echo(f"added {name}")
@@ -141,7 +141,7 @@ def list_groups(*, store: StoreOption) -> None:
 
 @groups.command("remove")
 def remove_group(name: str, *, store: StoreOption) -> None:
-    """Remove a group, with the publications of its members."""
+    """Remove a group and everything that its members published."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")
@@ -149,7 +149,7 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 
 @jobs.command("list")
 def list_jobs(*, store: StoreOption) -> None:
-    """List all jobs, the newest first."""
+    """List all jobs, newest first."""
     table = plain_table("job", "state", "goals", "submitted")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
@@ -161,11 +161,11 @@ def list_jobs(*, store: StoreOption) -> None:
 
 @jobs.command("remove")
 def remove(
-    job: Annotated[list[str] | None, typer.Argument(help="Ids of jobs that have ended.")] = None,
+    job: Annotated[list[str] | None, typer.Argument(help="Ids of finished jobs.")] = None,
     *,
     store: StoreOption,
 ) -> None:
-    """Remove jobs with their packages, and all files that are no longer needed.
+    """Remove jobs with their packages, and all files that are no longer in use.
 
     Stop the server first.
     """
@@ -176,7 +176,7 @@ def remove(
 
 @contextmanager
 def _reported_errors() -> Iterator[None]:
-    """Print errors on standard error, and exit with the code of the catalogue."""
+    """Print errors to standard error, and exit with the code from the error catalogue."""
     try:
         yield
     except MistifyError as error:
@@ -185,7 +185,7 @@ def _reported_errors() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; its output is for the user who runs it."""
+    """Run the command line; files it creates are readable only by the current user."""
     make_files_private()
     app()
 

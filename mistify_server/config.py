@@ -1,6 +1,6 @@
-"""Settings of `mistify-server serve`: the flags, and a `server.toml` that they override.
+"""Settings of `mistify-server serve`: command-line flags, which override a `server.toml`.
 
-Each field of `ServeConfig` is a flag and a key of the file: its type, its help and its limits stand once.
+Each field of `ServeConfig` is both a flag and a key of the file.
 """
 
 import inspect
@@ -37,17 +37,17 @@ def _file(example: str) -> Any:
 
 
 def _size(text: str) -> str:
-    """Return a text that is already a size in bytes unchanged."""
+    """Return the text unchanged if it is a size in bytes."""
     if parse_bytes(text).relative:
-        raise InvalidValue(text, "a size such as 50GB", "write it with a unit of bytes")
+        raise InvalidValue(text, "a size such as 50GB", "write it with a unit such as GB")
     return text
 
 
 class ServeConfig(BaseSettings):
-    """Settings that `serve` is started with.
+    """Settings of `serve`.
 
-    The `typer.Option` of a field describes its flag, its `description` and `examples` say what a wrong value
-    in the file should have been.
+    A field's `typer.Option` describes its flag. Its `description` and `examples` appear in errors about wrong
+    values in the file.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -59,7 +59,7 @@ class ServeConfig(BaseSettings):
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where gRPC is served; port 0 takes a free one.",
+            help="Address for gRPC; port 0 picks a free port.",
             show_default=DEFAULT_LISTEN,
         ),
     ] = Field(DEFAULT_LISTEN, description="HOST:PORT", examples=[DEFAULT_LISTEN])
@@ -67,7 +67,7 @@ class ServeConfig(BaseSettings):
         str | None,
         typer.Option(
             metavar="HOST:PORT|off",
-            help="Address of the pages and the REST interface; off serves neither.",
+            help="Address for the web pages and the REST API; off disables both.",
             show_default=DEFAULT_HTTP,
         ),
     ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
@@ -76,7 +76,7 @@ class ServeConfig(BaseSettings):
         AfterValidator(lambda origins: list(map(checked_origin, origins))),
         typer.Option(
             metavar="ORIGIN",
-            help="Origin under which browsers reach the server through a proxy, such as "
+            help="Origin at which browsers reach the server through a proxy, such as "
             "https://porting.example.org; may be repeated.",
         ),
     ] = Field([], description="a list of origins", examples=[["https://porting.example.org"]])
@@ -87,8 +87,8 @@ class ServeConfig(BaseSettings):
         bool,
         typer.Option(
             "--allow-code/--no-allow-code",
-            help="Whether workers run Python files with metrics and losses that configs name. "
-            "Whoever can call the server can then run anything as its user.",
+            help="Whether workers run the Python files with metrics and losses that configs name. "
+            "Anyone who can call the server can then run any code as its user.",
             show_default="no-allow-code",
         ),
     ] = Field(False, description="true or false", examples=[True])
@@ -96,7 +96,7 @@ class ServeConfig(BaseSettings):
         str,
         typer.Option(
             metavar="local|ray|ray://HOST:PORT",
-            help="Where tasks run: on this machine, on a Ray cluster of this machine, on any Ray cluster.",
+            help="Where tasks run: on this machine, on a local Ray cluster, or on any Ray cluster.",
             show_default="local",
         ),
     ] = Field("local", description="local, ray or ray://HOST:PORT", examples=["ray"])
@@ -105,8 +105,8 @@ class ServeConfig(BaseSettings):
         typer.Option(
             min=1,
             max=256,
-            help="Number of tasks that run at the same time.",
-            show_default="1; with Ray the cluster's CPUs",
+            help="Number of tasks that run concurrently.",
+            show_default="1; with Ray, the cluster's number of CPUs",
         ),
     ] = Field(None, ge=1, le=256, description="a number from 1 to 256", examples=[2])
     max_goals: Annotated[
@@ -114,7 +114,7 @@ class ServeConfig(BaseSettings):
         typer.Option(
             min=1,
             max=1_000_000,
-            help="The highest number of goals in a job.",
+            help="Maximum number of goals in a job.",
             show_default=f"{DEFAULT_MAX_GOALS:,}",
         ),
     ] = Field(
@@ -125,7 +125,7 @@ class ServeConfig(BaseSettings):
         AfterValidator(_size),
         typer.Option(
             metavar="SIZE",
-            help="Disk space for uploads: models and data that callers have sent.",
+            help="Disk space for uploaded models and data.",
             show_default=DEFAULT_MAX_UPLOADS,
         ),
     ] = Field(DEFAULT_MAX_UPLOADS, description="a size such as 50GB", examples=["50GB"])
@@ -133,32 +133,34 @@ class ServeConfig(BaseSettings):
         str,
         typer.Option(
             metavar="memory|redis://HOST:PORT",
-            help="Where the peers of a device are looked up.",
+            help="Where the index of peers is kept.",
             show_default=MEMORY,
         ),
     ] = Field(MEMORY, description="memory or redis://HOST:PORT", examples=["redis://127.0.0.1:6379"])
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that callers have to send.")
-    ] = _file("token")
+    token_file: Annotated[Path | None, typer.Option(help="File with the token that callers must send.")] = (
+        _file("token")
+    )
     tls_certificate: Annotated[
         Path | None,
-        typer.Option(help="PEM file of the server's certificate chain: callers then use tls://HOST:PORT."),
+        typer.Option(help="PEM file with the server's certificate chain; callers then use tls://HOST:PORT."),
     ] = _file("chain.pem")
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = _file("key.pem")
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with the server's private key.")] = _file(
+        "key.pem"
+    )
     log_format: Annotated[
         LogFormat,
         typer.Option(
-            help="Lines for people, or a line of JSON for each event.", show_default=LogFormat.TEXT.value
+            help="Readable lines, or one line of JSON per event.", show_default=LogFormat.TEXT.value
         ),
     ] = Field(LogFormat.TEXT, description="text or json", examples=["json"])
     ready_file: Annotated[
-        Path | None, typer.Option(help="File to write the address to as soon as the server answers calls.")
+        Path | None, typer.Option(help="File to which the server writes its address once it answers calls.")
     ] = _file("ready")
     resume: Annotated[
         bool,
         typer.Option(
             "--resume/--no-resume",
-            help="Whether to resume unfinished jobs of the store.",
+            help="Whether to resume unfinished jobs in the store.",
             show_default="resume",
         ),
     ] = Field(True, description="true or false", examples=[True])
@@ -166,12 +168,13 @@ class ServeConfig(BaseSettings):
         bool,
         typer.Option(
             "--worker-at-start/--no-worker-at-start",
-            help="Whether a worker starts with the server, which saves the first task some seconds.",
+            help="Whether to start a worker with the server, which saves the first task a few seconds.",
             show_default="no-worker-at-start",
         ),
     ] = Field(False, description="true or false", examples=[True])
     until_stdin_closes: Annotated[
-        bool, typer.Option("--until-stdin-closes", help="Also stop when the program that started it ends.")
+        bool,
+        typer.Option("--until-stdin-closes", help="Also stop when the program that started the server ends."),
     ] = Field(False, description="true or false", examples=[False])
 
     @classmethod
@@ -183,11 +186,11 @@ class ServeConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of values: the flags, then the file."""
+        """Return the sources of values in order of precedence: the flags, then the file."""
         return init_settings, TomlConfigSettingsSource(settings_cls)
 
     def server_settings(self) -> ServerSettings:
-        """Return the settings of the server, with the token read.
+        """Return the settings of the server, with the token read from its file.
 
         Raises:
             MistifyError: INVALID_CONFIG, the token or the certificate cannot be used.
@@ -213,7 +216,7 @@ class ServeConfig(BaseSettings):
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Put a flag for each field of `ServeConfig` in place of a command's `**flags`; one not given is None."""
+    """Replace a command's `**flags` by a flag for each field of `ServeConfig`, with None as its default."""
     own = inspect.signature(command).parameters.values()
     flags = [
         inspect.Parameter(
@@ -230,14 +233,14 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
-    """Merge the flags over the keys of a file.
+    """Merge a file's settings and the flags; flags take precedence.
 
     Args:
-        path: A `server.toml`, whose relative paths start from its directory; None for flags alone.
-        flags: Key -> value; None or an empty list where the flag was not given.
+        path: A `server.toml`, with paths relative to its directory; None for flags alone.
+        flags: Key -> value; None or an empty list if the flag was not given.
 
     Raises:
-        MistifyError: INVALID_CONFIG with every problem of the file, and settings that are missing.
+        MistifyError: INVALID_CONFIG with every problem in the file and every missing setting.
     """
     chosen = {name: value for name, value in flags.items() if value not in (None, [])}
 
@@ -247,7 +250,7 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
     source = "the command line" if path is None else str(path)
     try:
         if path is not None:
-            path.read_bytes()  # pydantic-settings takes a file that is not there for an empty one
+            path.read_bytes()  # pydantic-settings treats a missing file as empty
         config = ConfigWithFile(**chosen)  # type: ignore[arg-type]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "fix it")
@@ -268,7 +271,7 @@ def _flag(key: str) -> str:
 
 
 def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> ServeConfig:
-    """Take the relative paths that stand in a file as meant from its directory."""
+    """Resolve a file's relative paths against its directory."""
     changes: dict[str, object] = {}
     for name in config.model_fields_set.difference(flags):
         value = getattr(config, name)
@@ -287,5 +290,5 @@ def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
     given, missing = (
         ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
     )
-    problem = Problem(missing, "nothing", f"a PEM file, as {given} is given", "give both, or neither")
+    problem = Problem(missing, "nothing", f"a PEM file, because {given} is given", "give both or neither")
     raise invalid_config([problem], "the command line")

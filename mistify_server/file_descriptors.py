@@ -1,14 +1,14 @@
-"""File descriptors, which connections share with workers, files and the database."""
+"""Limits on file descriptors, which connections share with workers, files and the database."""
 
 import resource
 from typing import Final
 
-#: Descriptors that are asked for; fewer where the system allows fewer.
+#: Number of descriptors to request; a lower system limit takes precedence.
 _WANTED: Final = 65_536
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files and connections as the system allows it."""
+    """Raise this process's limit on open files and connections as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -16,9 +16,9 @@ def raise_descriptor_limit() -> None:
 
 
 def most_connections() -> int:
-    """Return how many connections each of gRPC and HTTP may have: a third of the descriptors.
+    """Return the maximum number of connections for each of gRPC and HTTP: a third of the descriptors.
 
-    Workers, files and the database have the last third, however many clients connect.
+    The last third is reserved for workers, files and the database.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _WANTED // 3 if soft == resource.RLIM_INFINITY else soft // 3

@@ -1,4 +1,4 @@
-"""The fleet, without the wire: the last report of each device."""
+"""The fleet: the last report of each device. Independent of gRPC and HTTP."""
 
 import asyncio
 import logging
@@ -11,16 +11,17 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status
 from mistify_server.store.fleet import FleetStore
 
-#: Devices of one server.
+#: Maximum number of devices per server.
 MOST_DEVICES: Final = 100_000
 
-#: Devices of one page.
+#: Maximum number of devices per page.
 MOST_DEVICES_PER_PAGE: Final = 1_000
 
-#: How long a device that reports nothing any more is shown.
+#: How long a device that has stopped reporting is still shown.
 REMEMBERED: Final = timedelta(days=30)
 
-#: How often reports are written: each device sends one a minute, and a commit waits for the disk.
+#: Interval between writes to the store. Each device reports once a minute, and each commit waits for the
+#: disk.
 _WRITE_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def _now() -> datetime:
 
 
 class Fleet:
-    """The last report of each device, in memory; the store follows within seconds."""
+    """The last report of each device, held in memory and written to the store within seconds."""
 
     def __init__(self, store: FleetStore, now: Callable[[], datetime] = _now) -> None:
         self._store = store
@@ -40,23 +41,24 @@ class Fleet:
         self._unwritten: dict[str, DeviceReport] = {}
 
     def report(self, status: DeviceStatus) -> None:
-        """Keep the status of a device in place of its earlier one.
+        """Replace the status of a device.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, there are too many.
+            MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, there are too many
+                devices.
         """
         check_status(status)
         if status.name not in self._reports and len(self._reports) >= MOST_DEVICES:
             raise MistifyError(
                 ErrorCode.NO_ROOM,
-                f"{MOST_DEVICES:,} devices report to this server, which is its limit; use another one for "
+                f"{MOST_DEVICES:,} devices report to this server, which is its limit; use another server for "
                 f'"{status.name}"',
             )
         report = DeviceReport(status, self._now())
         self._reports[status.name] = self._unwritten[status.name] = report
 
     def page(self, size: int, after: str = "") -> tuple[Sequence[DeviceReport], str]:
-        """Return devices by name, after a name, and the last of them; empty after the last page."""
+        """Return up to `size` devices by name, and the name to continue after; empty on the last page."""
         names = sorted(name for name in self._reports if name > after)
         shown = [self._reports[name] for name in islice(names, size)]
         return shown, shown[-1].status.name if len(names) > size else ""
@@ -67,10 +69,10 @@ class Fleet:
         return FleetSummary(len(self._reports), missing)
 
     def write(self) -> None:
-        """Write the reports since the last time, and forget devices that have long been silent.
+        """Write new reports to the store, and delete devices that stopped reporting long ago.
 
         Raises:
-            MistifyError: UNAVAILABLE, the store cannot be written; the next call writes it.
+            MistifyError: UNAVAILABLE, the store cannot be written; the next call retries.
         """
         reports, self._unwritten = self._unwritten, {}
         oldest = self._now() - REMEMBERED
@@ -87,7 +89,7 @@ class Fleet:
             self._reports.pop(name)
 
     async def keep_written(self) -> None:
-        """Write every few seconds, until it is cancelled, and then once more."""
+        """Write every few seconds until cancelled, and then once more."""
         try:
             while True:
                 await asyncio.sleep(_WRITE_SECONDS)
@@ -99,4 +101,4 @@ class Fleet:
         try:
             self.write()
         except MistifyError as error:
-            _log.warning("what devices have reported could not be written: %s", error)
+            _log.warning("device reports could not be written: %s", error)

@@ -1,4 +1,4 @@
-"""Addresses of a server, with TLS or without."""
+"""The addresses that a server listens on, with or without TLS."""
 
 import errno
 import ipaddress
@@ -19,7 +19,7 @@ DEFAULT_HTTP = "127.0.0.1:7466"
 
 _LAST_PORT = 65535
 
-#: Of the schemes that browsers speak.
+#: Default port of each URL scheme.
 _PORTS = {"http": 80, "https": 443}
 
 _ORIGIN = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?")
@@ -27,13 +27,13 @@ _ORIGIN = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?
 
 @dataclass(frozen=True)
 class Certificate:
-    """Identity of a server: PEM files of its certificate chain and of its private key."""
+    """The identity of a server: PEM files with its certificate chain and private key."""
 
     chain: Path
     key: Path
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return the certificate as gRPC takes it.
+        """Return the certificate as gRPC credentials.
 
         Raises:
             MistifyError: NOT_FOUND, a file cannot be read.
@@ -48,19 +48,19 @@ class Certificate:
 def listen(
     server: Any, address: str, *, certificate: Certificate | None = None, token: str | None = None
 ) -> str:
-    """Bind a server to its address.
+    """Bind a server to an address.
 
     Args:
         server: A gRPC server.
-        address: `host:port`; port 0 takes a free one.
-        certificate: For TLS; None to speak without.
-        token: Secret that callers have to send.
+        address: `host:port`; port 0 picks a free port.
+        certificate: Certificate for TLS; None for a server without TLS.
+        token: Secret that callers must send.
 
     Returns:
-        The address for callers, with the port that was assigned.
+        The address for callers, with the assigned port.
 
     Raises:
-        MistifyError: The address cannot be bound, or must not without a token.
+        MistifyError: The address cannot be bound, or needs a token.
     """
     host, port = checked_address(address, token)
     shown = f"[{host}]" if ":" in host else host
@@ -74,11 +74,11 @@ def listen(
 
 
 def checked_address(address: str, token: str | None) -> tuple[str, int]:
-    """Return the host and the port of an address that a server may listen on.
+    """Return host and port of an address that a server may listen on.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is no address; UNAUTHENTICATED, other machines can reach it and
-            there is no token.
+        MistifyError: INVALID_CONFIG, the address is malformed; UNAUTHENTICATED, other machines can reach it
+            and there is no token.
     """
     host, port = _host_and_port(address)
     if token is None and not _loopback(host):
@@ -91,17 +91,17 @@ def checked_address(address: str, token: str | None) -> tuple[str, int]:
 
 
 def checked_origin(text: str) -> str:
-    """Return an origin as browsers send it: in lower case, without the port of its scheme.
+    """Return an origin as browsers send it: in lower case, without the scheme's default port.
 
     Raises:
-        InvalidValue: It is none.
+        InvalidValue: The text is not an origin.
     """
     match = _ORIGIN.fullmatch(text.lower())
     if match is None:
         raise InvalidValue(
             text,
             "an origin such as https://porting.example.org",
-            "write scheme and host, and the port if it has one",
+            "write the scheme, the host and, if needed, the port",
         )
     scheme, host, port = match.groups()
     return f"{scheme}://{host}" + (f":{port}" if port and int(port) != _PORTS[scheme] else "")
@@ -119,12 +119,13 @@ def _host_and_port(listen: str) -> tuple[str, int]:
 
 
 def _loopback(host: str) -> bool:
-    """Check whether a host name means loopback addresses only."""
+    """Check whether a host name resolves to loopback addresses only."""
     try:
         addresses = socket.getaddrinfo(host, None)
     except OSError as error:
         raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f'got the host "{host}"; expected one of this machine; {error.strerror}'
+            ErrorCode.INVALID_CONFIG,
+            f'got the host "{host}"; expected a name or address of this machine; {error.strerror}',
         ) from error
     return all(
         ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in addresses
@@ -142,7 +143,7 @@ def _unusable(host: str, port: int, certificate: Certificate | None) -> MistifyE
             return MistifyError(
                 ErrorCode.ADDRESS_IN_USE,
                 f"the address {host}:{port} is in use by another program; "
-                "stop that one or use another port (port 0 takes a free one)",
+                "stop that program or use another port (port 0 picks a free one)",
             )
         reason = error.strerror or reason
     else:

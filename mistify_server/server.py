@@ -1,4 +1,4 @@
-"""The server as a whole: store, engine, jobs, service, gRPC; its start and its end."""
+"""Startup and shutdown of the server: store, engine, jobs, services, gRPC and HTTP."""
 
 import asyncio
 import gc
@@ -59,24 +59,25 @@ from mistify_server.tuning.service import TuningService
 from mistify_server.tuning.storage import MEMORY, IndexStorage
 from mistify_server.web.pages.report_page import report_page
 
-#: As the address for HTTP: it is not served.
+#: The HTTP address that disables HTTP.
 HTTP_OFF = "off"
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that running calls get to end when the server stops.
+#: Grace period in seconds for running calls when the server stops.
 _GRACE = 2.0
 
-#: How long a call waits while another process writes to the store: others wait for its thread meanwhile.
+#: How long a call waits for another process that writes to the store; other calls wait for its thread
+#: meanwhile.
 _BUSY_SECONDS = 0.5
 
-#: Of all that callers have sent.
+#: Default limit on the total size of uploads.
 DEFAULT_MAX_UPLOADS = "50GB"
 
-#: How often uploads that nothing needs are looked for.
+#: Interval between removals of unused uploads.
 _COLLECTION_SECONDS = 3600.0
 
-#: New objects until Python looks for garbage in circles.
+#: Number of new objects between Python's searches for reference cycles.
 _OBJECTS_PER_COLLECTION = 100_000
 
 _SERVICES = (
@@ -89,14 +90,14 @@ _SERVICES = (
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Two servers on one port would each get a part of the calls.
+    # Two servers on one port would each get some of the calls.
     ("grpc.so_reuseport", 0),
-    # gRPC gives up calls that have waited for 30 s to be taken up, or where 1,000 wait: so many watchers may
-    # come at once on a busy machine.
+    # By default, gRPC rejects calls that have waited for 30 s, or beyond 1,000 pending ones. That many
+    # watchers may arrive at once on a busy machine.
     ("grpc.server_max_unrequested_time_in_server", 600),
     ("grpc.server.max_pending_requests", 100_000),
     ("grpc.server.max_pending_requests_hard_limit", 100_000),
-    # Connections that nobody uses are closed: clients connect again with their next call.
+    # Close idle connections: clients reconnect with their next call.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
     # Notice a caller that vanished without closing the connection.
@@ -110,23 +111,23 @@ class ServerSettings:
     """Settings of a server.
 
     Attributes:
-        store: The store directory, made where there is none.
-        listen: `host:port`; port 0 takes a free one.
-        http: The same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
-        http_origins: Origins under which a proxy shows the server to browsers, as browsers send them.
+        store: The store directory; created if it does not exist.
+        listen: `host:port`; port 0 picks a free port.
+        http: Address for HTTP; None for `DEFAULT_HTTP`, unless another program uses it; "off" for no HTTP.
+        http_origins: Origins at which browsers reach the server through a proxy, as browsers send them.
         data_roots: The only directories from which models and data are read.
         allow_code: Whether workers run the Python files with metrics and losses that configs name.
         engine: The engine that runs tasks: `local`, `ray` or `ray://HOST:PORT`.
-        slots: Number of tasks at the same time; None for the engine's own number.
-        max_goals: The most goals of a job.
-        max_uploads: The most bytes of models and data that callers have sent.
-        index: The index of peers: `memory` or `redis://HOST:PORT`.
-        certificate: For TLS; None to speak without.
-        token: Secret that callers have to send; needed to listen on other than loopback addresses.
-        worker: The command that starts a worker; None for this package's own.
-        worker_at_start: Whether a worker starts with the server, rather than with the first task.
-        resume: Whether to resume unfinished jobs of the store.
-        until_stdin_closes: Whether to stop as well when the other end closes standard input.
+        slots: Number of concurrent tasks; None for the engine's default.
+        max_goals: Maximum number of goals in a job.
+        max_uploads: Maximum size of all uploads, in bytes.
+        index: Where the index of peers is kept: `memory` or `redis://HOST:PORT`.
+        certificate: Certificate for TLS; None for a server without TLS.
+        token: Secret that callers must send; required for addresses other than loopback.
+        worker: The command that starts a worker; None for the default.
+        worker_at_start: Whether to start a worker with the server rather than with the first task.
+        resume: Whether to resume unfinished jobs in the store.
+        until_stdin_closes: Whether to stop when standard input is closed.
     """
 
     store: Path
@@ -149,11 +150,11 @@ class ServerSettings:
 
 
 async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], None]) -> None:
-    """Serve until SIGTERM or SIGINT; jobs that are unfinished then are resumed by the next server.
+    """Serve until SIGTERM or SIGINT. The next server resumes unfinished jobs.
 
     Args:
-        on_ready: Called as soon as calls are answered, with the bound address and the URL for HTTP, which is
-            None without HTTP.
+        on_ready: Called once the server answers calls, with the bound address and the HTTP URL, which is None
+            without HTTP.
 
     Raises:
         MistifyError: The server cannot start; the error says why.
@@ -166,25 +167,25 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
     if settings.until_stdin_closes:
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
     async with running_server(settings) as addresses:
-        _collect_seldom()
+        _reduce_garbage_collection()
         address, url = addresses
         _log.info("the server is ready", extra={"address": address, "http": url})
         on_ready(address, url)
         await stopping.wait()
 
 
-def _collect_seldom() -> None:
-    """Let Python collect garbage less often, and not among objects that the server needs to its end.
+def _reduce_garbage_collection() -> None:
+    """Reduce the frequency of garbage collection, and exempt the objects that live as long as the server.
 
-    The plan of a large job has millions of objects, none of which is part of a reference cycle; scanning all
-    of them again and again takes a third of the time of planning, and stops every thread.
+    The plan of a large job has millions of objects, none of them in a reference cycle. Scanning them
+    repeatedly takes a third of the planning time and stops every thread.
     """
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, 10, 100)
 
 
 def _watch_stdin(on_close: Callable[[], object]) -> None:
-    """Call a function, on a thread of its own, when standard input is closed."""
+    """Call a function in a separate thread when standard input is closed."""
 
     def watch() -> None:
         while os.read(sys.stdin.fileno(), 1024):
@@ -196,7 +197,7 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
-    """Run a server in the block, and yield the address that it is bound to and its URL for HTTP, if any."""
+    """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
     for name, reason in axis_registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
     async with _open_services(settings) as services:
@@ -226,14 +227,16 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
 
 @asynccontextmanager
 async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
-    """Open store and engine in the block, and yield the services over them."""
+    """Open store and engine within the block, and yield the services that use them."""
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store, _BUSY_SECONDS) as store:
         async with engine_opened as opened:
             if settings.worker_at_start:
                 opened.start_worker()
-            if not settings.until_stdin_closes:  # else it runs for one command, which submits once
+            if (
+                not settings.until_stdin_closes
+            ):  # otherwise the server runs for one command, which submits once
                 opened.keep_ready()
             metrics = Metrics()
             engine = MeasuredEngine(opened, metrics)
@@ -254,11 +257,11 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
 
 @asynccontextmanager
 async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[str | None]:
-    """Serve HTTP in the block, and yield its URL; None where it is off."""
+    """Serve HTTP within the block, and yield its URL; None if HTTP is off."""
     if settings.http == HTTP_OFF:
         yield None
         return
-    # Servers that run for one command have no HTTP, and need not wait for its libraries.
+    # Servers that run for a single command have no HTTP and should not wait for its libraries.
     from mistify_server.web.app import web_app  # noqa: PLC0415
     from mistify_server.web.serving import serve_http  # noqa: PLC0415
 
@@ -279,15 +282,15 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
 
 
 async def _collect_uploads(uploads: Uploads) -> None:
-    """Remove uploads that nothing needs, every hour."""
+    """Remove unused uploads every hour."""
     while True:
         try:
             freed = await asyncio.to_thread(uploads.collect)
         except (OSError, MistifyError) as error:
-            _log.warning("uploads that nothing needs could not be removed: %s", error)
+            _log.warning("unused uploads could not be removed: %s", error)
         else:
             if freed:
-                _log.info("removed %s of uploads that nothing needs", format_bytes(freed, 3))
+                _log.info("removed %s of unused uploads", format_bytes(freed, 3))
         await asyncio.sleep(_COLLECTION_SECONDS)
 
 

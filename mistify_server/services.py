@@ -1,4 +1,4 @@
-"""The services of a server, which gRPC and HTTP are faces of."""
+"""The services that a server offers over gRPC and HTTP."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from mistify_server.tuning.service import TuningService
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, the jobs that it runs, and the metrics of both."""
+    """The services of a server, its running jobs, and their metrics."""
 
     porting: PortingService
     tuning: TuningService

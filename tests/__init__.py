@@ -1,1 +1,1 @@
-"""The tests, which mirror the packages; whole systems in `end_to_end/`, pages in `documentation/`."""
+"""Tests, which mirror the packages; `end_to_end/` tests whole systems, `documentation/` the docs."""

@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests."""
+"""Settings and fixtures for all tests."""
 
 import gc
 import os
@@ -11,28 +11,28 @@ from hypothesis import settings
 from tests.support.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
 from tests.support.slow import listed
 
-# Several processes run tests, those of servers and workers among them: threads of each only wait for a core.
+# Tests, servers and workers already run as several processes: more threads would only wait for a core.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
-# Nothing is asserted about time: a machine may be busy.
+# No deadlines: the machine may be busy.
 settings.register_profile("mistify", deadline=None)
 settings.load_profile("mistify")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all processes of a run one new cache, which has this machine's profile once it was measured."""
+    """Share one new cache between all processes of a run, so that this machine is profiled only once."""
     if not hasattr(config, "workerinput"):
         cache = TemporaryDirectory()
         os.environ["XDG_CACHE_HOME"] = cache.name
         config.add_cleanup(cache.cleanup)
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are left out by their markers
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the end-to-end tests first, which would keep one process busy at the end; mark what is slow.
+    """Run end-to-end tests first, so that none of them runs alone at the end, and mark slow tests.
 
-    Slow are the tests that `tests/slow.txt` lists, and of a test that is `sampled` all parameters but the
-    first one that is not so anyway.
+    Slow tests are those listed in `tests/slow.txt`, and every case of a `sampled` test except the first one
+    that is not listed.
     """
     slow = listed()
     for item in items:
@@ -49,13 +49,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of the garbage collector's rounds: it is there to the end."""
+    """Exclude imported and collected objects from garbage collection: they live until the end."""
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def digits_resnet() -> Any:
-    """Return the built-in model, which tests must not change."""
+    """Return the built-in model; tests must not modify it."""
     from executors.sources.keras.loading import builtin_source
 
     return builtin_source("digits-resnet")

@@ -1,16 +1,16 @@
-"""The overhead of a call through `load()` over the network itself.
+"""The overhead of a call through `load()` compared with the network itself.
 
 `python -m benchmarks.device.inference [--quick] [--json FILE]`
 
-The built-in `digits-resnet` is packaged in float32 and as int8, one thread each. In turn, single examples go
-through the loaded package and through LiteRT's interpreter: `invoke` alone, with the input in place, and with
-the input set and the output read, as any caller has to.
+The built-in `digits-resnet` is packaged in float32 and in int8, and run with one thread. Single examples go
+alternately through the loaded package and through LiteRT's interpreter: with `invoke` alone and the input in
+place, and with the input set and the output read, as any caller has to do.
 
-For each precision, medians of the best of many bursts:
+The figures for each precision are the minimum over many bursts of the median of a burst:
 
 - `invoke_us`: `Interpreter.invoke` alone;
 - `interpreter_us`: with `set_tensor` before and `get_tensor` after it;
-- `load_us`: a call of the loaded package, checks and records included;
+- `load_us`: a call of the loaded package, including checks and records;
 - `overhead_us`: `load_us - invoke_us`.
 """
 
@@ -39,13 +39,13 @@ FIGURES: Final = ("invoke_us", "interpreter_us", "load_us", "overhead_us")
 
 TARGETS: Final[dict[str, Target]] = {
     f"{precision.value}_overhead_us": {
-        "what": f"a call's overhead over the network itself, {what}, us",
+        "what": f"overhead of a call over the network itself, {what}, us",
         "max": 10,
     }
     for precision, what in zip(PRECISIONS, ("float32", "int8"), strict=True)
 }
 
-#: Bursts of each side, and the calls of a burst.
+#: Bursts per side, and calls per burst.
 _BURSTS: Final = 60
 _CALLS: Final = 500
 
@@ -73,7 +73,7 @@ def _packages(directory: Path) -> dict[Quantization, Path]:
 
 
 def _inferences(package: Path, bursts: int) -> dict[str, float]:
-    """Return the microseconds of an inference by each way."""
+    """Return the microseconds per inference for each way of calling."""
     model = load(package, threads=1)
     (info,) = model.inputs
     example = np.random.default_rng(0).uniform(size=(1, *info.shape[1:])).astype(info.dtype)

@@ -1,9 +1,10 @@
-"""An intermittent load on the processor, with one process for each core.
+"""An intermittent CPU load, with one process per core.
 
 `python -m benchmarks.device.load BUSY`
 
 Each process is busy for a share of every quarter of a millisecond, with a real-time priority: other programs
-get the rest, in slices shorter than an inference. Without the right to that priority it is busy all the time.
+get the rest, in slices shorter than an inference. Without the right to that priority, it is busy all the
+time.
 """
 
 import os
@@ -18,7 +19,7 @@ from typing import Final
 
 _PERIOD: Final = 0.00025
 
-#: Above that of a process which is measured with priority 1, on a machine that does other things as well.
+#: Higher than that of a process measured with priority 1, on a machine with other work.
 _PRIORITY: Final = 2
 _CORES: Final = sorted(os.sched_getaffinity(0))
 
@@ -47,13 +48,13 @@ class Load:
             process.wait()
 
     def switch(self, *, on: bool) -> None:
-        """Use the processor, or release it."""
+        """Occupy the CPU, or release it."""
         for process in self._processes:
             process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Use the processor within the context."""
+        """Occupy the CPU within the context."""
         self.switch(on=True)
         try:
             yield
@@ -74,7 +75,7 @@ def _work(busy: float, core: int) -> None:
     while True:
         while (now := time.perf_counter()) < begin + busy * _PERIOD:
             pass
-        begin = max(begin, now - _PERIOD) + _PERIOD  # waking up late makes no period longer
+        begin = max(begin, now - _PERIOD) + _PERIOD  # a late wake-up does not lengthen the period
         time.sleep(max(0.0, begin - now))
 
 

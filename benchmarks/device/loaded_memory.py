@@ -1,18 +1,20 @@
-"""The memory that a loaded package takes.
+"""The memory used by a loaded package.
 
 `python -m benchmarks.device.loaded_memory [--quick] [--json FILE] [--against DIR]`
 
-A package whose network has 8.4 MB of weights, in graphs for any batch and for batch 1, runs batches of 1, 4,
-8 and 2 examples in fresh processes: by `load()` of this code; and by that of another checkout with
-`--against DIR`, or else in a LiteRT interpreter for each size. Memory is what a process shares with no other
-(`Private_Dirty` and `Private_Clean`), less that of the same process before it opened the package.
+A package with a network of 8.4 MB of weights, with graphs for any batch size and for batch size 1, runs
+batches of 1, 4, 8 and 2 examples in fresh processes. One side uses this code's `load()`. The other side uses
+another checkout's `load()` with `--against DIR`, or otherwise one LiteRT interpreter per batch size. Memory
+is the process's private memory (`Private_Dirty` and `Private_Clean`), less that of the same process before it
+opened the package.
 
-- `memory_share`: after all four sizes, over that of the other side;
-- `growth`: after all four sizes, over that after batch 1 alone;
-- `over_weights`: after all four sizes, over the size of the file: its content and the packed weights;
-- `latency_ratio`: an inference at batch 1 over the other side's: microseconds of the processor, bursts in
-  turn, the median of the best burst of each;
-- `alternating_ratio`: the same of batches of 1 and 2 in turn.
+- `memory_share`: memory after all four batch sizes, relative to the other side;
+- `growth`: memory after all four batch sizes, relative to that after batch size 1;
+- `over_weights`: memory after all four batch sizes, relative to the size of the file; the memory includes the
+  file's content and the packed weights;
+- `latency_ratio`: latency at batch size 1 relative to the other side, from the median CPU time of each side's
+  best burst, with alternating bursts;
+- `alternating_ratio`: the same for alternating batches of 1 and 2 examples.
 """
 
 import json
@@ -48,14 +50,17 @@ from mistify.profiling.networks import network_of
 from mistify.tflite.combining import CombinedNetwork, read_network
 
 TARGETS: Final[dict[str, Target]] = {
-    "memory_share": {"what": "memory of a package after batches of four sizes, over f738c65's", "max": 0.45},
-    "growth": {"what": "memory after batches of four sizes, over that after batch 1", "max": 1.1},
-    "latency_ratio": {"what": "latency at batch 1, over f738c65's", "max": 1.05},
+    "memory_share": {
+        "what": "memory of a package after batches of four sizes relative to f738c65",
+        "max": 0.45,
+    },
+    "growth": {"what": "memory after batches of four sizes relative to batch 1 alone", "max": 1.1},
+    "latency_ratio": {"what": "latency at batch 1 relative to f738c65", "max": 1.05},
 }
 
 SIZES: Final = (1, 4, 8, 2)
 
-#: The layers of the network, each of FEATURES x FEATURES weights.
+#: Number of the network's layers, with FEATURES x FEATURES weights each.
 _LAYERS: Final = 2
 
 _BURSTS: Final = 60
@@ -65,13 +70,13 @@ _MEGABYTE: Final = 1e6
 
 
 class _Side:
-    """A process that has the package open."""
+    """A process with the package open."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def ask(self, sizes: Sequence[int], calls: int = 1) -> dict[str, float]:
-        """Return the median microseconds of batches of these sizes in turn, and the private bytes after."""
+        """Return the median microseconds for alternating batches of these sizes, and the private bytes."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("a side without pipes")
         print(json.dumps([sizes, calls]), file=self._process.stdin, flush=True)
@@ -104,8 +109,8 @@ def measure(options: Namespace) -> Figures:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the other side."""
-    message = "another checkout of Mistify, whose load() is the other side"
+    """Add the option for the other side."""
+    message = "another checkout of Mistify to compare with"
     parser.add_argument("--against", type=Path, metavar="DIR", help=message)
 
 
@@ -117,7 +122,7 @@ def _name(against: Path | None) -> str:
 def _opened(package: Path, checkout: Path | None, way: str = "load") -> Iterator[_Side]:
     """Start a process that opens a package."""
     if checkout is not None and not (checkout / "mistify_client").is_dir():
-        raise MissingDataError(f"{checkout} is no checkout of Mistify")
+        raise MissingDataError(f"{checkout} is not a checkout of Mistify")
     root = checkout or Path(__file__).parents[2]
     process = subprocess.Popen(
         [sys.executable, loaded_memory_side.__file__, way, str(package)],
@@ -174,7 +179,7 @@ def _network() -> bytes:
 
 
 def _table(rows: Sequence[tuple[str, Sequence[float], float, float]]) -> Table:
-    table = Table(title="private memory of a loaded package, and its latency", title_justify="left")
+    table = Table(title="private memory and latency of a loaded package", title_justify="left")
     memory = [f"MB after batch {size}" for size in SIZES]
     for column in ("side", *memory, "us, batch 1", "us, batches 1 and 2"):
         table.add_column(column, justify="left" if column == "side" else "right")

@@ -17,12 +17,12 @@ from mistify_client.runtime.model import load
 
 FEATURES: Final = 1024
 
-#: Returns the outputs for an array [batch, FEATURES].
+#: A function that returns the outputs for an array [batch, FEATURES].
 Run = Callable[[npt.NDArray[np.float32]], object]
 
 
 class InterpreterForEachSize:
-    """The network of a package in an interpreter for each size of its batches, as LiteRT opens it."""
+    """The network of a package in one interpreter per batch size, opened by LiteRT with default settings."""
 
     def __init__(self, package: Path) -> None:
         self._content = (package / NETWORK).read_bytes()
@@ -38,9 +38,9 @@ class InterpreterForEachSize:
 
 
 def main(way: str, package: Path) -> None:
-    """Answer each line, of the sizes of batches to run in turn, and how often.
+    """Answer each input line, which contains the batch sizes to run in turn, and the number of calls.
 
-    The answer has the median microseconds of the processor, and the bytes of memory that the package takes.
+    The answer contains the median CPU time in microseconds, and the bytes of memory that the package uses.
     """
     before = _private_bytes()
     run: Run = load(package, threads=1) if way == "load" else InterpreterForEachSize(package)
@@ -60,7 +60,7 @@ def _seconds(run: Run, batches: list[npt.NDArray[np.float32]]) -> float:
 
 
 def _private_bytes() -> int:
-    """Return the bytes of memory that this process shares with no other."""
+    """Return the bytes of private memory of this process."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return 1024 * sum(
         int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty:", "Private_Clean:"))

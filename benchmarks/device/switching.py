@@ -1,39 +1,41 @@
-"""Switching between the networks of one package while it runs (paper 8.3: Table 4, and more).
+"""Switching between the networks of a package at run time (paper 8.3: Table 4, and more).
 
 `python -m benchmarks.device.switching --data DIR [--network NAME] [--packages DIR] [--quick] [--json FILE]
 [--picture FILE]`
 
-ResNet-8 and a network of depthwise convolutions are ported to half of their multiply-adds, with branches
-from a third to three times of that. The package with three branches has the first, the third and the last
-of the five. DIR has `cifar10/{train,test}.npz` and `mlperf_tiny/resnet8_cifar10.h5`.
+ResNet-8 and a network of depthwise convolutions are ported to half of their multiply-adds, with five branches
+from a third to three times that budget. The package with three branches has the first, third and last of the
+five. DIR has `cifar10/{train,test}.npz` and `mlperf_tiny/resnet8_cifar10.h5`.
 
 For each network and 3 and 5 branches:
 
-- `extra_params`: weights of the package beside those of the goal's own network, as a share of them.
-- `latency_ratio`: each branch in the package against its network alone, in turn; the worst branch's median.
-- `switch_extra_us`: by how much an inference takes longer right after the decision for another branch.
-- `load_ms`: what loading the package and its first inference take instead.
+- `extra_params`: weights of the package in addition to those of the goal's own network, as a share of these.
+- `latency_ratio`: latency of a branch in the package relative to its network alone, measured alternately; the
+  median of the slowest branch.
+- `switch_extra_us`: additional time of the first inference after the decision to switch branches.
+- `load_ms`: time of the alternative, which is to load the package and run its first inference.
 
-Then a load takes two fifths of the processor and releases it again, every five seconds, while an inference
-begins every two milliseconds, with the five branches of the first network: `monitor` (the daemon, as a
-process of its own), the largest branch and the smallest one. The budget is one and a half times the largest
-branch's latency on the free processor; the monitor's target is four fifths of that, because it judges by the
-median. The load makes inferences take some 1.7 times longer: too long for the largest branch, and not for the
-smallest, which has a third of the largest one's latency, or less. For each:
+Then, with the five branches of the first network, a load occupies two fifths of the CPU, and releases it
+again, alternating every five seconds, while an inference begins every two milliseconds. The sides are
+`monitor` (the daemon, in a separate process), the largest branch and the smallest branch. The budget is one
+and a half times the largest branch's latency on an idle CPU; the monitor's target is four fifths of that,
+because it judges by the median. The load makes inferences about 1.7 times slower: too slow for the largest
+branch, but not for the smallest, which takes at most a third of the largest one's latency. For each side:
 
-- `within`: the share of inferences within the budget; `within_loaded`, of those under the load;
-- `accuracy`: of the branches that ran, the mean over all inferences.
+- `within`: the share of inferences within the budget; `within_loaded`: the share under load;
+- `accuracy`: the mean over all inferences of the accuracy of the branch that ran.
 
-`monitor_accuracy_share` is the share that the monitor keeps of the largest branch's advantage in accuracy
-over the smallest; a monitor that never switches keeps 0.
+`monitor_accuracy_share` is the share of the largest branch's advantage in accuracy over the smallest branch
+that the monitor keeps; a monitor that never switches keeps 0.
 
-`recovery_seconds` is the longest time after a change of the load until nine of ten inferences of the next
-half second were within the budget. `failed` counts inferences that failed or gave a result of no branch.
-`growth_mib` is the growth of the process in a minute (`--soak SECONDS`) of inferences and switches.
+`recovery_seconds` is the longest time from a change of the load until, for half a second, nine of ten
+inferences are within the budget. `failed` counts inferences that failed or returned an output unlike those of
+all branches. `growth_mib` is the memory growth of the process during a minute (`--soak SECONDS`) of
+inferences and switches.
 
-`--packages DIR` keeps the packages, and reuses those that exist; a quick run has its own. On a busy machine,
-put `chrt --reset-on-fork --fifo 1` before the command, so that other programs take nothing from the
-inferences.
+`--packages DIR` keeps the packages, and reuses existing ones; quick runs have separate packages. On a busy
+machine, prefix the command with `chrt --reset-on-fork --fifo 1`, so that other programs take no CPU time from
+the inferences.
 """
 
 import shutil
@@ -65,7 +67,7 @@ _NETWORKS: Final = ("resnet8", "depthwise")
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{name}_b{count}_latency_ratio": {
-            "what": f"{name}, {count} branches: the slowest branch's latency over its network alone",
+            "what": f"{name}, {count} branches: latency of the slowest branch relative to its network alone",
             "max": 1.05,
             "full_run_only": name != "resnet8",
         }
@@ -74,20 +76,20 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{name}_b{count}_switch_extra_us": {
-            "what": f"{name}, {count} branches: a switch beyond a normal inference, us",
+            "what": f"{name}, {count} branches: time of a switch in addition to an inference, us",
             "max": 100,
             "full_run_only": name != "resnet8",
         }
         for name in _NETWORKS
         for count in COUNTS
     },
-    "recovery_seconds": {"what": "under a load: until latency is within the budget again, s", "max": 1},
-    "monitor_accuracy_share": {"what": "under a load: accuracy over the largest branch's", "min": 0.8},
-    "failed": {"what": "under a load: inferences that failed", "max": 0},
-    "growth_mib": {"what": "under a load: growth of memory, MiB", "max": 2},
+    "recovery_seconds": {"what": "under load: time until the latency is within the budget, s", "max": 1},
+    "monitor_accuracy_share": {"what": "under load: accuracy relative to the largest branch", "min": 0.8},
+    "failed": {"what": "under load: failed inferences", "max": 0},
+    "growth_mib": {"what": "under load: memory growth, MiB", "max": 2},
 }
 
-#: Bursts that two latencies are compared by, and inferences of each.
+#: Bursts for comparing two latencies, and inferences per burst.
 _ROUNDS: Final = 100
 _RUNS: Final = 30
 
@@ -140,7 +142,7 @@ def _port(name: str, data: Path, store: Path, packages: Path, steps: int) -> Non
 
 
 def _depthwise(data: Path, directory: Path) -> Porting:
-    """Return the porting of a small MobileNet with random weights: tuning the source trains it."""
+    """Return the porting of a small MobileNet with random weights, which are trained by tuning the source."""
     path = directory / "depthwise.keras"
     mobilenet().save(path)
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
@@ -149,12 +151,12 @@ def _depthwise(data: Path, directory: Path) -> Porting:
 
 
 def _chosen(count: int) -> range:
-    """Return which branches of the largest package a package with fewer branches has."""
+    """Return the indices of the largest package's branches that a package with fewer branches has."""
     return range(0, COUNTS[-1], (COUNTS[-1] - 1) // (count - 1))
 
 
 def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
-    """Return a package's costs beyond its own network, and the time of its branches and of a switch."""
+    """Return a package's overhead over its own network, and the times of its branches and of a switch."""
     model = load(package, threads=1)
     features = example(model)
     singles = [load(path, threads=1) for path in alone]
@@ -173,12 +175,12 @@ def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
 
 
 def _weight_bytes(package: Path) -> int:
-    """Return the bytes of the file, nearly all of which are weights."""
+    """Return the size of the file, which consists almost entirely of weights."""
     return (package / "serve.tflite").stat().st_size
 
 
 def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
-    """Return the ratio of two durations: the median over bursts in turn."""
+    """Return the ratio of two durations: the median over alternating bursts."""
     ratios = []
     for _ in range(_ROUNDS):
         a, b = (median(timed(call) for _ in range(_RUNS)) for call in (alone, inside))
@@ -187,7 +189,7 @@ def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
 
 
 def _switch_seconds(model: PortedModel, features: npt.NDArray[Any], rounds: int = 200) -> float:
-    """Return the seconds of a switch and the first inference after it, less those of another inference."""
+    """Return the seconds of a switch with the first inference after it, less those of other inferences."""
     ids = [option.id for option in model.options]
     extra = []
     for number in range(rounds):
@@ -221,10 +223,12 @@ def _table(figures: Mapping[str, float], names: Sequence[str]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--packages", type=Path, metavar="DIR", help="keep packages here, take what is there")
-    parser.add_argument("--network", choices=_NETWORKS, help="port only this one")
-    parser.add_argument("--soak", type=float, default=60.0, metavar="SECONDS", help="how long to soak")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the latencies into this PNG file")
+    parser.add_argument("--packages", type=Path, metavar="DIR", help="keep packages here, and reuse them")
+    parser.add_argument("--network", choices=_NETWORKS, help="port only this network")
+    parser.add_argument(
+        "--soak", type=float, default=60.0, metavar="SECONDS", help="duration of the soak test"
+    )
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the latencies to this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Inferences of a multi-branch package beside a load that comes and goes, for `device.switching`."""
+"""Inferences of a multi-branch package under an intermittent load, for `device.switching`."""
 
 import itertools
 import math
@@ -20,19 +20,20 @@ from benchmarks.device.load import Load
 from benchmarks.harness.monitoring import monitored
 from mistify_client.runtime.model import PortedModel, load
 
-#: Share of the processor that the load takes. At three fifths the smallest branch exceeds the budget half of
-#: the time: what is taken comes in slices of 0.15 ms, twice what that branch takes.
+#: Share of the CPU used by the load. At three fifths, the smallest branch exceeds the budget half of the
+#: time: the load takes slices of 0.15 ms, twice the branch's latency.
 _TAKEN: Final = 0.4
 _PHASE_SECONDS: Final = 5.0
 _PHASES: Final = 6
 _PACE_SECONDS: Final = 0.002
 
-#: Recovered is who keeps to the budget with this share of the inferences of so many seconds.
+#: A side has recovered when this share of the inferences in a stretch of this length is within the budget.
 _RECOVERED: Final = 0.9
 _STRETCH_SECONDS: Final = 0.5
 
-#: The budget, in latencies of the largest branch on the free processor; and the monitor's target as a share
-#: of it. The monitor keeps the median to its target, so that nearly all inferences keep to the budget.
+#: The budget, as a multiple of the largest branch's latency on an idle CPU, and the monitor's target as a
+#: share of it. The monitor keeps the median at its target, so that nearly all inferences are within the
+#: budget.
 _BUDGET: Final = 1.5
 _TARGET: Final = 0.8
 
@@ -54,7 +55,7 @@ class Trace:
         latency_ms: Milliseconds of each inference.
         branch: Number of the branch that ran each inference.
         changes: Seconds from the start to each change of the load.
-        failed: Number of inferences that failed, or gave a result that no branch gives.
+        failed: Number of inferences that failed, or returned an output unlike those of all branches.
     """
 
     ended: npt.NDArray[np.float64]
@@ -65,18 +66,18 @@ class Trace:
 
     @property
     def loaded(self) -> npt.NDArray[np.bool_]:
-        """Return which inferences [inferences] ended under the load: after an odd number of changes."""
+        """Return which inferences [inferences] ended under load: those after an odd number of changes."""
         odd: npt.NDArray[np.bool_] = np.searchsorted(self.changes, self.ended) % 2 == 1
         return odd
 
 
 def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None) -> dict[str, float]:
-    """Compare the monitor with the largest and the smallest branch, and run the soak; return the figures.
+    """Compare the monitor with the largest and the smallest branch, and run the soak test.
 
     Args:
         package: A package with branches.
-        quick: Change the load only once, and keep the soak short.
-        soak: Seconds of the soak.
+        quick: Change the load only once, and shorten the soak test.
+        soak: Duration of the soak test in seconds.
         picture: A PNG file for a plot of the latencies.
     """
     model = load(package, threads=1)
@@ -116,14 +117,14 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
 def accuracy_share(figures: Mapping[str, float]) -> float:
     """Return the monitor's share of the largest branch's advantage in accuracy over the smallest.
 
-    NaN if the largest branch is not the more accurate one.
+    NaN if the largest branch is not more accurate than the smallest.
     """
     monitor, largest, smallest = (figures[f"{side}_accuracy"] for side in ("monitor", "largest", "smallest"))
     return (monitor - smallest) / (largest - smallest) if largest > smallest else math.nan
 
 
 def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: int) -> Trace:
-    """Return inferences while the load comes and goes; outputs are compared with those of the branches."""
+    """Run inferences under an intermittent load, comparing outputs with those of the branches."""
     known = _known(model, features)
     start = time.monotonic()
     rows: list[tuple[float, float, int]] = []
@@ -148,7 +149,7 @@ def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: 
 
 
 def _paced(end: float) -> Iterator[None]:
-    """Yield at the start of each inference, until a time of the monotonic clock."""
+    """Yield at the start time of each inference, until `end` on the monotonic clock."""
     for begin in itertools.count(time.monotonic(), _PACE_SECONDS):
         if begin >= end:
             return
@@ -157,7 +158,7 @@ def _paced(end: float) -> Iterator[None]:
 
 
 def _known(model: PortedModel, features: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Return each branch's output for the example, by which branches are recognised."""
+    """Return each branch's output for the example, which identifies the branches."""
     before, outputs = model.wanted, []
     for option in model.options:
         model.switch(option.id)
@@ -175,7 +176,7 @@ def _output(model: PortedModel, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _recovery(trace: Trace, budget: float) -> float:
-    """Return the longest time after a change until most inferences are within the budget, in seconds."""
+    """Return the longest time from a change until most inferences are within the budget, in seconds."""
     return max(
         _until_recovered(trace.ended[during] - begin, trace.latency_ms[during] <= budget)
         for begin, end in pairwise([*trace.changes, trace.ended[-1]])
@@ -184,7 +185,7 @@ def _recovery(trace: Trace, budget: float) -> float:
 
 
 def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool_]) -> float:
-    """Return the seconds until a stretch with enough inferences within the budget; all if there is none."""
+    """Return the seconds until enough inferences of a stretch are within the budget, or the whole time."""
     before = np.concatenate([[0], np.cumsum(within)])
     last = np.searchsorted(ended, ended + _STRETCH_SECONDS)
     whole = ended + _STRETCH_SECONDS <= ended[-1]
@@ -194,7 +195,7 @@ def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool
 
 
 def _growth(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> float:
-    """Return the growth of the process in MiB while it infers and switches."""
+    """Return the memory growth of the process in MiB during inferences and switches."""
     _busy(model, features, min(5.0, seconds))
     before = _resident()
     _busy(model, features, seconds)
@@ -230,19 +231,19 @@ def timed(call: Callable[[], object]) -> float:
 def _draw(
     traces: Mapping[str, Trace], budget: float, accuracies: npt.NDArray[np.float64], file: Path
 ) -> None:
-    """Draw latencies over time, and the accuracy of the branches that ran."""
+    """Plot the latencies over time, and the accuracy of the branches that ran."""
     figure = Figure(figsize=(8, 2.0 * (1 + len(traces))), layout="constrained")
     *each, together = figure.subplots(1 + len(traces), sharex=True)
     for axes, (side, trace) in zip(each, traces.items(), strict=True):
         colours = {"c": trace.branch, "cmap": "viridis", "vmin": 0, "vmax": len(accuracies) - 1}
         axes.scatter(trace.ended, trace.latency_ms, s=1, **colours)
         axes.axhline(budget, color="red", lw=1)
-        axes.set(title=f"{side}: latency, its colour the branch", ylabel="ms", ylim=(0, 3 * budget))
+        axes.set(title=f"{side}: latency (colour: branch)", ylabel="ms", ylim=(0, 3 * budget))
         together.step(trace.ended, 100 * accuracies[trace.branch], where="post", label=side)
     for axes in (*each, together):
         for begin, end in zip(trace.changes[::2], [*trace.changes[1::2], trace.ended[-1]], strict=False):
             axes.axvspan(begin, end, alpha=0.1)
-    together.set(title="accuracy of the branch that runs", ylabel="%")
-    together.set(xlabel="seconds; the load is on where it is shaded")
+    together.set(title="accuracy of the running branch", ylabel="%")
+    together.set(xlabel="seconds (shaded: under load)")
     together.legend(loc="lower right", fontsize="small")
     figure.savefig(file, dpi=120)

@@ -1,1 +1,1 @@
-"""Benchmarks of packages in blocks: subnets, the search for one on a device, and the blocks."""
+"""Benchmarks of block packages: subnets, the on-device search for one, and the blocks themselves."""

@@ -1,23 +1,29 @@
-"""Networks in blocks against the same networks as a whole.
+"""Networks assembled from blocks compared with the same networks converted as a whole.
 
 `python -m benchmarks.elastic.blocks [--quick] [--json FILE] [NAME ...]`
 
-Twelve architectures of the support matrix, with random weights, are divided into segments of at most a tenth
-of the parameters and packaged as block stores, in float32 and in int8. Each is compared with the same network
-converted as a whole.
+Twelve architectures of the support matrix, with random weights, are divided into segments with at most a
+tenth of the parameters, and packaged as block stores in float32 and in int8. Each is compared with the same
+network converted as a whole.
 
-- `float_difference`: how far the stitched network is from the whole one, as a share of the largest output;
-- `int8_steps`: the same in int8, in steps of the output. In the whole network, what blocks pass on is an
-  output as well: otherwise LiteRT adds in place while the converter looks for ranges, and it takes those of
-  sums for those of what is added. `int8_package_steps` is the difference from a network without such outputs;
-- `stitched`: the latency of the stitched network, which is what runs, over that of the whole one: the median
-  of the architectures, and the worst. The two take turns. With one thread in seconds of the processor, since
-  on a busy core longer calls wait more often than short ones; with two, where the process has two cores, in
-  seconds on the clock;
+- `float_difference`: the difference between the outputs of the stitched and the whole network, relative to
+  the
+  largest output;
+- `int8_steps`: the same in int8, in quantization steps of the output. The whole network has the tensors
+  between
+  blocks as additional outputs. Without them, LiteRT adds in place during calibration, and the converter takes
+  the ranges of the sums for those of the summands. `int8_package_steps` is the difference from a network
+  without these outputs;
+- `stitched`: the latency of the stitched network, which packages run, relative to the whole network: the
+  median
+  over the architectures, and the worst. The two are measured alternately. With one thread, times are CPU
+  seconds, because longer calls wait more often on a busy core; with two threads, if the process has two
+  cores, they are wall-clock seconds;
 - `chained`: the same for a chain of the blocks, which runs until they have been stitched;
-- `memory_share`: the resident memory of one block of a store of 40 MB over that of the whole network, both
+- `memory_share`: the resident memory of one block of a 40 MB store relative to that of the whole network,
+  both
   less that of a process that has loaded neither;
-- `stitch_ms`: milliseconds of the processor to stitch the blocks of a network of 1 MB.
+- `stitch_ms`: CPU milliseconds for stitching the blocks of a 1 MB network.
 """
 
 import math
@@ -71,27 +77,31 @@ QUICK: Final = ("MobileNet", "MobileNetV3Small", "BERT classifier")
 PRECISIONS: Final = {"float": Quantization.NONE, "int8": Quantization.INT8}
 
 TARGETS: Final[dict[str, Target]] = {
-    "float_difference": {"what": "stitched against whole, float32: difference over the output", "max": 1e-6},
-    "int8_steps": {"what": "stitched against whole, int8: difference in steps of the output", "max": 1},
+    "float_difference": {
+        "what": "stitched and whole network, float32: difference relative to the output",
+        "max": 1e-6,
+    },
+    "int8_steps": {"what": "stitched and whole network, int8: difference in output steps", "max": 1},
     **{
         f"{precision}_stitched_{threads}": {
-            "what": f"latency of stitched blocks over the whole's, {precision}, {threads.replace('_', ' ')}",
+            "what": f"latency of stitched blocks relative to the whole network, {precision}, "
+            f"{threads.replace('_', ' ')}",
             "max": 1.02,
         }
         for threads in ("1_thread", "2_threads")
         for precision in ("float", "int8")
     },
-    "memory_share": {"what": "memory of one block over the whole's, a store of 40 MB", "max": 0.25},
+    "memory_share": {"what": "memory of one block relative to the whole network, 40 MB store", "max": 0.25},
     "stitch_ms": {"what": "stitching 11 blocks of 1.1 MB, ms", "max": 100},
 }
 
 #: The largest share of the parameters up to which segments are joined.
 _LARGEST: Final = 0.1
 
-#: Examples from which scales are taken, and on which outputs are compared.
+#: Number of examples for calibration and for comparing outputs.
 _EXAMPLES: Final = 10
 
-#: Rounds in which whole and blocks take turns, and how often all of it runs in one.
+#: Rounds of alternating measurements, and passes per round.
 _ROUNDS: Final = 20
 _QUICK_ROUNDS: Final = 5
 _PASSES: Final = 11
@@ -100,7 +110,7 @@ _STITCHES: Final = 15
 
 _MEGABYTE: Final = 1e6
 
-#: Of the screen: wide enough for the table.
+#: Width of the console, sufficient for the table.
 _COLUMNS: Final = 150
 
 
@@ -110,13 +120,13 @@ class Result:
 
     Attributes:
         blocks: Number of blocks.
-        difference: Between the outputs of the stitched network and the whole one, as a share of the largest
-            output.
-        steps: The same in steps of the output; NaN in float32.
-        package_steps: The same against a network without the features among its outputs.
+        difference: Difference between the outputs of the stitched and the whole network, relative to the
+            largest output.
+        steps: The same in quantization steps of the output; NaN in float32.
+        package_steps: The same for a whole network without the features among its outputs.
         whole_ms: Milliseconds of the whole network with one thread.
-        stitched: Number of threads -> latency of the stitched network over that of the whole one.
-        chained: The same for a chain of the blocks.
+        stitched: Number of threads -> latency of the stitched network relative to the whole one.
+        chained: Number of threads -> latency of a chain of the blocks relative to the whole network.
     """
 
     name: str
@@ -131,7 +141,7 @@ class Result:
 
 
 class Ratios(NamedTuple):
-    """The latency of a whole network, and those of its blocks over it, stitched and in a chain."""
+    """The latency of a whole network, and the relative latencies of its blocks, stitched and chained."""
 
     whole_ms: float
     stitched: float
@@ -146,7 +156,7 @@ class Timing(NamedTuple):
 
 
 def measure(options: Namespace) -> Figures:
-    """Measure each architecture in a process of its own, then memory and stitching, and print the tables."""
+    """Measure each architecture in a separate process, then memory and stitching, and print the tables."""
     names = options.names or (QUICK if options.quick else NAMES)
     cores = len(os.sched_getaffinity(0))
     threads = [count for count in (1, 2) if count <= cores]
@@ -195,7 +205,7 @@ def _compared(
 
 
 def _timed(parts: Mapping[str, bytes], whole: bytes, timing: Timing) -> dict[str, Any]:
-    """Return the latency of the whole network, and those of its blocks over it."""
+    """Return the latency of the whole network, and the relative latencies of its blocks."""
     ratios = {threads: _ratios(whole, parts, threads, timing.rounds) for threads in timing.threads}
     return {
         "whole_ms": ratios[1].whole_ms,
@@ -205,11 +215,11 @@ def _timed(parts: Mapping[str, bytes], whole: bytes, timing: Timing) -> dict[str
 
 
 def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
-    """Convert the network of blocks to int8 as a whole; the tensors between blocks are outputs as well.
+    """Convert the network of blocks to int8 as a whole; tensors between blocks are additional outputs.
 
     Args:
-        blocks: The blocks that make the network, in order.
-        examples: Input -> examples from which scales are taken.
+        blocks: The blocks that make up the network, in order.
+        examples: Input -> examples for calibration.
     """
     networks = [constant(block.model) for block in blocks]
     outputs = output_names(blocks[-1].model)
@@ -230,7 +240,7 @@ def with_features(blocks: Sequence[Block], examples: Examples) -> bytes:
 
 
 def _difference(outputs: Arrays, others: Arrays) -> dict[str, float]:
-    """Return the differences between outputs, as shares of the largest, by name."""
+    """Return the differences between outputs, relative to the largest value, by name."""
     return {
         name: float(np.abs(values - others[name]).max() / np.abs(others[name]).max())
         for name, values in outputs.items()
@@ -238,7 +248,7 @@ def _difference(outputs: Arrays, others: Arrays) -> dict[str, float]:
 
 
 def _steps(outputs: Arrays, others: Arrays, network: bytes) -> float:
-    """Return the differences between the outputs of an int8 network, in steps of their integers."""
+    """Return the differences between the outputs of an int8 network, in quantization steps."""
     scales = _scales(network)
     return max(
         (
@@ -251,7 +261,7 @@ def _steps(outputs: Arrays, others: Arrays, network: bytes) -> float:
 
 
 def _scales(network: bytes) -> dict[str, float]:
-    """Return the scales of the integers that the outputs of a network are made of, by the outputs' names."""
+    """Return the quantization scales of a network's outputs, by name."""
     model = read_network(network)
     graph = model.subgraphs[0]
     writers = {operator.outputs[0]: operator for operator in graph.operators}
@@ -264,9 +274,9 @@ def _scales(network: bytes) -> dict[str, float]:
 
 
 def _ratios(whole: bytes, parts: Mapping[str, bytes], threads: int, rounds: int) -> Ratios:
-    """Measure a whole network, the stitched one, and a chain of its blocks, which take turns.
+    """Measure a whole network, the stitched one, and a chain of its blocks, alternately.
 
-    They are loaded again in each round, since where the memory of a network lies has an effect on its time.
+    They are loaded again in each round, because the memory addresses of a network affect its latency.
     """
     clock = process_time if threads == 1 else perf_counter
     networks = [[whole], [stitched(parts)], list(parts.values())]
@@ -275,7 +285,7 @@ def _ratios(whole: bytes, parts: Mapping[str, bytes], threads: int, rounds: int)
         chains = [[Session(resizable(part), threads) for part in network] for network in networks]
         example = {name: _random(entry) for name, entry in chains[0][0].inputs.items()}
         for times, chain in zip(taken, chains, strict=True):
-            # In the first pass the weights are not in the cache.
+            # The weights are not cached in the first pass.
             times.extend(seconds(partial(_run_chain, chain, example), _PASSES, clock)[1:])
     whole_s, stitched_s, chained_s = map(median, taken)
     return Ratios(1e3 * whole_s, stitched_s / whole_s, chained_s / whole_s)
@@ -293,7 +303,7 @@ def _random(entry: Mapping[str, Any]) -> Any:
 
 
 def _memory_share() -> float:
-    """Return the memory of one block of a store of 40 MB over that of the whole network."""
+    """Return the memory of one block of a 40 MB store relative to that of the whole network."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         files = _store(directory, _convolutions(depth=16, width=256))
@@ -316,7 +326,7 @@ def _resident_bytes(paths: Iterable[Path]) -> int:
 
 
 def _stitch_ms() -> float:
-    """Return the milliseconds that stitching a network of 1 MB takes."""
+    """Return the milliseconds for stitching a 1 MB network."""
     with TemporaryDirectory() as name:
         files = _store(Path(name), _convolutions(depth=18, width=41))
         blocks = {file: (Path(name) / file).read_bytes() for file in files}
@@ -388,7 +398,7 @@ def _table(results: Sequence[Result]) -> Table:
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="measure these architectures alone")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="measure only these architectures")
 
 
 if __name__ == "__main__":

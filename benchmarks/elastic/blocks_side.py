@@ -1,4 +1,4 @@
-"""The device's side of `elastic.blocks`: a process that loads a network, or none, and prints its memory."""
+"""The device side of `elastic.blocks`: a process that loads a network, or none, and prints its memory."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from mistify.tflite.resizable import resizable
 
 
 def main(*paths: str) -> None:
-    """Load networks as a chain does, and print the bytes that this process then has in memory."""
+    """Load networks as a chain does, and print the resident memory of this process in bytes."""
     loaded = []
     for path in paths:
         interpreter = open_interpreter(resizable(Path(path).read_bytes()), 1)

@@ -1,24 +1,25 @@
-"""Subnets that devices choose on data of their own, against the server's choice for all (AdaptiveNet 7.4).
+"""Subnets selected by devices on their own data, compared with the server's choice for all (AdaptiveNet 7.4).
 
 `python -m benchmarks.elastic.devices --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
-A ResNet-20 and its supernet are trained on CIFAR-10's training file, as long as in `elastic.quality`, and
-packaged in int8 (`elastic.stores`). Ten devices have images of the test file, which the server has neither
-trained nor chosen with. The shares of a device's classes follow a Dirichlet distribution of 0.1, so that most
-of its images are of one to three classes. Each device has up to 1,000 images, fewer where the file has no
-more of its classes; it searches on 200 of them, or half, and holds out the others.
+A ResNet-20 and its supernet are trained on CIFAR-10's training file for as many steps as in
+`elastic.quality`, and packaged in int8 (`elastic.stores`). Ten devices have images of the test file, which
+the server has used neither for training nor for selection. The class shares of a device follow a Dirichlet
+distribution with concentration 0.1, so that most of its images have one to three classes. Each device has up
+to 1,000 images, or fewer if the file has no more of its classes. It searches on 200 of them, or half, and
+holds out the others.
 
-The server's choice is the subnet that its executor has for half of the multiply-adds. A device's limit is the
-latency of that subnet, by a table measured here, and it searches as `mistify adapt` does. The figures are the
-points by which its choice is more accurate on the data that it has held out, and the number of devices, of
-ten, on which it is.
+The server's choice is the subnet that its executor selects for half of the multiply-adds. A device's limit is
+the latency of that subnet according to a latency table measured on this machine, and it searches as `mistify
+adapt` does. The figures are the gain in accuracy of a device's choice on its held-out data, in points, and
+the number of devices, of ten, with a gain.
 
-Part of the gain is due to the table and the search, which the server does not have: so `evenly` is the choice
-of the same search within the same limit with as many images as the server's executor, 500, of all classes,
-which no device has. `fetched` is a device's choice among the blocks that `mistify adapt` fetches. Everything
-is repeated with other devices for each seed; medians over the seeds count.
+Part of the gain is due to the table and the search, which the server does not have. Therefore `evenly` is the
+choice of the same search within the same limit on 500 images of all classes, as many as the server's executor
+uses and more diverse than those of any device. `fetched` is a device's choice among the blocks that `mistify
+adapt` fetches. Everything is repeated with other devices for each seed; results are medians over the seeds.
 
-DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has a smaller network of few steps and one seed.
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` uses a smaller network, few steps and one seed.
 """
 
 import sys
@@ -47,33 +48,33 @@ from mistify_client.subnets.space import Subnet, SubnetSpace
 
 DEVICES: Final = 10
 
-#: Of the Dirichlet distribution of classes: the smaller, the fewer classes a device has.
+#: Concentration of the Dirichlet distribution of classes: with smaller values, a device has fewer classes.
 CONCENTRATION: Final = 0.1
 
-#: The most images of a device, and the most of them that it searches on.
+#: Maximum number of a device's images, and of those that it searches on.
 IMAGES: Final = 1_000
 SEARCHED: Final = 200
 
-#: Images of those who know all classes.
+#: Number of images for the search on all classes.
 EVENLY: Final = 500
 
-#: The goal of the server's choice.
+#: The goal of the server, as a share of the multiply-adds.
 SHARE: Final = 0.5
 
 TARGETS: Final[dict[str, Target]] = {
     "devices_better_of_ten": {
-        "what": "devices of ten that choose better than the server",
+        "what": "devices (of ten) that choose better than the server",
         "min": 6.0,
         "full_run_only": True,
     },
     "points_gained": {
-        "what": "gained over the server's choice, mean over the devices, points",
+        "what": "accuracy gain over the server's choice, mean over the devices, points",
         "min": 0.5,
         "full_run_only": True,
     },
-    # Subnets far from the network prefer some classes each, so that any choice by classes gains much.
+    # Subnets far from the network prefer some classes each, so that any selection by class gains much.
     "server_below_network": {
-        "what": "the server's choice below the network itself, all images, points",
+        "what": "accuracy loss of the server's choice against the original network, all images, points",
         "max": 3.0,
         "full_run_only": True,
     },
@@ -83,14 +84,14 @@ Rows = npt.NDArray[np.int64]
 
 
 class Gain(NamedTuple):
-    """Points by which a choice is better than the server's on a device's held-out data.
+    """The gain of choices over the server's choice on a device's held-out data, in points.
 
     Attributes:
-        own: For the device's choice.
-        evenly: For the choice made with images of all classes.
-        fetched: For the device's choice among the blocks that it fetches.
+        own: Gain of the device's choice.
+        evenly: Gain of the choice made with images of all classes.
+        fetched: Gain of the device's choice among the blocks that it fetches.
         server: Accuracy of the server's choice, in percent.
-        images: Number of images held out.
+        images: Number of held-out images.
     """
 
     own: float
@@ -125,7 +126,7 @@ class Chooser:
         self.share_fetched = sum(sizes[one] for one in fetched) / sum(sizes.values())
 
     def chosen(self, data: Examples, *, of_all: bool = True) -> Subnet:
-        """Return the device's choice by its data, of all blocks or of those that it fetches."""
+        """Return the device's choice for its data, among all blocks or those that it fetches."""
         space = self._space if of_all else self._fetched
         candidates = search(space, self._table, self._scorer(data), self._budget_ms)
         fitting = [one for one in candidates if one.latency_ms <= self._budget_ms]
@@ -178,7 +179,7 @@ def figures_of(runs: Sequence[Sequence[Gain]]) -> dict[str, float]:
 
 
 def evenly_divided(classes: Rows, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Return rows of images of all classes, as many of each, and all other rows."""
+    """Return rows with equally many images of each class, and all other rows."""
     labels = np.unique(classes)
     drawn = [rng.permutation(np.flatnonzero(classes == label))[: EVENLY // len(labels)] for label in labels]
     evenly = np.concatenate(drawn)
@@ -186,11 +187,11 @@ def evenly_divided(classes: Rows, rng: np.random.Generator) -> tuple[Rows, Rows]
 
 
 def rows_of_a_device(classes: Rows, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Draw the images of a device; return the rows to search on, and those held out.
+    """Draw the images of a device; return the rows to search on, and the held-out rows.
 
     Args:
         classes: Class -> rows of all its images.
-        rng: Draws the shares of the classes, and the images.
+        rng: Draws the class shares and the images.
     """
     labels, counts = np.unique(classes, return_counts=True)
     shares = rng.dirichlet([CONCENTRATION] * len(labels))

@@ -1,4 +1,4 @@
-"""The networks that AdaptiveNet's benchmarks make supernets of: MobileNet with 13 pairs, and ResNet-20."""
+"""The networks for AdaptiveNet's benchmarks: MobileNet with 13 pairs of layers, and ResNet-20."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -7,8 +7,8 @@ import keras
 
 layers = keras.layers
 
-#: Channels and stride of MobileNet's pairs of a depthwise and a pointwise convolution, at a quarter of its
-#: width, for images of 32 x 32 (Howard et al., 2017).
+#: Channels and strides of MobileNet's pairs of a depthwise and a pointwise convolution, with a width of a
+#: quarter, for images of 32 x 32 (Howard et al., 2017).
 _PAIRS: Final = (
     (16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1),
 )  # fmt: skip
@@ -31,7 +31,7 @@ def resnet20() -> keras.Model:
 
 
 def resnet14() -> keras.Model:
-    """Return a ResNet of two blocks for each size of features, at half the width."""
+    """Return a ResNet with two blocks per feature-map size, at half the width."""
     return _resnet("resnet14", 8, 2)
 
 

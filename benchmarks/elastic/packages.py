@@ -1,4 +1,4 @@
-"""Packages in blocks with random weights, for `benchmarks.elastic.update`: nothing is trained."""
+"""Block packages with random weights, without any training, for `benchmarks.elastic.update`."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,17 +20,17 @@ from mistify_server.worker.packaging.conversion.blocks import block_store
 
 layers = keras.layers
 
-#: What variants of a residual block keep of the channels inside.
+#: Shares of the inner channels that variants of a residual block keep.
 _SHRUNK: Final = (0.5, 0.25)
 
-#: Nobody has measured the network: what counts is what the device measures of its blocks.
+#: A placeholder: the network is not measured, and only the device's measurements of its blocks matter.
 _LATENCY: Final = MeasuredLatency(
     median_ms=1.0, p95_ms=1.0, runs=1, threads=1, machine="not measured", runtime="not measured"
 )
 
 
 class Size(NamedTuple):
-    """The size of a residual network: its residual blocks, their channels, and the side of its images."""
+    """The size of a residual network: the number and channels of its residual blocks, and its image size."""
 
     blocks: int
     width: int
@@ -38,10 +38,10 @@ class Size(NamedTuple):
 
 
 def write_package(directory: Path, size: Size, images: int) -> Path:
-    """Write a package of a residual network, and random images beside it.
+    """Write a package of a residual network, with random images next to it.
 
-    Each residual block has variants with a half and a quarter of the channels inside, and two neighbours
-    have one that replaces both.
+    Each residual block has variants with a half and a quarter of the inner channels. For every two neighbours
+    there is one block that replaces both.
 
     Args:
         directory: A new directory for the package.
@@ -101,7 +101,7 @@ def _stem(size: Size) -> Block:
 
 
 def _residual(name: str, start: int, span: int, size: Size, kept: float = 1.0) -> Block:
-    """Return a residual block; all that begin at a position draw from the same seed."""
+    """Return a residual block; all blocks that begin at a position are drawn from the same seed."""
     inputs = keras.Input((size.side, size.side, size.width), name=_tensor(start))
     x = layers.Conv2D(int(kept * size.width), 3, padding="same", activation="relu")(inputs)
     x = layers.Conv2D(size.width, 3, padding="same")(x)
@@ -110,7 +110,7 @@ def _residual(name: str, start: int, span: int, size: Size, kept: float = 1.0) -
 
 
 def _head(size: Size, features: Any) -> Block:
-    """Return the last block; its scores are 0 in the mean over features, so that classes differ."""
+    """Return the last block; its mean scores over features are 0, so that predicted classes differ."""
     start = size.blocks + 1
     inputs = keras.Input((size.side, size.side, size.width), name=_tensor(start))
     x = layers.Dense(10, name="scores")(layers.GlobalAveragePooling2D()(inputs))
@@ -121,12 +121,12 @@ def _head(size: Size, features: Any) -> Block:
 
 
 def _tensor(position: int) -> str:
-    """Return the name of the tensor between blocks at a position."""
+    """Return the name of the tensor at a position between blocks."""
     return f"at_{position}"
 
 
 def _random(inputs: Any, outputs: Any, seed: int) -> keras.Model:
-    """Return a model with random weights that keep the scale of features."""
+    """Return a model with random weights that preserve the scale of features."""
     model, rng = keras.Model(inputs, outputs), np.random.default_rng(seed)
     model.set_weights([rng.normal(0, np.prod(w.shape[:-1]) ** -0.5, w.shape) for w in model.get_weights()])
     return model

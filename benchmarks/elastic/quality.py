@@ -1,16 +1,16 @@
-"""Subnets of AdaptiveNet's supernet, against others that are trained as long (AdaptiveNet 7.2, 7.5).
+"""Subnets of AdaptiveNet's supernet compared with other networks trained equally long (AdaptiveNet 7.2, 7.5).
 
 `python -m benchmarks.elastic.quality --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...] [--quick]
 [--json FILE]`
 
-A network is trained from nothing on CIFAR-10's training file, flipped and shifted, and ported to ten goals
-between 0.9 and 0.4 of its multiply-adds: by `adaptivenet`; by `adaptivenet` with shrunk blocks alone, as
-LegoDNN has them, and as many training steps; the MobileNet without each of the two stages as well, whose
-steps the other one has; and by `morphnet`, one goal from the other. Accuracies are those on the test file.
-Times are of the processor, with one thread, in one warm worker; training the network, testing and packaging
-count on neither side.
+A network is trained from scratch on CIFAR-10's training file, with flips and shifts, and ported to ten goals
+between 0.9 and 0.4 of its multiply-adds. The sides are `adaptivenet`; `adaptivenet` with only shrunk blocks,
+as in LegoDNN, and equally many training steps; for the MobileNet, also ablations of each of the two stages,
+with its steps given to the other stage; and `morphnet`, with each goal adapted from the previous one.
+Accuracies are measured on the test file. Times are CPU times, with one thread, in one warm worker, without
+training the network, testing and packaging.
 
-DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` has few steps, three goals and one seed.
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` uses few steps, three goals and one seed.
 """
 
 import sys
@@ -47,25 +47,25 @@ LARGEST, SMALLEST = 0.9, 0.4
 ADAPTIVENET, SHRUNK, MORPHNET = "adaptivenet", "shrunk alone", "morphnet"
 NO_DISTILLING, NO_PATHS = "without distillation", "without paths"
 
-#: The network that is ported without each of the stages as well.
+#: The network that is also ported without each of the stages.
 ABLATED: Final = "mobilenet13"
 
 TARGETS: Final[dict[str, Target]] = {
     f"{network}_{figure}": {"what": f"{network}: {what}", bound: value, "full_run_only": True}  # type: ignore[misc]
     for network in NETWORKS
     for figure, what, bound, value in (
-        ("least_gained_over_shrunk", "least gain over shrunk blocks alone, points", "min", 0.0),
-        ("gained_over_shrunk_at_least", "gain over shrunk blocks alone at 0.4x, points", "min", 2.0),
-        ("points_below_morphnet", "most below `morphnet`, points", "max", 1.5),
-        ("share_of_morphnet_seconds", "seconds over those of `morphnet`", "max", 1 / 3),
+        ("least_gained_over_shrunk", "smallest accuracy gain over shrunk blocks alone, points", "min", 0.0),
+        ("gained_over_shrunk_at_least", "accuracy gain over shrunk blocks alone at 0.4x, points", "min", 2.0),
+        ("points_below_morphnet", "largest accuracy gap below `morphnet`, points", "max", 1.5),
+        ("share_of_morphnet_seconds", "time relative to `morphnet`", "max", 1 / 3),
     )
 }
 
 
-#: Of the images that a network is trained on from nothing: it cannot tell yet what suits them.
+#: Augmentation for training from scratch: an untrained network cannot determine what suits its data.
 _CHANGES: Final = Augmentation(flip=True, crop=4)
 
-#: Of the tables, in characters: a narrower terminal would leave digits out.
+#: Width of the tables in characters: a narrower terminal would truncate digits.
 _WIDTH: Final = 110
 
 
@@ -84,7 +84,7 @@ QUICK: Final = Extent(3, 60, 20, 20, 20)
 
 
 class Side(NamedTuple):
-    """The results of one side: the largest goal first, and the seconds for all goals."""
+    """The results of one side, largest goal first, and the seconds for all goals."""
 
     reached: Sequence[Reached]
     seconds: float
@@ -136,12 +136,12 @@ def ported(network: str, data: Path, extent: Extent, seed: int) -> dict[str, Sid
 
 
 def side_of(make: Callable[[], Porting], shares: Sequence[float], steps: int | None = None) -> Side:
-    """Port to all goals, and test the networks; the tests do not count in the seconds.
+    """Port to all goals, and test the networks; the seconds do not include the tests.
 
     Args:
-        make: Prepares the porting; its time counts.
-        shares: The goals, the largest first.
-        steps: Training steps of each goal; None for as many as the settings say.
+        make: Prepares the porting; the seconds include it.
+        shares: The goals, largest first.
+        steps: Training steps per goal; None for the number in the settings.
     """
     start = process_time()
     porting = make()
@@ -185,7 +185,7 @@ def _table(title: str, sides: Mapping[str, Side]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=[*NETWORKS], help="one network alone")
+    parser.add_argument("--network", choices=[*NETWORKS], help="port only this network")
     add_seeds_option(parser)
 
 

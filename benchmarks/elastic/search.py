@@ -1,30 +1,32 @@
-"""The search for a subnet on a device, against usual architecture search (AdaptiveNet 7.6).
+"""The on-device search for a subnet, compared with conventional architecture search (AdaptiveNet 7.6).
 
 `python -m benchmarks.elastic.search --data DIR [--checkpoint DIR] [--seeds N ...] [--quick] [--json FILE]`
 
-A ResNet-20 and its supernet are trained on CIFAR-10's training file and packaged in int8
-(`elastic.stores`). For each seed, 500 images of the test file are the data of a device, the others are held
-out. Within 0.6 of the original network's latency, by the table of the device, subnets are searched by
+A ResNet-20 and its supernet are trained on CIFAR-10's training file, and packaged in int8 (`elastic.stores`).
+For each seed, 500 images of the test file are the data of a device; the others are held out. The limit is 0.6
+of the original network's latency according to the device's latency table. The searches are
 
-- `evolution` and `annealing` as usual: mutations ignore the latency, and one subnet after the other is loaded
-  and runs on all images. They score as many subnets as in the paper, 3,100 and 1,800.
-- `paper`: evolution that stays near the budget, prefixes that are computed once, all subnets of a generation
-  batch by batch; 800 subnets.
-- `additive`: the search that `mistify adapt` has.
+- `evolution` and `annealing` in their conventional form: mutations ignore the latency, and subnets are loaded
+  one
+  by one and run on all images. They score as many subnets as in the paper, 3,100 and 1,800.
+- `paper`: evolution that stays near the budget, with shared prefixes computed once, and all subnets of a
+  generation run batch by batch; 800 subnets.
+- `additive`: the search of `mistify adapt`.
 
-Seconds are of the processor, with one thread, from the start of the search; the table exists already. The
-time of one side to the accuracy of another is the time until it reaches the lower of the two final accuracies
-on the held-out data for good: from then on, its choice, the best so far on the search data, never falls below
-that accuracy. Nothing else uses the held-out data. As usual search may end below, a second figure uses the
-accuracy of the faster side for both: if the slower one never reaches it, all of its time counts, and the
-figure is a lower bound.
+Times are CPU seconds with one thread from the start of the search, without measuring the table. To compare
+the times of two searches at equal accuracy, the target is the lower of the two final accuracies on the
+held-out data. A search has reached it at the time from which on its choice, the best so far on the search
+data, never falls below it. The held-out data are used for nothing else. As conventional search may end with a
+lower accuracy, a second figure uses the accuracy of the faster search as the target: if the slower one never
+reaches it, all of its time counts, and the figure is a lower bound.
 
-The factors are measured separately: how many times fewer subnets `paper` scores for the same accuracy; how
-many times faster 50 subnets near the budget are scored batch by batch than one after the other; and how many
-times faster 50, 100 and 200 are with prefixes computed once. Both sides of these run in turn.
+The factors of the speedup are measured separately: the ratio of subnets that `paper` scores for the same
+accuracy; the speedup of scoring 50 subnets near the budget batch by batch instead of one by one; and the
+speedup of computing shared prefixes once, for 50, 100 and 200 subnets. Both sides of these are measured
+alternately.
 
-DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and may be given to runs of their
-own. `--quick` has a smaller network of few steps, one seed, and a tenth of the subnets; that says nothing
+DIR has `cifar10/train.npz` and `cifar10/test.npz`. Seeds are independent, and can be run separately.
+`--quick` uses a smaller network, few steps, one seed, and a tenth of the subnets; its results say nothing
 about the targets.
 """
 
@@ -59,13 +61,13 @@ from mistify_client.subnets.space import Subnet, SubnetSpace
 #: The budget, as a share of the original network's latency.
 BUDGET: Final = 0.6
 
-#: Images to search on.
+#: Number of images for the search.
 SEARCHED: Final = 500
 
-#: Sizes of the groups whose scoring is timed.
+#: Group sizes for which scoring is timed.
 GROUPS: Final = (50, 100, 200)
 
-#: Subnets that a search scores at once.
+#: Number of subnets that a search scores together.
 GENERATION: Final = 50
 
 EVOLUTION, ANNEALING, PAPER, ADDITIVE = "evolution", "annealing", "paper", "additive"
@@ -73,7 +75,7 @@ EVOLUTION, ANNEALING, PAPER, ADDITIVE = "evolution", "annealing", "paper", "addi
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{slow}_over_{fast}_seconds": {
-            "what": f"seconds of {slow} as usual over those of `{fast}`, equally accurate",
+            "what": f"speedup of `{fast}` over conventional {slow} at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -81,17 +83,17 @@ TARGETS: Final[dict[str, Target]] = {
         for slow, least in (("annealing", 6.5), ("evolution", 14.0))
     },
     "additive_over_paper_subnets": {
-        "what": "subnets that `additive` scores over those of `paper`",
+        "what": "subnets scored by `additive` relative to `paper`",
         "max": 1 / 6,
         "full_run_only": True,
     },
     "saved_runs_of_200": {
-        "what": "share of the runs of blocks that reuse saves, 200 subnets",
+        "what": "share of block runs saved by reuse, 200 subnets",
         "min": 0.35,
         "full_run_only": True,
     },
     "saved_seconds_of_200": {
-        "what": "share of the seconds that reuse saves, 200 subnets",
+        "what": "share of the time saved by reuse, 200 subnets",
         "min": 0.35,
         "full_run_only": True,
     },
@@ -102,12 +104,12 @@ _REPETITIONS: Final = 3
 
 
 class Side(NamedTuple):
-    """A search.
+    """A search to compare.
 
     Attributes:
         strategy: The strategy of the search.
-        most: The largest number of subnets that it scores.
-        usual: Whether it ignores the latency in mutations, and scores one subnet after the other.
+        most: Maximum number of subnets that it scores.
+        usual: Whether it is conventional: mutations ignore the latency, and subnets are scored one by one.
     """
 
     strategy: Strategy
@@ -129,7 +131,7 @@ class Moment(NamedTuple):
     Attributes:
         seconds: Time since the start of the search.
         subnets: Number of subnets scored by then.
-        accuracy: Accuracy of the best subnet on the data held out.
+        accuracy: Accuracy of the best subnet on the held-out data.
     """
 
     seconds: float
@@ -138,7 +140,7 @@ class Moment(NamedTuple):
 
 
 class Device(NamedTuple):
-    """The blocks and data that a search works on.
+    """The blocks and data of a search.
 
     Attributes:
         files: Files of the blocks.
@@ -146,7 +148,7 @@ class Device(NamedTuple):
         space: Subnets of the blocks.
         table: Latencies of the blocks.
         searched: Data for the search.
-        held_out: Data that the search never sees.
+        held_out: Data that are not used for the search.
     """
 
     files: BlockFiles
@@ -158,17 +160,17 @@ class Device(NamedTuple):
 
     @property
     def budget_ms(self) -> float:
-        """The latency that a subnet has to keep."""
+        """The maximum latency of a subnet."""
         return BUDGET * self.table.latency_ms(self.space.original)
 
     def evaluation(self, feature_bytes: int = FEATURE_BYTES) -> GroupEvaluation:
-        """Return an evaluation of subnet groups on the data of the search, with so much room for features."""
+        """Return an evaluation of subnet groups on the search data, with a memory limit for features."""
         return GroupEvaluation(
             self.files, self.store, self.table, self.searched.inputs, feature_bytes=feature_bytes
         )
 
     def scorer(self, data: Examples) -> SubnetScorer:
-        """Return a scorer that scores groups of subnets as the product does."""
+        """Return a scorer for groups of subnets, with the product's settings."""
         evaluation = GroupEvaluation(self.files, self.store, self.table, data.inputs)
         return SubnetScorer(evaluation, self.store, self.space.original, data.targets)
 
@@ -209,23 +211,23 @@ def figures_of(runs: Sequence[Mapping[str, Sequence[Moment]]]) -> dict[str, floa
 
 
 def reached_by(one: Sequence[Moment], other: Sequence[Moment]) -> tuple[Moment, Moment]:
-    """Return the time at which each of two searches reaches the lower of their final accuracies for good."""
+    """Return the moments at which two searches permanently reach the lower of their final accuracies."""
     accuracy = min(one[-1].accuracy, other[-1].accuracy)
     return _since(one, accuracy), _since(other, accuracy)
 
 
 def _since(moments: Sequence[Moment], accuracy: float) -> Moment:
-    """Return the time from which on an accuracy is kept; the end where it is not."""
+    """Return the moment from which on an accuracy is kept, or else the end."""
     below = [place for place, moment in enumerate(moments) if moment.accuracy < accuracy]
     return moments[min(below[-1] + 1, len(moments) - 1) if below else 0]
 
 
 class Watched:
-    """A scorer that notes when each subnet has its score.
+    """A scorer that records when each subnet is scored.
 
     Args:
         scorer: Scores groups of subnets.
-        one_by_one: Make each subnet a group by itself.
+        one_by_one: Score each subnet in a group of its own.
     """
 
     def __init__(self, scorer: Scorer, *, one_by_one: bool) -> None:
@@ -245,7 +247,7 @@ class Watched:
 
 
 def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
-    """Return the numbers of the candidates that were the best so far within a budget."""
+    """Return the indices of the candidates that were the best so far within a budget."""
     places: list[int] = []
     for place, one in enumerate(candidates):
         if one.latency_ms <= budget_ms and (
@@ -256,7 +258,7 @@ def bests(candidates: Sequence[Candidate], budget_ms: float) -> list[int]:
 
 
 def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
-    """Search, and return the changes of the best subnet so far, and the end."""
+    """Run a search; return the changes of the best subnet so far, and the end."""
     watched = Watched(device.scorer(device.searched), one_by_one=side.usual)
     candidates = search(
         device.space, device.table, watched, device.budget_ms, side.strategy, nearby=not side.usual,
@@ -266,7 +268,8 @@ def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
     scores = device.scorer(device.held_out)([candidates[place].subnet for place in places])
     moments = {}
     for place, score in zip(places, scores, strict=True):
-        # All of a group have their scores at once: the last one of them is what would be chosen.
+        # All subnets of a group get their scores together, so the last improvement in the group is the
+        # choice.
         seconds = watched.seconds[place]
         moments[seconds] = Moment(seconds, bisect_right(watched.seconds, seconds), 100 * score.accuracy)
     last = list(moments.values())[-1].accuracy
@@ -274,7 +277,7 @@ def _searched(device: Device, side: Side, seed: int) -> list[Moment]:
 
 
 def _device(ported: PortedBlocks, data: Examples, seed: int) -> Device:
-    """Return a device with images to search on, drawn with a seed."""
+    """Return a device with images for the search, drawn with a seed."""
     store, space = ported.store, SubnetSpace(ported.store)
     with TemporaryDirectory() as state:
         table = latency_table(ported.files, store, Path(state), threads=1)
@@ -288,7 +291,7 @@ def _shortened(side: Side, options: Namespace) -> Side:
 
 
 def _factors(device: Device) -> dict[str, float]:
-    """Return the savings of each way to score groups, on subnets near the budget."""
+    """Return the savings of each way of scoring groups, for subnets near the budget."""
     moves = NearbyMoves(device.space, device.table, device.budget_ms, np.random.default_rng(0))
     figures: dict[str, float] = {}
     for size in GROUPS:

@@ -1,4 +1,4 @@
-"""The package with the blocks of a ResNet, on which the benchmarks of a device's search work."""
+"""The block package of a ResNet, used by the benchmarks of on-device search."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -29,7 +29,7 @@ _CHOICES: Final = "choices.json"
 
 
 class Extent(NamedTuple):
-    """Training steps: of the source, and of the two stages of its supernet."""
+    """Training steps of the source and of the two stages of its supernet."""
 
     source: int
     distil: int
@@ -39,7 +39,7 @@ class Extent(NamedTuple):
 FULL: Final = Extent(1_500, 200, 400)
 QUICK: Final = Extent(60, 10, 10)
 
-#: As long as in `elastic.quality`.
+#: As many steps as in `elastic.quality`.
 TRAINED: Final = Extent(4_800, 600, 2_400)
 
 
@@ -61,7 +61,7 @@ class PortedBlocks(NamedTuple):
 
     @property
     def files(self) -> BlockFiles:
-        """The files of the blocks, which are open as long as this is in use."""
+        """The files of the blocks, which stay open while this is in use."""
         return BlockFiles(self.directory)
 
 
@@ -70,11 +70,11 @@ def ported_blocks(options: Namespace, full: Extent = FULL) -> Iterator[PortedBlo
     """Train a network and its supernet on CIFAR-10's training file, and package the blocks.
 
     Args:
-        options: The options of `add_options`, and `quick`. With a checkpoint, what it has is used.
+        options: The options of `add_options`, and `quick`. An existing checkpoint is reused.
         full: Training steps of a full run.
 
     Raises:
-        MissingDataError: There are no data.
+        MissingDataError: The data are missing.
     """
     data = data_with((TRAIN, TEST), options)
     network, extent = (resnet14, QUICK) if options.quick else (resnet20, full)
@@ -91,14 +91,14 @@ def ported_blocks(options: Namespace, full: Extent = FULL) -> Iterator[PortedBlo
 
 
 def device_examples(options: Namespace, store: BlockStore) -> Examples:
-    """Return the images of the test file, which the server has not trained or chosen with."""
+    """Return the images of the test file, which the server has used neither for training nor selection."""
     with np.load(data_with((TEST,), options) / TEST) as arrays:
         images, classes = arrays["x"].astype(np.float32), arrays["y"].astype(np.int64)
     return Examples({store.inputs[0].name: images}, {store.outputs[0].name: classes})
 
 
 def chosen_by(model: keras.Model, store: BlockStore) -> tuple[str, ...]:
-    """Return the files of the blocks that make a subnet of the server, which names layers by their variants.
+    """Return the files of the blocks that make up one of the server's subnets, by the names of its layers.
 
     Args:
         store: The blocks of the subnet.
@@ -117,10 +117,10 @@ def chosen_by(model: keras.Model, store: BlockStore) -> tuple[str, ...]:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the options of the data, of the checkpoint and of the seeds."""
+    """Add the options for data, checkpoint and seeds."""
     add_data_option(parser)
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="DIR", help="keep the trained blocks here, and take those kept"
+        "--checkpoint", type=Path, metavar="DIR", help="keep the trained blocks here, and reuse them"
     )
     add_seeds_option(parser)
 
@@ -128,7 +128,7 @@ def add_options(parser: ArgumentParser) -> None:
 def _ported(
     network: keras.Model, extent: Extent, data: Path, work: Path, package: Path
 ) -> dict[float, tuple[str, ...]]:
-    """Write the package and return the server's choices."""
+    """Write the package, and return the server's choices."""
     network.save(work / "network.keras")
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     settings: dict[str, object] = {"source_steps": extent.source, "learning_rate": 0.05, "batch_size": 32}

@@ -1,28 +1,31 @@
-"""The time in which a package in blocks adjusts to a slower device, and the memory to adapt it.
+"""The time in which a block package adjusts to a slower device, and the memory needed to adapt it.
 
 `python -m benchmarks.elastic.update [--quick] [--json FILE]`
 
-Residual networks with random weights, whose residual blocks have variants with a half and a quarter of the
-channels inside and others in place of two, are adapted to this device on random images: subnets are told
-apart by their agreement with the original network, and nothing here depends on how well they do it.
+Residual networks with random weights are adapted to this device on random images. Their residual blocks have
+variants with a half and a quarter of the inner channels, and blocks that replace two. Subnets are ranked by
+their agreement with the original network; the results here do not depend on the quality of this ranking.
 
-An app then runs one inference after the other, under the monitor, a process of its own with the default
-interval of 250 ms. All at once the device becomes slow: every inference runs four times instead of once, as
-if the processor were clocked down. The most accurate subnet then takes twice the target, and the fastest ones
-less than it. Blocks are loaded no slower than before. Repeated, the change at any time of an interval;
-medians, and the worst. Before the change the most accurate subnet runs as one network; the next one runs as
-its blocks until these have been stitched.
+An app then runs one inference after the other under the monitor, a separate process with the default interval
+of 250 ms. Suddenly the device becomes slow: every inference runs four times instead of once, as if the CPU
+were throttled. The most accurate subnet then takes twice the target, and the fastest ones less than the
+target. Blocks load as fast as before. This is repeated with the change at different times within an interval;
+figures are the median and the worst case. Before the change, the most accurate subnet runs as one network;
+the next one runs as its blocks until these have been stitched.
 
-- `recovery_ms`: from the change to the end of the first inference that keeps the target, and with it the
-  median of the next ones: at most two intervals and 100 ms;
-- `switch_ms`: of these, from the monitor's last decision: first ends the inference that runs, then blocks are
-  loaded while the old subnet still runs.
+- `recovery_ms`: from the change to the end of the first inference within the target that is followed by
+  others
+  with a median within the target: at most two intervals and 100 ms;
+- `switch_ms`: the part of this after the monitor's last decision: the current inference ends, and blocks are
+  loaded
+  while the old subnet still runs.
 
-`prediction_error` is the difference between the latency that `mistify adapt` expects of a subnet and the one
-that it has once it is stitched, as a share of the latter: the median of the pool.
+`prediction_error` is the difference between the latency that `mistify adapt` predicts for a subnet and its
+latency once stitched, relative to the latter: the median over the pool.
 
-`memory_ratio` is the peak memory of `mistify adapt` for a network of 40 MB, over that of loading its largest
-subnet and running it once: each in a process of its own, less the memory of a process that does neither.
+`memory_ratio` is the peak memory of `mistify adapt` for a 40 MB network, relative to that of loading its
+largest subnet and running it once; both in separate processes, less the memory of a process that does
+neither.
 """
 
 import json
@@ -66,46 +69,47 @@ from mistify_client.subnets.search_session import adapt
 
 _INTERVAL_MS: Final = 250
 
-#: By how much the device becomes slower, and the target, in latencies of the most accurate subnet before.
+#: The slowdown of the device, and the target as a multiple of the most accurate subnet's latency before it.
 _SLOWER: Final = 4
 _TARGET: Final = 2.0
 
 TARGETS: Final[dict[str, Target]] = {
     "recovery_ms": {
-        "what": "from a slowdown until within the target, median, ms",
+        "what": "recovery time after a slowdown, median, ms",
         "max": 2 * _INTERVAL_MS + 100,
     },
     "recovery_ms_worst": {
-        "what": "from a slowdown until within the target, longest of 30, ms",
+        "what": "recovery time after a slowdown, longest of 30, ms",
         "max": 2 * _INTERVAL_MS + 100,
     },
-    "switch_ms": {"what": "of these the switch, median, ms", "max": 100},
-    "switch_ms_worst": {"what": "of these the switch, longest of 30, ms", "max": 100},
+    "switch_ms": {"what": "switching time within the recovery, median, ms", "max": 100},
+    "switch_ms_worst": {"what": "switching time within the recovery, longest of 30, ms", "max": 100},
     **{
         f"prediction_error_{threads}": {
-            "what": f"latency that `adapt` expects of a stitched subnet, {threads.replace('_', ' ')}: error",
+            "what": f"error of the latency that `adapt` predicts for a stitched subnet, "
+            f"{threads.replace('_', ' ')}",
             "max": 0.1,
         }
         for threads in ("1_thread", "2_threads")
     },
-    "memory_ratio": {"what": "memory of `adapt` over that of the largest subnet", "max": 1.5},
+    "memory_ratio": {"what": "memory of `adapt` relative to the largest subnet", "max": 1.5},
 }
 
 _ROUNDS: Final = 30
 _QUICK_ROUNDS: Final = 3
 
-#: Seconds in which the latency of a stitched subnet is measured.
+#: Seconds for measuring the latency of a stitched subnet.
 _LATENCY_SECONDS: Final = 1.0
 
-#: Inferences by which the usual latency is measured, and those that show that a device has recovered.
+#: Number of inferences for measuring the normal latency, and for confirming that a device has recovered.
 _USUAL: Final = 200
 _KEPT: Final = 5
 
-#: Seconds after which a change that nothing followed is given up, and those between two inferences.
+#: Seconds after which waiting for a reaction is given up, and seconds between two inferences.
 _PATIENCE: Final = 20.0
 _PAUSE: Final = 0.005
 
-#: Seconds that a new monitor watches the app before the change.
+#: Seconds that a new monitor observes the app before the change.
 _SETTLED: Final = 1.0
 
 _MONITOR: Final = """
@@ -127,7 +131,7 @@ _LARGE_IMAGES: Final = 20
 
 
 class Inference(NamedTuple):
-    """When an inference began and ended, in seconds of the wall clock."""
+    """The start and end of an inference, in wall-clock seconds."""
 
     began: float
     ended: float
@@ -139,7 +143,7 @@ class Inference(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Milliseconds from a change, and from the decision that followed, to a result within the target."""
+    """Milliseconds from a change, and from the resulting decision, to a result within the target."""
 
     recovery_ms: float
     switch_ms: float
@@ -169,13 +173,13 @@ def update_of(
     """Return the duration of an update; None if the device has not recovered.
 
     A device has recovered with the first inference that meets the target, if the median of it and the next
-    ones does so, too: a single one may be luck.
+    ones also meets it: a single one may be due to chance.
 
     Args:
         inferences: The inferences since the change, in order.
-        changed: Time at which the device became slow, in seconds of the wall clock.
-        decided: Times at which the monitor decided for another subnet, on the same clock.
-        target_ms: The longest latency allowed.
+        changed: Time at which the device became slow, in wall-clock seconds.
+        decided: Times at which the monitor chose another subnet, on the same clock.
+        target_ms: The maximum latency.
     """
     for number, first in enumerate(inferences[: len(inferences) - _KEPT + 1]):
         following = inferences[number : number + _KEPT]
@@ -189,7 +193,7 @@ class SlowableSubnets:
     """The subnets of a package on a device that can become slow.
 
     Attributes:
-        times: Number of times that an inference runs in place of once.
+        times: Number of times that each inference runs.
     """
 
     def __init__(self, subnets: PagedSubnets) -> None:
@@ -200,16 +204,16 @@ class SlowableSubnets:
 
     @property
     def is_whole(self) -> bool:
-        """Whether one network runs, rather than several blocks."""
+        """Whether a single network runs, rather than several blocks."""
         return self._subnets.is_whole
 
     @property
     def shapes(self) -> Shapes | None:
-        """Return those of the subnets."""
+        """Return the shapes of the subnets."""
         return self._subnets.shapes
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
-        """Return a function that runs inferences on inputs of these shapes, each several times over."""
+        """Return a function that runs inferences on inputs of these shapes, `times` times each."""
         run_once = self._subnets.prepared(inputs)
 
         def run_several(values: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
@@ -224,7 +228,7 @@ class _App:
     """An app that runs one inference after the other, under a monitor.
 
     Attributes:
-        subnets: The subnets that run.
+        subnets: The subnets in use.
         best: The id of the most accurate subnet.
     """
 
@@ -253,7 +257,7 @@ class _App:
         """Run inferences until a condition holds.
 
         Raises:
-            TimeoutError: It does not become true.
+            TimeoutError: The condition does not become true.
         """
         inferences: list[Inference] = []
         deadline = time.monotonic() + _PATIENCE
@@ -265,7 +269,7 @@ class _App:
 
 
 def _updates(package: Path, data: Path, rounds: int) -> dict[str, float]:
-    """Slow the device down again and again; return the figures of the monitor's reactions."""
+    """Slow the device down repeatedly; return the figures of the monitor's reactions."""
     with np.load(data) as arrays:
         app = _App(package, arrays["x"][:1])
     rng = np.random.default_rng(0)
@@ -283,7 +287,7 @@ def _update(app: _App, package: Path, phase_ms: float) -> Update:
     Args:
         app: The running app.
         package: The app's package.
-        phase_ms: Milliseconds that the most accurate subnet runs, beyond `_SETTLED` seconds.
+        phase_ms: Milliseconds that the most accurate subnet runs after `_SETTLED` seconds.
     """
     app.subnets.times = 1
     app.model.switch(app.best)
@@ -304,7 +308,7 @@ def _update(app: _App, package: Path, phase_ms: float) -> Update:
 
 
 def _decisions(log: Path) -> Iterator[float]:
-    """Yield the times at which the monitor chose another subnet, in seconds of the wall clock."""
+    """Yield the times at which the monitor chose another subnet, in wall-clock seconds."""
     for line in log.read_text().splitlines():
         entry = json.loads(line)
         if entry["event"] == "switch":
@@ -312,7 +316,7 @@ def _decisions(log: Path) -> Iterator[float]:
 
 
 def _prediction_error(package: Path, data: Path, threads: int) -> float:
-    """Return how far the latencies of a pool are from those of its stitched subnets, as a share of these."""
+    """Return the median relative error of the pool's latencies against those of the stitched subnets."""
     pool = adapt(package, data, parse_time("1x"), threads=threads).pool
     errors = []
     for entry in pool.entries:
@@ -326,7 +330,7 @@ def _prediction_error(package: Path, data: Path, threads: int) -> float:
 
 
 def _stitched_ms(package: Path, files: Sequence[str], threads: int) -> float:
-    """Return the latency of a subnet in one network, in milliseconds."""
+    """Return the latency of a subnet stitched to one network, in milliseconds."""
     opened, chosen = Package.open(package), ChosenBlocks(files=tuple(files))
     with TemporaryDirectory() as state:
         blocks = Blocks.of(opened, Path(state))
@@ -339,7 +343,7 @@ def _stitched_ms(package: Path, files: Sequence[str], threads: int) -> float:
 
 
 def _memory_ratio(package: Path, data: Path, rounds: int) -> float:
-    """Return the memory of adapting a package over that of its largest subnet."""
+    """Return the memory for adapting a package relative to that of its largest subnet."""
     sides = ("nothing", "largest", "adapt")
     taken = [[_peak_bytes(side, package, data) for side in sides] for _ in range(rounds)]
     nothing, largest, adapting = (median(column) for column in zip(*taken, strict=True))

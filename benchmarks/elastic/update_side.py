@@ -1,4 +1,4 @@
-"""The device's side of `elastic.update`: a process that does one thing, and prints its peak memory.
+"""The device side of `elastic.update`: a process that performs one task, and prints its peak memory.
 
 python -m benchmarks.elastic.update_side nothing|largest|adapt PACKAGE DATA
 """
@@ -18,11 +18,11 @@ from mistify_client.subnets.space import SubnetSpace
 
 
 def peak_bytes() -> int:
-    """Return the most that this process has had in memory since it was started."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     line = re.search(r"VmHWM:\s+(\d+) kB", status)
     if line is None:
-        raise OSError("/proc/self/status has no VmHWM, as of a system other than Linux")
+        raise OSError("/proc/self/status has no VmHWM; it is only available on Linux")
     return 1024 * int(line[1])
 
 
@@ -37,7 +37,7 @@ def _largest(package: Path, data: Path) -> None:
 
 
 def main(what: str, package: str, data: str) -> None:
-    """Do it, and print the bytes."""
+    """Perform the task, and print the peak memory in bytes."""
     if what == "largest":
         _largest(Path(package), Path(data))
     if what == "adapt":

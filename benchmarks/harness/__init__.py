@@ -1,1 +1,1 @@
-"""The rules and helpers that benchmarks share."""
+"""Rules and helpers shared by all benchmarks."""

@@ -1,4 +1,4 @@
-"""A small MobileNet, as benchmarks port it beside pretrained networks."""
+"""A small MobileNet, ported by benchmarks in addition to pretrained networks."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""A monitor that runs beside a benchmark, a process of its own."""
+"""A monitor in a separate process, next to a benchmark."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ _STARTING_SECONDS: Final = 60.0
 
 @contextmanager
 def monitored(package: Path, config: Path) -> Iterator[None]:
-    """Run the daemon for a package within the context."""
+    """Run the monitor for a package within the context."""
     command = [str(Path(sys.executable).with_name("mistify")), "monitor", "--package", str(package)]
     status = MonitorState.of(package).status
     status.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Records of runs: what a benchmark measured, on which machine, and by which code.
+"""Records of runs: the figures of a benchmark, the machine, and the commit.
 
-A full run writes its record into `benchmarks/records/`, as `NAME-COMMIT.json`; `--json FILE` writes one
-elsewhere. `benchmarks.results` makes everything that is published from the records.
+A full run writes its record to `benchmarks/records/`, as `NAME-COMMIT.json`; `--json FILE` writes one
+elsewhere. `benchmarks.results` generates everything that is published from the records.
 """
 
 import json
@@ -23,9 +23,9 @@ class Judged(BaseModel):
     """A target, and whether it is met.
 
     Attributes:
-        what: The figure in words, with its unit; without it, the figure's name says it.
+        what: The figure in words, with its unit; empty if the figure's name is sufficient.
         full_run_only: Whether a quick run may leave the figure out.
-        met: None if the run does not decide it.
+        met: None if the run does not determine it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,18 +48,18 @@ class Record(BaseModel):
 
     Attributes:
         benchmark: Name below `benchmarks`, such as `porting.limits`.
-        command: None where it is not known, as it may be for transcribed figures.
-        commit: Commit of the code; with `-dirty` if files had been changed since. None where it is not known.
-        date: Time at which the run ended, in UTC (ISO 8601); a day alone if the time is not known.
-        machine: Processor, cores, memory in GiB, version of Python; the load before the run.
-        network: The only one of several networks that was asked for.
-        seeds: The seeds that were run; None if nothing is repeated by seeds.
+        command: None if unknown, which is possible for transcribed figures.
+        commit: Commit of the code; with `-dirty` if files had been changed since. None if unknown.
+        date: Time at the end of the run, in UTC (ISO 8601); only a date if the time is unknown.
+        machine: CPU, cores, memory in GiB, Python version; load before the run.
+        network: The selected network, if a benchmark of several ran only one.
+        seeds: The seeds of the run; None if nothing is repeated by seed.
         figures: Name -> value; None if it is not finite.
         targets: Name of the figure -> its bounds.
         met: Whether all targets are met.
-        picture: File in `benchmarks/pictures/` that was drawn.
+        picture: File in `benchmarks/pictures/` drawn by the run.
         skipped: Reason why nothing was measured.
-        transcribed: Where the figures were written down, if no run has written this record.
+        transcribed: The document from which the figures were copied, if no run has written this record.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,11 +81,11 @@ class Record(BaseModel):
 
     @property
     def file_name(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the record's file."""
         return "-".join([self.benchmark, *([self.network] if self.network else []), f"{self.commit}.json"])
 
     def write(self, file: Path) -> None:
-        """Write it as JSON."""
+        """Write the record as JSON."""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(self.model_dump(exclude_unset=True), indent=2) + "\n")
 
@@ -97,7 +97,7 @@ def read_records(directory: Path = RECORDS) -> list[Record]:
 
 
 def machine() -> dict[str, str | int | float]:
-    """Return where the figures are measured, and how busy it is."""
+    """Return a description of this machine and its load."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,18 +1,18 @@
-"""The rules that all benchmarks share.
+"""The rules shared by all benchmarks.
 
-A benchmark runs as `python -m benchmarks.GROUP.NAME [--quick] [--json FILE]`, plus options of its own. It
-names its targets in its file, measures figures, prints its tables, and ends with one of these exit codes:
+A benchmark runs as `python -m benchmarks.GROUP.NAME [--quick] [--json FILE]`, plus options of its own. Its
+module defines the targets, measures figures, prints tables, and ends with one of these exit codes:
 
     0   every target is met
     1   a target is missed, or its figure was not measured
     2   the command line is wrong
-    77  skipped, because data that it needs were not given, or an optional package is not installed; the
-        message says which
+    77  skipped, because required data were not given, or an optional package is not installed; the message
+        says which
 
-A quick run may leave figures out. Their targets count as missed, unless they are declared as
-`full_run_only`; the table then says so. A full run leaves a record (`harness/records.py`). Times are medians
-over several repetitions. Ratios come from both sides measured in turn in the same run, so that a busy machine
-slows both.
+A quick run may leave figures out. Their targets count as missed unless they are declared as `full_run_only`;
+the table then says so. A full run leaves a record (`harness/records.py`). Times are medians over several
+repetitions. For ratios, both sides are measured alternately in the same run, so that a busy machine slows
+both.
 """
 
 import math
@@ -36,7 +36,7 @@ EXIT_MET: Final = 0
 EXIT_MISSED: Final = 1
 EXIT_SKIPPED: Final = 77
 
-#: What is repeated where chance decides; the quick runs have the first one alone.
+#: Default seeds of benchmarks with randomness; quick runs only use the first.
 SEEDS: Final = (0, 1, 2)
 
 Figures: TypeAlias = Mapping[str, float]
@@ -52,11 +52,11 @@ class Target(TypedDict, total=False):
 
 
 class MissingDataError(Exception):
-    """Error of a benchmark that lacks data or a package; the message says how to provide it."""
+    """A benchmark lacks data or a package; the message says how to provide it."""
 
 
 class Pair(NamedTuple):
-    """Medians of two sides in seconds, and the median over the repetitions of `b` divided by `a`."""
+    """Median seconds of two sides `a` and `b`, and the median over the repetitions of `b` divided by `a`."""
 
     a: float
     b: float
@@ -70,14 +70,14 @@ def run(
     argv: Sequence[str],
     add_options: Callable[[ArgumentParser], object] = lambda parser: None,
 ) -> int:
-    """Measure, compare with the targets, print and save; `measure` gets the options and prints its tables.
+    """Run a benchmark, compare it with its targets, print and save; `measure` prints the benchmark's tables.
 
     Returns:
         The exit code.
     """
     parser = ArgumentParser(prog=f"python -m benchmarks.{name}")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record into this file")
+    parser.add_argument("--quick", action="store_true", help="skip or shorten slow parts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to this file")
     add_options(parser)
     options = parser.parse_args(argv)
     machine = records.machine()
@@ -111,16 +111,16 @@ def run(
 
 
 def add_data_option(parser: ArgumentParser) -> None:
-    """Add `--data DIR`, the directory of the data; the variable MISTIFY_TEST_DATA is its default."""
+    """Add `--data DIR`, the directory of the data; its default is the variable MISTIFY_TEST_DATA."""
     directory = os.environ.get("MISTIFY_TEST_DATA")
     parser.add_argument("--data", type=Path, metavar="DIR", default=Path(directory) if directory else None)
 
 
 def data_with(files: Iterable[str], options: Namespace) -> Path:
-    """Return the directory of the data, as an absolute path, as servers take it.
+    """Return the absolute path of the data directory, as servers need it.
 
     Raises:
-        MissingDataError: None is given, or it lacks one of the files.
+        MissingDataError: No directory is given, or it lacks one of the files.
     """
     directory: Path | None = options.data
     if directory is None or not all((directory / file).is_file() for file in files):
@@ -129,14 +129,14 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
 
 
 def add_seeds_option(parser: ArgumentParser, default: Sequence[int] = SEEDS) -> None:
-    """Add `--seeds N ...`: a long run can be made in parts, a seed each."""
+    """Add `--seeds N ...`, so that a long run can be divided by seed."""
     parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="N", default=default, help="repeat with these"
+        "--seeds", type=int, nargs="+", metavar="N", default=default, help="repeat with these seeds"
     )
 
 
 def seeds_of(options: Namespace) -> Sequence[int]:
-    """Return the seeds that are asked for; of a quick run the first one."""
+    """Return the requested seeds, or only the first one for a quick run."""
     seeds: Sequence[int] = options.seeds
     return seeds[:1] if options.quick else seeds
 
@@ -144,7 +144,7 @@ def seeds_of(options: Namespace) -> Sequence[int]:
 def seconds(
     function: Callable[[], object], repetitions: int, clock: Callable[[], float] = perf_counter
 ) -> list[float]:
-    """Return the seconds of each of several calls."""
+    """Return the seconds of several calls."""
     return [_seconds(function, clock) for _ in range(repetitions)]
 
 
@@ -161,7 +161,7 @@ def paired_ratio(
     repetitions: int,
     clock: Callable[[], float] = perf_counter,
 ) -> Pair:
-    """Return the medians of two sides that are called in turn."""
+    """Return the medians of two sides that are called alternately."""
     pairs = [(_seconds(a, clock), _seconds(b, clock)) for _ in range(repetitions)]
     return Pair(
         median(of_a for of_a, _ in pairs),
@@ -177,14 +177,14 @@ def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> floa
 
 
 def _command(name: str, argv: Sequence[str], options: Namespace) -> str:
-    """Return the command; absolute paths, which say nothing elsewhere, are named like their options."""
+    """Return the command, with absolute paths replaced by the names of their options."""
     paths = {str(value): option.upper() for option, value in vars(options).items() if isinstance(value, Path)}
     words = (paths.get(word, word) if word.startswith("/") else word for word in argv)
     return shlex.join(["python", "-m", f"benchmarks.{name}", *words])
 
 
 def _settings(options: Namespace, skipped: str | None) -> dict[str, Any]:
-    """Return the fields of a record that not every run has."""
+    """Return the optional fields of a record."""
     settings: dict[str, Any] = {} if skipped is None else {"skipped": skipped}
     if getattr(options, "network", None):
         settings["network"] = options.network
@@ -196,9 +196,9 @@ def _settings(options: Namespace, skipped: str | None) -> dict[str, Any]:
 
 
 def _judged(figures: Figures, figure: str, target: Target, quick: bool) -> Judged:
-    """Return a target and whether it is met; None if this run does not decide it."""
+    """Return a target and whether it is met; None if this run does not determine it."""
     if figure in figures:
-        # of numpy's numbers it would be one of its own, which JSON does not take
+        # NumPy booleans cannot be serialized to JSON
         low, high = target.get("min", -math.inf), target.get("max", math.inf)
         met: bool | None = bool(low <= figures[figure] <= high)
     else:

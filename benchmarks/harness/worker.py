@@ -1,4 +1,4 @@
-"""Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
+"""Mistify's side of the benchmarks: the server's own tasks, run by one warm worker in this process."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ TEST: Final = "cifar10/test.npz"
 RESNET8: Final = "mlperf_tiny/resnet8_cifar10.h5"
 FILES: Final = (TRAIN, TEST, RESNET8)
 
-#: Part of a goal's steps in which it is cut, and the most cuts.
+#: Share of a goal's steps before the last cut, and the maximum number of cuts.
 _CUTTING: Final = 0.4
 _CUTS: Final = 8
 
@@ -52,7 +52,7 @@ class Reached(NamedTuple):
     """The result of one goal.
 
     Attributes:
-        accuracy: On the test file, in percent.
+        accuracy: Accuracy on the test file, in percent.
         share: Multiply-adds, as a share of the source's.
         steps: Training steps of this goal alone.
         spent: Seconds by activity.
@@ -70,11 +70,11 @@ class Reached(NamedTuple):
 
 
 class Packaged(NamedTuple):
-    """A package in LiteRT: size and predicted size in bytes, latency, its note; accuracies are shares.
+    """A LiteRT package: actual and predicted size in bytes, latency, and note; accuracies are shares.
 
     Attributes:
-        accuracy: On the test file.
-        validation_accuracy: On the validation data, by which choices are made.
+        accuracy: Accuracy on the test file.
+        validation_accuracy: Accuracy on the validation data, which are used for choices.
     """
 
     accuracy: float
@@ -86,7 +86,7 @@ class Packaged(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """An adapted network: its artifact, costs, and accuracy on the validation data as a share."""
+    """An adapted network: its artifact, its costs, and its accuracy on the validation data as a share."""
 
     artifact: str
     costs: Mapping[str, float]
@@ -94,14 +94,14 @@ class Checkpoint(NamedTuple):
 
 
 class Porting:
-    """A source, tuned on its data, from which goals are adapted.
+    """A source, tuned on its data, that is adapted to goals.
 
     Args:
         data: Training and test data.
         directory: Directory for checkpoints.
         settings: Settings of the algorithm, for the source and for all goals.
-        cuts: The most cuts of a goal.
-        least: The smallest goal's share of the source's multiply-adds, which algorithms prepare for.
+        cuts: Maximum number of cuts per goal.
+        least: The smallest goal's share of the source's multiply-adds, for which algorithms prepare.
 
     Attributes:
         data: Training and test data.
@@ -125,7 +125,7 @@ class Porting:
         self._runner = TaskRunner(self._artifacts, lambda progress: None)
         self._settings = dict(settings)
         self._made = self._make(model, self._settings, {})
-        self.data = self._made.data or data  # files in place of data that were generated
+        self.data = self._made.data or data  # files instead of generated data
         self._full = self._made.root_costs[FLOPS]
         self._prepared, self.preparing_steps = self._prepare(least * self._full)
 
@@ -144,7 +144,7 @@ class Porting:
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
 
     def learning(self) -> tuple[Dataset, Dataset]:
-        """Return the examples that tasks train on, and those for their choices."""
+        """Return the training examples of tasks, and the examples for their choices."""
         parts, _ = parts_of(self.data, signature_of(self.source()))
         return SourceCache(lambda progress: None).learning(parts)
 
@@ -154,23 +154,23 @@ class Porting:
         return SourceCache(lambda progress: None).data(part)
 
     def tested(self, artifact: str) -> float:
-        """Return the accuracy of a network on the test file, in percent; tasks score validation data."""
+        """Return a network's accuracy on the test file, in percent; tasks only score validation data."""
         model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
         return 100 * evaluate(model, self.test(), self.data.metric)
 
     def widened_accuracy(self, share: float) -> float:
-        """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
+        """Return the source's accuracy directly after widening to a share above 1 of its multiply-adds."""
         return self.tested(self._root(share))
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
-        """Adapt goals one from the other, the largest first, with these steps for each share."""
+        """Adapt each goal from the previous one, largest first, with the given steps for each share."""
         return {share: self._reached(result) for share, result in self._path(steps)}
 
     def descended(self, steps: Mapping[float, int | None]) -> dict[float, Checkpoint]:
-        """Return networks adapted one from the other, the largest first.
+        """Return networks adapted one from the other, largest first.
 
         Args:
-            steps: Share of the multiply-adds -> training steps; None for as many as the settings say.
+            steps: Share of the multiply-adds -> training steps; None for the number in the settings.
         """
         return {
             share: Checkpoint(result.checkpoint, result.costs, result.accuracy)
@@ -178,7 +178,7 @@ class Porting:
         }
 
     def case(self, share: float, steps: int | None = None) -> Reached:
-        """Adapt one goal from the source, with a number of steps or as many as the settings say."""
+        """Adapt one goal from the source, with a number of steps or that in the settings."""
         return self._reached(self._adapt(self._root(share), share, steps, 1 / share))
 
     def checkpoint(self, share: float, steps: int | None = None) -> Checkpoint:
@@ -190,12 +190,12 @@ class Porting:
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def reached(self, checkpoint: Checkpoint, steps: int) -> Reached:
-        """Return the result of a checkpoint after so many steps, without its duration, which is unknown."""
+        """Return the result of a checkpoint after `steps`, without its duration, which is unknown."""
         share = checkpoint.costs[FLOPS] / self._full
         return Reached(self.tested(checkpoint.artifact), share, steps, {})
 
     def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
-        """Return a checkpoint at a share of the multiply-adds after more training steps."""
+        """Return a checkpoint at a share of the multiply-adds after additional training steps."""
         result = self._adapt(checkpoint.artifact, share, steps, 1.0)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
@@ -206,7 +206,7 @@ class Porting:
     def branches(
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int | None = None
     ) -> BranchResult:
-        """Return branches of a checkpoint at multiples of its share, with a number of steps for each."""
+        """Return branches of a checkpoint at multiples of its share, each with a number of steps."""
         result = self._runner.run(
             BranchTask(
                 recipe=self._taught(self._with_steps(steps, self._cuts)),
@@ -280,7 +280,7 @@ class Porting:
         return Reached(self.tested(result.checkpoint), share, result.steps, result.spent)
 
     def _path(self, steps: Mapping[float, int | None]) -> Iterator[tuple[float, AdaptResult]]:
-        """Yield the results of a path's goals, the largest first."""
+        """Yield the results of a path's goals, largest first."""
         shares = sorted(steps, reverse=True)
         parent, start = self._root(shares[0]), max(1.0, shares[0])
         for share in shares:
@@ -302,11 +302,11 @@ class Porting:
         return self._make(self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}).root
 
     def _with_steps(self, steps: int | None, cuts: int) -> dict[str, object]:
-        """Return the settings of an edge with a number of steps in all; None for the usual number."""
+        """Return the settings of an edge with a total number of steps; None for the default."""
         return {**self._settings, **({} if steps is None else _steps(steps, cuts, self._cuts))}
 
     def _adapt(self, parent: str, share: float, steps: int | None, way: float) -> AdaptResult:
-        """Adapt with all of the steps, part of them while cutting; costs fall by the factor `way`."""
+        """Adapt with all of the steps, some of them while cutting; costs fall by the factor `way`."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
         return self._adapted(parent, share, self._with_steps(steps, cuts))
 
@@ -333,7 +333,7 @@ class Porting:
         )
 
     def _taught(self, settings: Mapping[str, object], **changes: object) -> TaughtRecipe:
-        """Return the recipe of networks that the tuned source teaches."""
+        """Return the recipe of networks with the tuned source as teacher."""
         return self._recipe(self.tuned, settings).taught_by(self._made.teacher, **changes)
 
     def _make(
@@ -345,7 +345,7 @@ class Porting:
         return result
 
     def _prepare(self, least: float) -> tuple[str | None, int]:
-        """Let the algorithm prepare for goals down to so many multiply-adds; return artifact and steps."""
+        """Prepare for goals down to a share of the multiply-adds; return artifact and steps."""
         result = self._runner.run(PrepareTask(recipe=self._taught(self._settings), least={FLOPS: least}))
         if not isinstance(result, PrepareResult):
             raise TypeError(f"a preparation gave {result}")
@@ -353,7 +353,7 @@ class Porting:
 
 
 def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
-    """Return settings with which an edge takes a number of steps in all."""
+    """Return settings for an edge with a total number of steps."""
     each = max(1, round(_CUTTING * steps / max(1, cuts)))
     return {
         "cuts": most,
@@ -364,6 +364,6 @@ def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
 
 
 def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:
-    """Return the porting of MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
+    """Return the porting of MLPerf Tiny's ResNet-8 on CIFAR-10, with the data directory's files."""
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     return Porting(ModelSource(path=str(data / RESNET8)), files, directory, settings)

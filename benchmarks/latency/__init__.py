@@ -1,1 +1,1 @@
-"""Benchmarks of predicted latencies."""
+"""Benchmarks of latency predictions."""

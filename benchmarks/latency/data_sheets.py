@@ -1,13 +1,13 @@
-"""The share of a data sheet's peaks that operators reach, and latency predictions made from it.
+"""The shares of a data sheet's peaks that operators reach, and latency predictions based on them.
 
 `python -m benchmarks.latency.data_sheets [--quick] [--json FILE]`
 
-Measures this machine in float32 with one thread, as `mistify profile-device` does, and takes the peaks of its
-core from the same measurements: twice the multiply-adds per second of the best operator, because data sheets
-count two operations for each, and the bandwidth of copying large arrays. Then it predicts the networks of
-several operators: by the formula of the paper (4.1), by Mistify's efficiency
-(`mistify.costs.efficiency.MEASURED`), and by one fitted here, to the networks that are not left out. The last
-one is printed; `MEASURED` is such a fit.
+Measures this machine in float32 with one thread, as `mistify profile-device` does, and derives the peaks of
+its core from the same measurements: twice the multiply-adds per second of the best operator, because data
+sheets count two operations for each, and the bandwidth of copying large arrays. Then it predicts the networks
+of several operators in three ways: by the formula of the paper (4.1), by Mistify's efficiency
+(`mistify.costs.efficiency.MEASURED`), and by an efficiency fitted here to the other networks (leave-one-out).
+The fitted efficiency is printed; `MEASURED` is such a fit.
 """
 
 import sys
@@ -33,24 +33,27 @@ Array: TypeAlias = npt.NDArray[np.float64]
 QUICK_SECONDS: Final = 20.0
 FOLDS: Final = 5
 
-#: Elements of an array that fits no cache, and how often it is copied.
+#: Number of elements in an array larger than any cache, and number of times it is copied.
 LARGE: Final = 2**26
 COPIES: Final = 8
 
-#: Terms: inference, operators, then of products and depthwise convolutions multiply-adds, multiply-adds for
-#: each output channel and bytes, then the bytes of the others.
+#: Terms: inference, operators; then for products and for depthwise convolutions multiply-adds, multiply-adds
+#: per output channel, and bytes; then the bytes of other operators.
 TERMS: Final = 9
 
 TARGETS: Final[dict[str, Target]] = {
-    "median_error": {"what": "with Mistify's efficiency: median error of operators", "max": 0.15},
-    "p90_error": {"what": "with Mistify's efficiency: 90th percentile of errors", "max": 0.35},
-    "fitted_median_error": {"what": "fitted to this machine: median error", "max": 0.15},
-    "fitted_p90_error": {"what": "fitted to this machine: 90th percentile of errors", "max": 0.3},
+    "median_error": {"what": "Mistify's efficiency: median error", "max": 0.15},
+    "p90_error": {"what": "Mistify's efficiency: 90th percentile of the error", "max": 0.35},
+    "fitted_median_error": {"what": "efficiency fitted to this machine: median error", "max": 0.15},
+    "fitted_p90_error": {
+        "what": "efficiency fitted to this machine: 90th percentile of the error",
+        "max": 0.3,
+    },
 }
 
 
 class Peaks(NamedTuple):
-    """GFLOP/s, a multiply-add counted as two operations, and GB/s."""
+    """GFLOP/s, with two operations per multiply-add, and GB/s."""
 
     compute_power: float
     memory_bandwidth: float
@@ -62,7 +65,7 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def measure(options: Namespace) -> Figures:
-    """Measure this machine, and predict it by its peaks; return the figures."""
+    """Measure this machine, predict latencies from its peaks, and return the figures."""
     table = measure_device(
         "this-machine", [1], budget_seconds=QUICK_SECONDS if options.quick else BUDGET_SECONDS
     )
@@ -80,12 +83,12 @@ def measure(options: Namespace) -> Figures:
 
 
 def best_multiply_adds(readings: Sequence[OperatorTiming]) -> float:
-    """Return the multiply-adds per second of the best operator, in 10^9."""
+    """Return the multiply-adds per second of the best operator, in units of 10^9."""
     return max(sum(o.multiply_adds for o in r.operations) / r.median_ms / 1e6 for r in readings)
 
 
 def copied_per_second() -> float:
-    """Return the data read and written while a large array is copied, the fastest time, in GB/s."""
+    """Return the fastest rate of reading and writing while copying a large array, in GB/s."""
     source, target = np.ones(LARGE, np.float32), np.zeros(LARGE, np.float32)
     seconds = []
     for _ in range(COPIES):
@@ -114,18 +117,18 @@ def figures_of(readings: Sequence[OperatorTiming], peaks: Peaks) -> dict[str, fl
 
 
 def paper_microseconds(operations: Sequence[Operation], peaks: Peaks) -> float:
-    """Return the latency at the peaks (4.1)."""
+    """Return the latency at the peaks (paper 4.1)."""
     moved = sum(operation.bytes_moved for operation in operations) / peaks.memory_bandwidth
     return (moved + sum(operation.multiply_adds for operation in operations) / peaks.compute_power) / 1e3
 
 
 def microseconds(efficiency: Efficiency, operations: Sequence[Operation], peaks: Peaks) -> float:
-    """Return the latency at an efficiency."""
+    """Return the latency predicted with an efficiency."""
     return efficiency.inference_us + sum(efficiency.microseconds(o, *peaks) for o in operations)
 
 
 def left_out(readings: Sequence[OperatorTiming], peaks: Peaks) -> Array:
-    """Return the latency of each network in microseconds, by an efficiency fitted without it."""
+    """Return the predicted latency of each network in microseconds, with an efficiency fitted without it."""
     order = np.random.default_rng(0).permutation(len(readings))
     predicted = np.zeros(len(readings))
     for fold in range(FOLDS):
@@ -137,7 +140,7 @@ def left_out(readings: Sequence[OperatorTiming], peaks: Peaks) -> Array:
 
 
 def fit(readings: Sequence[OperatorTiming], peaks: Peaks) -> Efficiency:
-    """Fit an efficiency to relative errors; an operator in a network counts as much as one alone."""
+    """Fit an efficiency to relative errors, with equal weights for operators in a network and alone."""
     rows = np.array([terms(reading.operations, peaks) for reading in readings])
     weights = np.sqrt([len(reading.operations) for reading in readings])
     taken = np.array([1e3 * reading.median_ms for reading in readings])
@@ -151,12 +154,12 @@ def fit(readings: Sequence[OperatorTiming], peaks: Peaks) -> Efficiency:
 
 
 def _peak_shares(compute: float, at_one_channel: float, memory: float) -> PeakShares:
-    """Return the shares reached, from the time of each term as a multiple of the time at the peaks."""
+    """Return the shares of the peaks, given the time of each term as a multiple of its time at the peaks."""
     return PeakShares(1 / compute, at_one_channel / compute, 1 / memory)
 
 
 def terms(operations: Sequence[Operation], peaks: Peaks) -> Array:
-    """Return the terms of a network in microseconds at the peaks, and how many operators it has."""
+    """Return the terms of a network in microseconds at the peaks, and its number of operators."""
     total = np.zeros(TERMS)
     total[0] = 1.0
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Networks of three families, each at many widths, that are in no profile of a device."""
+"""Networks of three families at many widths, none of which is part of a device profile."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -8,7 +8,7 @@ import numpy as np
 
 layers = keras.layers
 
-#: The widths of a network's layers, one after the other, as shares of the largest.
+#: The widths of a network's layers in order, as shares of the largest.
 Widths: TypeAlias = Callable[[int], int]
 
 
@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 def samples(count: int, seed: int = 0) -> Iterator[Sample]:
-    """Yield networks of each family: all layers scaled by one factor, and then each a little differently."""
+    """Yield networks of each family, scaled by a common factor with small variations per layer."""
     for family, make in FAMILIES.items():
         random = np.random.default_rng(seed)
         for share in np.geomspace(0.25, 1.25, count):
@@ -48,7 +48,7 @@ def resnet8(width: Widths) -> keras.Model:
 
 
 def mobilenet(width: Widths) -> keras.Model:
-    """Return depthwise and pointwise convolutions in turn, on 96 x 96, a quarter as wide as published."""
+    """Return alternating depthwise and pointwise convolutions on 96 x 96, at a quarter of the usual width."""
     inputs = keras.Input((96, 96, 3), name="image")
     x = _convolved(inputs, width(8), stride=2)
     for channels, stride in (

@@ -1,15 +1,15 @@
-"""Packages for another device than the server: do they keep their limits on latency there?
+"""Packages for another device than the server: whether they meet their latency limits there.
 
 `python -m benchmarks.latency.other_device [--data DIR] [--table FILE] [--quick] [--json FILE]`
 
-The device is a Haswell that QEMU emulates (Debian: `apt-get install qemu-user`), with one thread. LiteRT has
-other kernels there, and floats take a hundred times as long as integers. The client's own commands run on it:
-`mistify profile-device` registers it with a server, which runs beside it natively and knows nothing else
-about it. MLPerf Tiny's ResNet-8 (the built-in digits network without `--data`) is ported to shares of the
-latency that is predicted there for the source, in float32 and int8. Then each package is measured on the
-device, as `mistify report-latency` measures it.
+The device is a Haswell emulated by QEMU (Debian: `apt-get install qemu-user`), with one thread. LiteRT uses
+other kernels there, and floats are a hundred times slower than integers. The client's own commands run on it:
+`mistify profile-device` registers it with a server, which runs natively on the same machine and knows nothing
+else about the device. MLPerf Tiny's ResNet-8 (the built-in digits network without `--data`) is ported to
+shares of the source's predicted latency on the device, in float32 and int8. Then each package is measured on
+the device, as `mistify report-latency` does.
 
-Networks are trained with few steps, as accuracy does not matter here. `--table FILE` keeps the device's
+Networks are trained with few steps, as accuracy is irrelevant here. `--table FILE` keeps the device's
 measurements for another run. `--quick` ports one goal.
 """
 
@@ -42,7 +42,7 @@ EMULATOR: Final = "qemu-x86_64"
 PROCESSOR: Final = "Haswell"
 DEVICE: Final = "emulated"
 
-#: Of the source's latency there, at the same precision.
+#: Limits, as shares of the source's latency on the device at the same precision.
 SHARES: Final = (0.5, 0.25)
 PRECISIONS: Final = (Quantization.INT8, Quantization.NONE)
 
@@ -51,9 +51,9 @@ _DIGITS: Final = {"train": "builtin:digits-train", "test": "builtin:digits-test"
 _SETTINGS: Final = {"source_steps": 20, "adapt_steps": 20, "tune_steps": 20}
 
 TARGETS: Final[dict[str, Target]] = {
-    "most_used": {"what": "most of a latency limit that a package takes", "max": 1.0},
-    "least_used": {"what": "least of a latency limit that a package takes", "min": 0.85},
-    "worst_error": {"what": "worst error of a predicted latency", "max": 0.15},
+    "most_used": {"what": "highest latency of a package as a share of its limit", "max": 1.0},
+    "least_used": {"what": "lowest latency of a package as a share of its limit", "min": 0.85},
+    "worst_error": {"what": "largest error of a predicted latency", "max": 0.15},
 }
 
 
@@ -63,7 +63,7 @@ class Package(NamedTuple):
     Attributes:
         share: Multiply-adds, as a share of the source's.
         limit_ms: None for the source before porting.
-        predicted_ms: The server's prediction, from the device's measurements of itself.
+        predicted_ms: The server's prediction, based on the device's profile.
         measured_ms: Measured on the device.
     """
 
@@ -74,12 +74,12 @@ class Package(NamedTuple):
 
     @property
     def used(self) -> float | None:
-        """The share of the limit that the package takes; None without a limit."""
+        """The package's latency as a share of the limit; None without a limit."""
         return None if self.limit_ms is None else self.measured_ms / self.limit_ms
 
     @property
     def error(self) -> float:
-        """The share by which it takes longer than predicted."""
+        """The relative error of the prediction; positive if the package is slower than predicted."""
         return self.measured_ms / self.predicted_ms - 1
 
 
@@ -87,7 +87,7 @@ def measure(options: Namespace) -> Figures:
     """Register the device, port to it, measure there, print the table and return the figures."""
     emulator = shutil.which(EMULATOR)
     if emulator is None:
-        raise MissingDataError(f"there is no {EMULATOR}; Debian has it in the package qemu-user")
+        raise MissingDataError(f"{EMULATOR} is not installed; Debian has it in the package qemu-user")
     device = [emulator, "-cpu", PROCESSOR, sys.executable, "-m", "benchmarks.latency.other_device_side"]
     network, roots = _source(options)
     with TemporaryDirectory() as directory:
@@ -117,7 +117,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(packages: Sequence[Package]) -> Figures:
-    """Return the extremes of the limits' use, and the errors of the predictions."""
+    """Return the extremes of the used shares of limits, and the errors of the predictions."""
     used = [(package.used, package.share) for package in packages if package.used is not None]
     errors = [abs(package.error) for package in packages]
     return {
@@ -129,7 +129,7 @@ def figures_of(packages: Sequence[Package]) -> Figures:
 
 
 def _source(options: Namespace) -> tuple[Mapping[str, object], Sequence[Path]]:
-    """Return the model and its data in the words of a config, and the directories that they are in."""
+    """Return the model and its data as a config names them, and the directories with their files."""
     if options.data is None:
         return {"model": "digits-resnet", "dataset": _DIGITS}, ()
     return {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}, (
@@ -138,14 +138,14 @@ def _source(options: Namespace) -> tuple[Mapping[str, object], Sequence[Path]]:
 
 
 def _on(device: Sequence[str], *arguments: str) -> str:
-    """Run a command on the device and return what it prints."""
+    """Run a command on the device and return its output."""
     return subprocess.run([*device, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _ported(
     client: PortingClient, network: Mapping[str, object], directory: Path, *, quick: bool
 ) -> list[Goal]:
-    """Port the source unchanged, then the limits, in one job; fetch all into directories named after them."""
+    """Port the unchanged source and the limits in one job; download packages to directories by goal."""
     common = {**network, "hardware": DEVICE, "algorithm": {"name": "auto", "config": _SETTINGS}}
     precisions, shares = (PRECISIONS[:1], SHARES[:1]) if quick else (PRECISIONS, SHARES)
     goals = [_goal("FLOP", "1x", precision) for precision in precisions]
@@ -181,7 +181,7 @@ def _package(goal: Goal, whole: float, measured_ms: float) -> Package:
 
 
 def _table(packages: Mapping[str, Package]) -> Table:
-    title = f"latency on {PROCESSOR}, emulated, of packages made for it, ms"
+    title = f"latency of packages made for {PROCESSOR} (emulated), ms"
     table = Table(title=title, title_justify="left")
     for column in ("goal", "multiply-adds", "limit", "predicted", "measured", "of limit", "error"):
         table.add_column(column, justify="left" if column == "goal" else "right")
@@ -202,7 +202,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="what the device measured; kept for another run"
+        "--table", type=Path, metavar="FILE", help="the device's measurements, kept for another run"
     )
 
 

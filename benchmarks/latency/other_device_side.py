@@ -1,9 +1,9 @@
-"""The device of `other_device`: the command line `mistify` there, and the measurement of packages.
+"""The device side of `other_device`: the command line `mistify`, and the measurement of packages.
 
     python -m benchmarks.latency.other_device_side mistify ARGUMENT...
     python -m benchmarks.latency.other_device_side measure PACKAGE...
 
-The second prints a line for each package: its latency in milliseconds.
+The second command prints the latency of each package in milliseconds, one per line.
 """
 
 import sys
@@ -15,8 +15,8 @@ from pathlib import Path
 def main(command: str, arguments: Sequence[str]) -> None:
     """Run a command line of Mistify, or measure packages.
 
-    A device has its processor to itself, an emulated one has a share of a busy core. So its clock is its
-    processor time, replaced before any module imports the clock.
+    A real device has its CPU to itself, whereas an emulated one has a share of a busy core. Its clock is
+    therefore the CPU time of the process, which replaces the clock before any module imports it.
     """
     time.perf_counter = time.process_time
     from mistify_client.cli.main import app  # noqa: PLC0415

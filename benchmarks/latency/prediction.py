@@ -1,15 +1,15 @@
-"""Accuracy of a measured device's latency predictions for networks that were not measured.
+"""Accuracy of a measured device's latency predictions for unmeasured networks.
 
 `python -m benchmarks.latency.prediction [--quick] [--json FILE]`
 
-Profiles this machine at 1 and 2 threads as `mistify profile-device` does, then predicts networks of three
-families (ResNet-8, MobileNet, convolutions over time with dense layers), each at many widths, in float32 and
-int8, and compares them with LiteRT's latencies: the median of the quietest of several bursts, during and
-after the measurements of the profile. Targets are those of the worst of the four settings, over the networks
-of all families.
+Profiles this machine with 1 and 2 threads as `mistify profile-device` does, then predicts the latency of
+networks of three families (ResNet-8, MobileNet, convolutions over time with dense layers), each at many
+widths, in float32 and int8. Predictions are compared with LiteRT's latencies: the median of the fastest of
+several bursts, measured during and after the profiling. Targets apply to the worst of the four settings, over
+the networks of all families.
 
-It needs a quiet machine: prefix it with `chrt --reset-on-fork --fifo 1` where that is allowed. Networks are
-converted in a process of their own, which then runs at the usual priority.
+It needs a quiet machine: prefix it with `chrt --reset-on-fork --fifo 1` where that is permitted. Networks are
+converted in a separate process, which then runs with normal priority.
 """
 
 import math
@@ -37,36 +37,35 @@ from mistify_server.hardware.fitting import fitted
 
 THREADS: Final = (1, 2)
 
-#: Networks of each family; quick runs take few, and little time for the profile.
+#: Networks per family; quick runs use few, and spend little time on the profile.
 COUNT: Final = 12
 QUICK_COUNT: Final = 2
 QUICK_SECONDS: Final = 20.0
 
-#: A burst of a network comes after so many measurements of the profile, has so many inferences, and so many
-#: before it that do not count.
+#: Number of profile measurements between two bursts, inferences per burst, and warm-up inferences before it.
 EVERY: Final = 10
 RUNS: Final = 40
-#: Bursts of each network at the end.
+#: Bursts per network at the end.
 ROUNDS: Final = 15
 WARM_UP_RUNS: Final = 5
 
 TARGETS: Final[dict[str, Target]] = {
     "worst_median_error": {
-        "what": "median error of a prediction, worst setting",
+        "what": "median prediction error, worst setting",
         "max": 0.10,
         "full_run_only": True,
     },
     "worst_p90_error": {
-        "what": "90th percentile of errors, worst setting",
+        "what": "90th percentile of the prediction error, worst setting",
         "max": 0.20,
         "full_run_only": True,
     },
     "worst_kendall_tau": {
-        "what": "Kendall's tau of predicted and measured, worst setting",
+        "what": "Kendall's tau of predicted and measured latencies, worst setting",
         "min": 0.9,
         "full_run_only": True,
     },
-    "profile_seconds": {"what": "measuring a device, s", "max": 180.0},
+    "profile_seconds": {"what": "time to measure a device, s", "max": 180.0},
 }
 
 
@@ -80,7 +79,7 @@ class Network(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A network with one setting, in milliseconds."""
+    """The latencies of a network with one setting, in milliseconds."""
 
     family: str
     integer: bool
@@ -112,10 +111,10 @@ def measure(options: Namespace) -> Figures:
 
 
 class Contest:
-    """Measurements of networks taken while a profile is made, so that a busy machine slows both.
+    """Measurements of networks taken during profiling, so that a busy machine slows both.
 
     Args:
-        networks: Networks that are each measured with every setting.
+        networks: Networks, each measured with every setting.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
@@ -128,19 +127,19 @@ class Contest:
         self._calls = 0
 
     def go_on(self, share: float) -> None:
-        """Run a burst of inferences of the next network, on some of the calls."""
+        """Run a burst of inferences of the next network, in some of the calls."""
         self._calls += 1
         if self._calls % EVERY == 0:
             next(self._next).measure()
 
     def finish(self) -> None:
-        """Measure all networks a few more times, which makes up for a disturbance of a single one."""
+        """Measure all networks a few more times, to compensate for disturbances of single bursts."""
         for _ in range(ROUNDS):
             for entry in self._entries:
                 entry.measure()
 
     def rows(self, profiles: Sequence[MeasuredProfile]) -> Iterator[Row]:
-        """Return the measured latencies beside the predicted ones."""
+        """Return the measured and the predicted latencies."""
         by_setting = {(profile.integer, profile.threads): profile for profile in profiles}
         for entry in self._entries:
             predicted = by_setting[entry.integer, entry.threads].latency_ms(entry.network.cost)
@@ -167,7 +166,7 @@ class _Entry:
 
 
 def converted(count: int) -> list[Network]:
-    """Return the converted networks; runs in a process of its own."""
+    """Return the converted networks; runs in a separate process."""
     from benchmarks.latency.networks import samples  # noqa: PLC0415
 
     return [_converted(family, model) for family, model in samples(count)]

@@ -1,1 +1,1 @@
-"""Benchmarks of porting: accuracy, steps and seconds of jobs, and forecasts."""
+"""Benchmarks of porting: accuracies, steps and times of jobs, and forecasts."""

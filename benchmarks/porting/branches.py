@@ -1,12 +1,12 @@
-"""The accuracy of a package's branches, against networks of their own and at the size of the package.
+"""The accuracy of a package's branches and the size of the package, compared with separate networks.
 
 `python -m benchmarks.porting.branches --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to 0.4 of its multiply-adds, with three branches at
-half, once and twice that budget. So all three are cut. The smallest and the largest are compared with the
-networks that goals of the same cost get by themselves, and the package with those of the three networks by
-themselves. Steps are the default ones. Accuracies are those on the test data, means over the seeds; sizes are
-those of `serve.tflite`. `--quick` trains with few steps, of one seed.
+half, once and twice that budget, all of which are cut. The smallest and the largest branch are compared with
+networks of separate goals at the same costs, and the size of the package with that of the three separate
+packages. Steps have their default numbers. Accuracies are means over the seeds on the test data; sizes are
+those of `serve.tflite`. `--quick` trains with few steps and one seed.
 """
 
 import sys
@@ -34,7 +34,7 @@ from benchmarks.harness.worker import FILES, resnet8
 SHARE: Final = 0.4
 MULTIPLES: Final[Mapping[str, float]] = {"smallest": 0.5, "goal": 1.0, "largest": 2.0}
 
-#: The branches that are no goal's network themselves.
+#: The branches other than the goal's own network.
 COMPARED: Final = ("smallest", "largest")
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {
@@ -44,14 +44,14 @@ _QUICK_SETTINGS: Final[dict[str, object]] = {
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"{name}_lost": {
-            "what": f"the {name} of three branches against a network of its own: lost, points",
+            "what": f"{name} of three branches: accuracy loss against a separate network, points",
             "max": 1.0,
             "full_run_only": True,
         }
         for name in COMPARED
     },
     "bytes_over_separate": {
-        "what": "bytes of the package over those of three networks of their own",
+        "what": "package size relative to three separate networks",
         "max": 1.0,
     },
 }
@@ -70,7 +70,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return means over the runs, and what branches lose against networks of their own."""
+    """Return means over the runs, and the losses of branches against separate networks."""
     figures = {name: mean(of[name] for of in runs) for name in runs[0]}
     lost = {f"{name}_lost": mean(of[f"{name}_alone"] - of[name] for of in runs) for name in COMPARED}
     over = mean(of["package_bytes"] / of["separate_bytes"] for of in runs)
@@ -78,7 +78,7 @@ def figures_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _ported(data: Path, settings: Mapping[str, object]) -> dict[str, float]:
-    """Return the accuracies of the source, of the branches and of networks of their own, and sizes."""
+    """Return the accuracies of the source, the branches and separate networks, and sizes."""
     with TemporaryDirectory() as directory:
         porting = resnet8(data, Path(directory) / "checkpoints", settings)
         goal = porting.checkpoint(SHARE)

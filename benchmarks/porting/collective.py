@@ -3,24 +3,26 @@
 `python -m benchmarks.porting.collective [--network NAME] [--data DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
-A source is ported to n goals between its multiply-adds and an eighth of them, evenly spread on a logarithmic
-scale. Collective adaptation is what a job of these goals does with default settings: each goal is adapted by
-the algorithm that the server's plan names for it, which `auto` has chosen. Against it stand tools that adapt
-each goal by itself from the same tuned source: Torch-Pruning, which learns from the source as well, and
-`morphnet`. Each of them is run with several numbers of steps, which gives a curve of its mean accuracy over
-its time. Its time at the mean accuracy of collective adaptation is read off between two points of this curve:
-where collective adaptation is better than with the most steps, it is their time, a lower bound; where it is
-worse than with the fewest, it is 0.
+A source is ported to n goals between its multiply-adds and an eighth of them, evenly spaced on a logarithmic
+scale. Collective adaptation is a job of these goals with default settings: each goal is adapted by the
+algorithm that the server's plan selects with `auto`. It is compared with tools that adapt each goal
+individually from the same tuned
+source: Torch-Pruning, which also distils from the source, and `morphnet`. Each of them is run with several
+    numbers
+of steps, which gives a curve of mean accuracy over time. The tool's time at the mean accuracy of collective
+adaptation is interpolated between two points of this curve. If collective adaptation is better than the tool
+with the most steps, the time with the most steps is used, a lower bound; if it is worse than the tool with
+the fewest steps, the time is 0.
 
-Sixteen goals are ported case by case, and stand for those between them where there are more. Times are of the
-processor, with one thread, in one warm worker, all that a user waits for after the source is tuned:
-adaptation and packages. A package of the peer's network counts as long as that of `morphnet`'s of the same
-share. The choice of the peer's learning rate is on no side. Figures with `adapting` leave the packages out.
-The peer has, for each number of steps, the best of several learning rates for a middle goal, by validation
-data.
+At most sixteen goals are ported case by case, and represent the goals between them. Times are CPU times with
+one thread in one warm worker. They include everything that a user waits for after the source is tuned:
+adaptation and packaging. For a package of the peer's network, the time of `morphnet`'s package at the same
+share is used. Selecting the peer's learning rate is not included. Figures with `adapting` exclude packaging.
+For each number of steps, the peer uses the best of several learning rates for a middle goal, selected on
+validation data.
 
-The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which stands against
-`morphnet` alone; `--network` ports one of them, `resnet8` or `digits`. For the former DIR has
+The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which is only compared
+with `morphnet`; `--network` ports one of them, `resnet8` or `digits`. For the former, DIR has
 `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`, and the
 peer is installed by `pip install -e '.[server,bench,peers]'`. `--quick` ports the digits to 8 goals, with few
 steps and one seed.
@@ -65,10 +67,10 @@ SMALLEST: Final = 0.125
 #: Numbers of goals.
 COUNTS: Final = (1, 4, 16, 64, 128)
 
-#: The most goals that are ported case by case.
+#: Maximum number of goals that are ported case by case.
 CASES: Final = 16
 
-#: Goals whose packages are timed; they stand for the others, as packages take much the same.
+#: Number of goals for which packaging is timed; it takes about as long for the others.
 PACKAGED: Final = 4
 
 _DIGITS_SOURCE: Final[Mapping[str, object]] = {
@@ -76,7 +78,7 @@ _DIGITS_SOURCE: Final[Mapping[str, object]] = {
     "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
 }
 
-#: The peer's highest learning rates, and the steps of its runs.
+#: The peer's highest learning rates, and the steps of the runs that select one.
 RATES: Final = (0.02, 0.04, 0.08)
 PEER_STEPS: Final = (100, 300, 900)
 
@@ -86,7 +88,7 @@ _PEER, _MORPHNET = "Torch-Pruning", "morphnet"
 TARGETS: Final[dict[str, Target]] = {
     **{
         f"resnet8_over_torch_pruning_at_{count}": {
-            "what": f"resnet8, {count} goals: times faster than Torch-Pruning case by case, as accurate",
+            "what": f"resnet8, {count} goals: speedup over Torch-Pruning case by case at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -94,7 +96,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"resnet8_points_over_torch_pruning_with_300_steps_at_{count}": {
-            "what": f"resnet8, {count} goals: above Torch-Pruning with 300 steps for each, points",
+            "what": f"resnet8, {count} goals: accuracy above Torch-Pruning with 300 steps for each, points",
             "min": 0.0,
             "full_run_only": True,
         }
@@ -102,7 +104,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_over_morphnet_at_128": {
-            "what": f"{network}, 128 goals: times faster than `morphnet` case by case, as accurate",
+            "what": f"{network}, 128 goals: speedup over `morphnet` case by case at equal accuracy",
             "min": least,
             "full_run_only": True,
         }
@@ -110,7 +112,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_points_below_morphnet_with_{steps}_steps_at_128": {
-            "what": f"{network}, 128 goals: below `morphnet` with {steps:,} steps for each, points",
+            "what": f"{network}, 128 goals: accuracy below `morphnet` with {steps:,} steps for each, points",
             "max": points,
             "full_run_only": True,
         }
@@ -126,12 +128,12 @@ class Network:
 
     Attributes:
         open: Tunes the source; takes a directory for checkpoints and settings.
-        source: Model and data in the words of a config.
-        root: Directory of the data; None for data that are built in.
+        source: Model and data as a config names them.
+        root: Directory of the data; None for built-in data.
         counts: Numbers of goals.
         settings: Settings of `auto`; empty for the defaults.
-        case_steps: Steps of the runs of `morphnet` case by case.
-        peer_steps: Steps of the runs of Torch-Pruning; none without it.
+        case_steps: Step counts of the runs of `morphnet` case by case.
+        peer_steps: Step counts of the runs of Torch-Pruning; empty without it.
     """
 
     open: Callable[[Path, Mapping[str, object]], Porting]
@@ -164,7 +166,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _networks(options: Namespace) -> dict[str, Network]:
-    """Return the networks of a full run, or that which is asked for."""
+    """Return the networks of a full run, or the requested one."""
     networks = {}
     if options.network != _RESNET8:
         networks[_DIGITS] = Network(_digits, _DIGITS_SOURCE, None, COUNTS, {}, (30, 100, 300, 1_000))
@@ -189,12 +191,12 @@ def _digits(directory: Path, settings: Mapping[str, object]) -> Porting:
 
 
 def shares_of(count: int) -> list[float]:
-    """Return shares of the source's multiply-adds, falling; those for n goals are among those for 2n."""
+    """Return decreasing shares of the source's multiply-adds; those for n goals are among those for 2n."""
     return [SMALLEST ** (place / count) for place in range(1, count + 1)]
 
 
 def compared(network: Network, seed: int) -> Comparison:
-    """Return all sides with a seed, and report progress."""
+    """Run all sides with a seed, and report progress."""
     with TemporaryDirectory() as directory:
         root = Path(directory)
         porting = network.open(root / "source", {**network.settings, "seed": seed})
@@ -211,7 +213,7 @@ def compared(network: Network, seed: int) -> Comparison:
 
 
 def planned(network: Network, shares: Sequence[float], root: Path) -> PlannedBatch:
-    """Return what a server plans for goals with these shares of the multiply-adds.
+    """Return the server's plan for goals with these shares of the multiply-adds.
 
     Args:
         root: Directory for the server's store.
@@ -234,7 +236,7 @@ def planned(network: Network, shares: Sequence[float], root: Path) -> PlannedBat
 
 
 def by_algorithm(batch: PlannedBatch, shares: Sequence[float]) -> dict[str, list[float]]:
-    """Return the shares that each algorithm is planned for; goals are named by their place."""
+    """Return the shares for which each algorithm is planned; goals are named by their index."""
     algorithms: dict[str, list[float]] = {}
     for edge in batch.edges:
         own = algorithms.setdefault(edge.algorithm, [])
@@ -243,7 +245,7 @@ def by_algorithm(batch: PlannedBatch, shares: Sequence[float]) -> dict[str, list
 
 
 def _collective(network: Network, porting: Porting, directory: Path, count: int, seed: int) -> Ported:
-    """Port to a number of goals as the server plans it."""
+    """Port to a number of goals according to the server's plan."""
     shares = shares_of(count)
     batch = planned(network, shares, directory / "store")
     steps = sum(edge.steps for edge in batch.edges) + sum(each.steps for each in batch.preparations)
@@ -271,10 +273,10 @@ def _packaged(porting: Porting, checkpoint: Checkpoint) -> float:
 
 
 class _Case(NamedTuple):
-    """A goal that is ported by itself: its accuracy in percent, and the seconds.
+    """A goal ported individually: its accuracy in percent, and the seconds.
 
     Attributes:
-        packaging: Seconds for the package; 0 of those that are not timed.
+        packaging: Seconds for the package; 0 if it is not timed.
     """
 
     accuracy: float
@@ -287,8 +289,8 @@ def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], _Case])
 
     Args:
         name: Name of the tool.
-        steps: Steps for a goal, one run for each.
-        case: Ports a goal with some steps.
+        steps: Steps per goal, one run for each.
+        case: Ports a goal with a number of steps.
     """
     curve = {}
     for count in steps:
@@ -302,7 +304,7 @@ def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], _Case])
 
 
 def _case(porting: Porting, share: float, steps: int) -> _Case:
-    """Port one goal by `morphnet`."""
+    """Port one goal with `morphnet`."""
     start = process_time()
     checkpoint = porting.checkpoint(share, steps)
     seconds = process_time() - start
@@ -311,16 +313,16 @@ def _case(porting: Porting, share: float, steps: int) -> _Case:
 
 
 class _Peer:
-    """Torch-Pruning with a tuned source, with the learning rate that suits a middle goal best.
+    """Torch-Pruning with a tuned source, with the best learning rate for a middle goal.
 
     Args:
         porting: Provides the source and the data.
         seed: Seed for the order of the examples.
-        packaging: Seconds that a package counts for.
+        packaging: Seconds added for a package.
     """
 
     def __init__(self, porting: Porting, seed: int, packaging: float) -> None:
-        from benchmarks.porting import torch_pruner  # noqa: PLC0415 - an optional dependency
+        from benchmarks.porting import torch_pruner  # noqa: PLC0415 (an optional dependency)
 
         self._peer = torch_pruner.Peer(porting.source(), *porting.learning(), seed)
         self._test = porting.test()
@@ -329,7 +331,7 @@ class _Peer:
 
     def case(self, share: float, steps: int) -> _Case:
         """Port one goal."""
-        from benchmarks.porting import torch_resnet8  # noqa: PLC0415 - an optional dependency
+        from benchmarks.porting import torch_resnet8  # noqa: PLC0415 (an optional dependency)
 
         if steps not in self._rates:
             self._rates[steps] = self._peer.best(SMALLEST**0.5, steps, RATES).rate
@@ -338,7 +340,7 @@ class _Peer:
 
 
 def figures_of(comparison: Comparison) -> dict[str, float]:
-    """Return the figures of all numbers of goals with one seed."""
+    """Return the figures for all numbers of goals with one seed."""
     figures = {}
     for count, ported in comparison.collective.items():
         figures[f"seconds_at_{count}"] = ported.waited
@@ -365,9 +367,9 @@ def _report(what: str, ported: Ported) -> None:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=(_RESNET8, _DIGITS), help="port only this one")
+    parser.add_argument("--network", choices=(_RESNET8, _DIGITS), help="port only this network")
     add_seeds_option(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw all sides into this PNG file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot all sides to this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Collective adaptation and adaptation case by case, and the times between them at equal accuracy."""
+"""Collective adaptation and adaptation case by case, and the ratio of their times at equal accuracy."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import numpy as np
 
 
 class Ported(NamedTuple):
-    """Results for some goals.
+    """Results for several goals.
 
     Attributes:
         accuracies: Share of the multiply-adds -> accuracy on the test file in percent.
-        seconds: Seconds of the processor in which all goals are adapted.
+        seconds: CPU seconds for adapting all goals.
         steps: Training steps for all goals.
-        packaging: Seconds of the processor for their packages.
+        packaging: CPU seconds for their packages.
     """
 
     accuracies: Mapping[float, float]
@@ -35,7 +35,7 @@ class Ported(NamedTuple):
         return mean(self.accuracies[share] for share in shares)
 
 
-#: The runs of one tool, by steps of a goal.
+#: The runs of one tool, by the number of steps per goal.
 Curve = Mapping[int, Ported]
 
 
@@ -52,35 +52,35 @@ class Comparison:
     cases: Mapping[str, Curve]
 
     def times_faster(self, tool: str, count: int) -> float:
-        """Return the seconds of a tool at the mean accuracy of collective adaptation over its seconds."""
+        """Return the seconds of a tool at collective adaptation's mean accuracy, relative to the latter's."""
         return self._at_its_accuracy(tool, count, attrgetter("waited")) / self.collective[count].waited
 
     def adapting_times_faster(self, tool: str, count: int) -> float:
-        """Return the same of adaptation alone, without packages."""
+        """Return the same ratio for adaptation alone, without packaging."""
         return self._at_its_accuracy(tool, count, attrgetter("seconds")) / self.collective[count].seconds
 
     def times_fewer_steps(self, tool: str, count: int) -> float:
-        """Return the steps of a tool at the mean accuracy of collective adaptation over its steps."""
+        """Return the steps of a tool at collective adaptation's mean accuracy, relative to the latter's."""
         return self._at_its_accuracy(tool, count, attrgetter("steps")) / self.collective[count].steps
 
     def points_below(self, tool: str, steps: int, count: int) -> float:
-        """Return the points by which a tool with so many steps for each goal is better on average."""
+        """Return the points by which a tool with this many steps per goal is better on average."""
         shares = self._shares(tool, count)
         return self.cases[tool][steps].accuracy(shares) - self.collective[count].accuracy(shares)
 
     def _shares(self, tool: str, count: int) -> list[float]:
-        """Return the shares that both have ported."""
+        """Return the shares that both sides have ported."""
         (any_run, *_) = self.cases[tool].values()
         return [share for share in any_run.accuracies if share in self.collective[count].accuracies]
 
     def _at_its_accuracy(self, tool: str, count: int, of: Callable[[Ported], float]) -> float:
-        """Return the time that a tool spends on a number of goals, each as long as its cases on average."""
+        """Return a tool's time for a number of goals, extrapolated from the mean time of its cases."""
         shares = self._shares(tool, count)
         reached = self.collective[count].accuracy(shares)
         accuracies, spent = list[float](), list[float]()
         for _, ported in sorted(self.cases[tool].items()):
             accuracy = ported.accuracy(shares)
-            # Where noise lets more steps have less, the fewer ones count.
+            # If due to noise more steps reach less accuracy, the run with fewer steps counts.
             if not accuracies or accuracy > accuracies[-1]:
                 accuracies.append(accuracy)
                 spent.append(log(of(ported) / len(ported.accuracies)))

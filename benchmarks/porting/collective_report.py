@@ -1,4 +1,4 @@
-"""Tables and a picture of collective adaptation and adaptation case by case."""
+"""Tables and a plot of collective adaptation and adaptation case by case."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from benchmarks.porting.collective_comparison import Comparison
 
 
 def tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
-    """Return the goals ported together, and those case by case."""
+    """Return the tables of goals ported together, and of goals ported case by case."""
     goals = Table(title=f"{name}: collective adaptation", title_justify="left")
     tools = list(comparison.cases)
     for column in ("goals", "mean accuracy", "seconds", "steps"):
@@ -27,7 +27,7 @@ def tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
         accuracy = ported.accuracy(ported.accuracies)
         goals.add_row(str(count), f"{accuracy:.1f} %", f"{ported.waited:,.0f}", f"{ported.steps:,}", *ratios)
     cases = Table(title=f"{name}: goals case by case", title_justify="left")
-    for column in ("tool", "steps of a goal", "mean accuracy", "seconds of a goal"):
+    for column in ("tool", "steps per goal", "mean accuracy", "seconds per goal"):
         cases.add_column(column, justify="left" if column == "tool" else "right")
     for tool, curve in comparison.cases.items():
         for steps, ported in curve.items():
@@ -37,7 +37,7 @@ def tables(name: str, comparison: Comparison) -> tuple[Table, Table]:
 
 
 def draw(comparisons: Mapping[str, Comparison], file: Path) -> None:
-    """Draw the accuracies of each network by share, and its seconds by the number of goals."""
+    """Plot each network's accuracies by share, and its seconds by the number of goals."""
     figure = Figure(figsize=(10, 4 * len(comparisons)), layout="constrained")
     rows = figure.subplots(len(comparisons), 2, squeeze=False)
     for (by_share, by_count), (name, comparison) in zip(rows, comparisons.items(), strict=True):
@@ -55,7 +55,7 @@ def draw(comparisons: Mapping[str, Comparison], file: Path) -> None:
             each = ported.waited / len(ported.accuracies)
             by_count.loglog(counts, [each * n for n in counts], "--", label=label)
         by_share.set(title=name, xlabel="share of the source's multiply-adds", ylabel="accuracy, %")
-        by_count.set(title=name, xlabel="goals", ylabel="seconds of the processor")
+        by_count.set(title=name, xlabel="goals", ylabel="CPU seconds")
         for axes in (by_share, by_count):
             axes.grid(alpha=0.3)
             axes.legend(fontsize=8)

@@ -1,10 +1,11 @@
-"""What `make demo` makes: the goals of `configs/digits.json`, and what each package costs.
+"""The goals of `configs/digits.json`, as ported by `make demo`, and the costs of each package.
 
 `python -m benchmarks.porting.default_config [--quick] [--json FILE]`
 
-The config is ported by the command line in a process of its own, as `make demo` does. Figures are those of
-its report: accuracies by LiteRT on the test data, latencies measured here with one thread. `--quick` trains
-for few steps.
+The config is ported by the command line in a separate process, as by `make demo`. Figures are taken from its
+report: accuracies in LiteRT on the test data, latencies measured on this machine with one thread. `--quick`
+    trains for few
+steps.
 """
 
 import json
@@ -22,7 +23,7 @@ from benchmarks.harness.run import Figures, Target, run
 BENCHMARK: Final = "porting.default_config"
 CONFIG: Final = REPOSITORY / "configs" / "digits.json"
 
-#: The source as it came, and tuned, as prefixes of figures like the goals' ids.
+#: Prefixes of the source's figures before and after tuning, like the goals' ids.
 SOURCE, TUNED = "source", "tuned"
 
 TARGETS: Final[dict[str, Target]] = {
@@ -47,7 +48,7 @@ def measure(options: Namespace) -> Figures:
         command = [
             str(word) for word in (Path(sys.executable).parent / "mistify", "port", config, "--out", out)
         ]
-        subprocess.run(command, check=False)  # a goal that is missed is a figure
+        subprocess.run(command, check=False)  # missed goals are a figure, not an error
         figures = figures_of(json.loads((out / "report.json").read_text()))
     return {name: of for name, of in figures.items() if not options.quick or name != "most_lost"}
 
@@ -68,7 +69,7 @@ def figures_of(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def goals_of(figures: Iterable[str]) -> list[str]:
-    """Return the ids of the goals by the names of figures."""
+    """Return the ids of the goals, from the names of figures."""
     suffix = "_multiply_adds"
     return [
         name.removesuffix(suffix) for name in figures if name.endswith(suffix) and name != SOURCE + suffix

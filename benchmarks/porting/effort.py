@@ -1,14 +1,14 @@
-"""The effort of people and machines for many settings (paper 8.4: Table 5).
+"""Human and machine effort for many settings (paper 8.4: Table 5).
 
 `python -m benchmarks.porting.effort [--counts N ...] [--seeds N ...] [--quick] [--json FILE]`
 
-The digits model is ported to 2, 10 and 100 goals between 0.9 and 0.1 of its multiply-adds: by one config of
-all goals, and by a config and a job for each. Both kinds of config are written as people would, with nothing
-that could be left out, and their lines that are not blank are counted. The goals of one config share the
-training steps of two goals that are ported alone. Times are from the first call to the last package, on the
-same warm server. At most five of the jobs for one goal are run, evenly spread: their mean time, and their
-mean accuracy against that of the same goals from one config, stand for all. Everything is repeated with each
-seed, and figures are means over the seeds.
+The digits model is ported to 2, 10 and 100 goals between 0.9 and 0.1 of its multiply-adds: by one config with
+all goals, and by one config and job per goal. Both kinds of config are written as people would write them,
+without anything optional; their non-blank lines are counted. The goals of one config share the training steps
+of two goals that are ported separately. Times are from the first call to the last package, on the same warm
+server. At most five of the single-goal jobs are run, evenly spaced: they represent all others with their mean
+time, and with their mean accuracy compared with that of the same goals from one config. Everything is
+repeated with each seed, and figures are means over the seeds.
 """
 
 import json
@@ -37,20 +37,20 @@ LARGEST, SMALLEST = 0.9, 0.1
 _MODEL: Final = '"model": "digits-resnet"'
 _DATASET: Final = '"dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"}'
 
-#: Training steps of the source, and of a goal that is ported alone.
+#: Training steps of the source, and of a goal that is ported separately.
 _SOURCE_STEPS: Final = 200
 _ALONE_STEPS: Final = 600
 _LEAST_STEPS: Final = 12
 
-#: Of a goal's steps, those in which it is cut.
+#: Steps of a goal before its last cut.
 _CUTTING: Final = 0.4
 
-#: Jobs of one goal each that are run.
+#: Number of single-goal jobs that are run.
 _SAMPLE: Final = 5
 
 TARGETS: Final[dict[str, Target]] = {
     f"mean_loss_at_{count}": {
-        "what": f"{count} goals in one job against a job for each: points lost on average",
+        "what": f"{count} goals in one job instead of separate jobs: mean accuracy loss, points",
         "max": 0.5,
         "full_run_only": True,
     }
@@ -69,7 +69,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both ways of porting, with the mean accuracy of the goals ported in both, in percent."""
+    """Both ways of porting, with the mean accuracy in percent of the goals ported in both."""
 
     together: Effort
     alone: Effort
@@ -115,7 +115,7 @@ def shares_of(count: int) -> list[float]:
 
 
 def config_of(shares: Iterable[float], steps: int, seed: int) -> str:
-    """Return a config as people write it, with a line for each goal."""
+    """Return a config as people would write it, with one line per goal."""
     cutting = round(_CUTTING * steps)
     settings = {
         "source_steps": _SOURCE_STEPS,
@@ -150,7 +150,7 @@ def _compare(client: PortingClient, count: int, seed: int, out: Path) -> Compari
 
 
 def _mean(comparisons: Sequence[Comparison]) -> Comparison:
-    """Return comparisons of equal numbers of goals as one."""
+    """Return the mean of comparisons with equal numbers of goals."""
 
     def effort(efforts: Sequence[Effort]) -> Effort:
         return Effort(efforts[0].lines, efforts[0].files, mean(one.seconds for one in efforts))
@@ -187,7 +187,7 @@ def _name(share: float) -> str:
 
 
 def _table(comparisons: dict[int, Comparison]) -> Table:
-    table = Table(title="The digits model, with one config and one by one", title_justify="left")
+    table = Table(title="The digits model, with one config and with separate configs", title_justify="left")
     for column in (
         "goals",
         "lines",

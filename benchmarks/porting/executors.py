@@ -1,15 +1,15 @@
-"""Accuracy of adaptation algorithms with the same config, and the time they take.
+"""Accuracy and duration of adaptation algorithms with the same config.
 
 `python -m benchmarks.porting.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N ...]
 [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are tuned on their data once for each
-seed. Then a server that has seen nothing yet ports the tuned network to four goals: first in a job by `auto`,
-which therefore knows nothing but the network, and then in one by each algorithm. The configs differ only in
+seed. Then a server with a new store ports the tuned network to four goals: in a first job with `auto`, which
+therefore knows nothing but the network, and then in one job with each algorithm. The configs differ only in
 the algorithm's name. `--steps` is the maximum for a goal; the actual number depends on an algorithm's cuts.
-Times are those of the jobs: reading, preparing, searching, training, packages.
+Times are those of the jobs, including reading, preparation, search, training and packaging.
 
-`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
+`--quick` trains with few steps and one seed: it shows that everything works, with far less accurate networks.
 """
 
 import json
@@ -45,7 +45,7 @@ ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
 NETWORKS: Final = ("resnet8", "snips")
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 
-#: Part of a goal's steps in which it is cut, at most.
+#: Maximum share of a goal's steps before its last cut.
 _CUTTING: Final = 0.4
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
@@ -53,10 +53,10 @@ _QUICK_STEPS: Final = 30
 
 AUTO_SHORT: Final = "{network}_auto_short"
 
-#: Points that the mean over the goals is below that of the best algorithm where the server chooses.
+#: Maximum gap in points between the server's choice and the best algorithm, in the mean over the goals.
 TARGETS: Final[dict[str, Target]] = {
     AUTO_SHORT.format(network=network): {
-        "what": f"{network}: `auto` below the best algorithm, mean over the goals, points",
+        "what": f"{network}: accuracy gap of `auto` below the best algorithm, mean over the goals, points",
         "max": 0.5,
         "full_run_only": True,
     }
@@ -98,7 +98,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figures:
-    """Return medians over the seeds, of each goal and of the mean over the goals."""
+    """Return medians over the seeds, for each goal and for the mean over the goals."""
     figures = {}
     for algorithm, runs in descents.items():
         name = f"{network}_{algorithm}"
@@ -111,7 +111,7 @@ def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figur
 
 
 def _descents(network: str, data: Path, directory: Path, seed: int, options: Namespace) -> dict[str, Descent]:
-    """Tune a network, and port it by every algorithm, `auto` the first, at a server of its own."""
+    """Tune a network, and port it with every algorithm, `auto` first, on a new server."""
     model, files, settings = _source(network, data, directory, seed)
     settings |= {"seed": seed} | (_QUICK_SETTINGS if options.quick else {})
     tuned = Porting(model, files, directory / "tuned", settings).tuned
@@ -131,7 +131,7 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
 def configs_of(
     algorithm: str, model: ModelSource, files: DataSource, settings: Mapping[str, object], steps: int
 ) -> list[dict[str, object]]:
-    """Return the configs of all goals for an algorithm, with at most so many steps for each."""
+    """Return the configs of all goals for an algorithm, with a maximum number of steps for each."""
     cutting = round(_CUTTING * steps)
     config = {**settings, "source_steps": 0, "adapt_steps": cutting, "tune_steps": steps - cutting}
     metric = files.settings.metric
@@ -189,9 +189,9 @@ def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=NETWORKS, help="this one alone")
+    parser.add_argument("--network", choices=NETWORKS, help="port only this network")
     parser.add_argument(
-        "--steps", type=int, metavar="N", default=600, help="the most training steps of a goal"
+        "--steps", type=int, metavar="N", default=600, help="maximum number of training steps per goal"
     )
     add_seeds_option(parser)
 

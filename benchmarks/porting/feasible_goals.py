@@ -1,4 +1,4 @@
-"""The goals that a network can meet on this machine, by the plan of a server."""
+"""Selection of the goals that a network can meet on this machine, according to a server's plan."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from mistify_client.rpc.porting import PortingClient
 
 
 def feasible(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
-    """Yield the configs whose goals a network can meet on this machine; report the others on stderr."""
+    """Yield the configs with feasible goals on this machine; report the others on stderr."""
     infeasible = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
     for config in configs:
         if limit := infeasible.get(str(config["id"])):

@@ -1,4 +1,4 @@
-"""Small networks on scikit-learn's data, more or less trained, for `benchmarks.porting.forecasts`."""
+"""Small networks, trained to different degrees on scikit-learn's data, for `benchmarks.porting.forecasts`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ class Case(NamedTuple):
         name: Name of the case.
         build: Makes the network with random weights.
         data: Loads the examples: inputs and targets.
-        epochs: Epochs of training before it is ported; 0 to port it as it is made.
+        epochs: Epochs of training before porting; 0 for random weights.
         settings: Settings of the algorithm; empty for the defaults.
         fitted: Whether its outcomes were used to choose the constants of the forecast.
     """
@@ -70,7 +70,7 @@ def _flat_digits() -> tuple[Any, Any]:
 
 
 def _noisy_digits() -> tuple[Any, Any]:
-    """Digits that are hardly readable."""
+    """Return digits with strong noise."""
     images, labels = _digits()
     return (images + np.random.default_rng(1).normal(0, 0.6, images.shape)).astype(np.float32), labels
 

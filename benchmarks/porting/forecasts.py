@@ -1,17 +1,17 @@
-"""The share of forecasts of `mistify plan` that prove right, and how narrow their intervals are.
+"""The share of forecasts of `mistify plan` that hold, and the width of their intervals.
 
 `python -m benchmarks.porting.forecasts [--data DIR] [--seeds N ...] [--fitted] [--quick] [--json FILE]`
 
-Small networks of several kinds, random or trained for some time, are ported on scikit-learn's data: each in
-two jobs on a store of its own, so that the first forecast knows nothing but benchmarks, and the second has
-the edges of the first. Before each job `plan` gives an interval for the accuracy of every package that should
-hold 19 times of 20. Seeds determine the weights, the parts of the data and the training. The targets are for
-networks that were not used to choose constants of the forecast; `--fitted` also ports those that were.
+Small networks of several kinds, random or trained for some time, are ported on scikit-learn's data. Each is
+ported in two jobs on a store of its own, so that the first forecast knows only benchmarks, and the second
+also the edges of the first job. Before each job, `plan` gives a 95 % interval for the accuracy of every
+package. Seeds determine the weights, the split of the data and the training. The targets apply to networks
+that were not used to choose constants of the forecast; `--fitted` also ports those that were.
 
-An interval that always holds is easy to give, so intervals of 95 % that hold in more than 98 % miss their
-target, and their width counts, and their score (Gneiting and Raftery, 2007): the width plus 40 times the
-distance by which one is missed. The interval from 0 to 1 scores 1. With `--data`, MLPerf Tiny's ResNet-8 is
-ported on CIFAR-10 as well. `--quick` has one network and one seed.
+Wide intervals hold easily, so 95 % intervals that hold in more than 98 % of cases miss their target. Their
+width is a figure as well, and so is their score (Gneiting and Raftery, 2007): the width plus 40 times the
+distance by which the result lies outside. The interval from 0 to 1 scores 1. With `--data`, MLPerf Tiny's
+ResNet-8 is also ported on CIFAR-10. `--quick` uses one network and one seed.
 """
 
 import json
@@ -46,22 +46,22 @@ from mistify.jobs.plan import Plan
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 
-#: Names of the networks by which the constants of the forecast were chosen.
+#: Names of the networks used to choose the constants of the forecast.
 FITTED: Final = frozenset(case.name for case in CASES if case.fitted)
 
 TARGETS: Final[dict[str, Target]] = {
-    # Of more, the intervals are too wide: they are to hold 19 times of 20.
-    "held": {"what": "share of the 95 % intervals that held", "min": 0.9, "max": 0.98},
-    "held_fresh": {"what": "the same of a store that knows nothing", "min": 0.9},
-    "held_experienced": {"what": "the same of a store that has ported the network", "min": 0.9},
+    # Above the maximum, the intervals are too wide: they are meant to hold 19 times of 20.
+    "held": {"what": "share of the 95 % intervals that hold", "min": 0.9, "max": 0.98},
+    "held_fresh": {"what": "share that holds with a new store", "min": 0.9},
+    "held_experienced": {"what": "share that holds with a store that has ported the network", "min": 0.9},
     "median_width": {"what": "median width of the intervals", "max": 0.2},
-    "score": {"what": "mean score of the intervals, where 0 to 1 has 1", "max": 0.4},
+    "score": {"what": "mean score of the intervals (the interval 0 to 1 scores 1)", "max": 0.4},
 }
 
-#: What an interval that is missed 1 time of 20 pays for each unit that it is missed by.
+#: The score's penalty per unit of distance outside a 95 % interval.
 _PENALTY: Final = 2 / 0.05
 
-#: Goals of the first job of a network, and of the second: keys and limits.
+#: Goals of a network's first and second job: keys and limits.
 _GOALS: Final = (
     {"half": {"FLOP": "0.5x"}, "size": {"size": "0.3x"}},
     {"tenth": {"FLOP": "0.1x"}, "memory": {"memory": "0.5x"}},
@@ -74,15 +74,15 @@ _RESNET_SETTINGS: Final = {"source_steps": 200, "adapt_steps": 100, "tune_steps"
 
 
 class Outcome(NamedTuple):
-    """A forecast of a package, and the outcome.
+    """A forecast of a package, and its outcome.
 
     Attributes:
         case: Name of the network.
-        fresh: Whether the store knew nothing.
+        fresh: Whether the store was empty.
         low: Lower end of the interval.
         high: Upper end of the interval.
-        reached: The package's figure on the test data.
-        slowdown: Seconds of the edge over those that were foreseen.
+        reached: The package's score on the test data.
+        slowdown: Actual seconds of the edge relative to the forecast.
     """
 
     case: str
@@ -94,7 +94,7 @@ class Outcome(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Return whether the figure lies in the interval."""
+        """Return whether the score lies in the interval."""
         return self.low <= self.reached <= self.high
 
     @property
@@ -105,7 +105,7 @@ class Outcome(NamedTuple):
 
 
 def measure(options: Namespace) -> Figures:
-    """Port all networks, print the tables and return the figures of those that were not fitted to."""
+    """Port all networks, print the tables and return the figures of those not used for fitting."""
     seeds = seeds_of(options)
     cases = [case for case in CASES if options.fitted or not case.fitted][: 1 if options.quick else None]
     outcomes = []
@@ -209,7 +209,7 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--fitted", action="store_true", help="port what constants were chosen by, too")
+    parser.add_argument("--fitted", action="store_true", help="also port networks used to choose constants")
     add_seeds_option(parser)
     add_data_option(parser)
 

@@ -1,14 +1,14 @@
-"""Time to build a goal tree and to insert into it (paper 4.3 and 8.3, "modifying the configuration tree").
+"""Time to build a goal tree and to insert goals (paper 4.3 and 8.3, "modifying the configuration tree").
 
 `python -m benchmarks.porting.goal_tree [--quick] [--json FILE] [--picture FILE]`
 
-Goals of 4 constraints, from 100 to 100,000 of them. `GoalTree` is measured against the definition, every
-goal compared with every other in NumPy, and against networkx, a graph of all pairs in which each goal takes
-its nearest predecessor. (A transitive reduction first would only add to networkx' time.) All of them must
-find the same parents. The targets hold for the slowest of several kinds of goals. The paper built 1,000
-goals in 37 ms.
+Goals have 4 constraints; there are 100 to 100,000 of them. `GoalTree` is compared with a direct
+implementation of the definition, which compares all pairs of goals in NumPy, and with networkx, with a graph
+of all pairs in which each goal selects its nearest predecessor. (A transitive reduction first would only add
+to networkx's time.) All of them must find the same parents. The targets apply to the slowest of several kinds
+of goals. The paper built 1,000 goals in 37 ms.
 
-`--quick` leaves out all pairs above 30,000 goals, and networkx above 3,000.
+`--quick` skips all pairs above 30,000 goals, and networkx above 3,000.
 """
 
 import sys
@@ -35,7 +35,7 @@ TARGETS: Final[dict[str, Target]] = {
     "build_100000_s": {"what": "building a tree of 100,000 goals, s", "max": 2},
     "insert_1000_us": {"what": "inserting a goal among 1,000, us", "max": 50},
     "insert_100000_ms": {"what": "inserting a goal among 100,000, ms", "max": 1},
-    "different_parents": {"what": "parents that differ from the definition's", "max": 0},
+    "different_parents": {"what": "parents that differ from the definition", "max": 0},
 }
 CONSTRAINTS: Final = 4
 SIZES: Final = {100: 30, 300: 30, 1_000: 30, 3_000: 10, 10_000: 3, 30_000: 3, 100_000: 3}
@@ -52,20 +52,20 @@ def independent(goals: int, rng: np.random.Generator) -> Floats:
 
 
 def of_devices(goals: int, rng: np.random.Generator) -> Floats:
-    """Return limits [goals, constraints] that grow and shrink together, with the size of a device."""
+    """Return limits [goals, constraints] that are correlated, as for devices of different sizes."""
     sizes = rng.uniform(-2, 2, (goals, 1))
     return np.exp(sizes + rng.normal(0, 0.3, (goals, CONSTRAINTS)))
 
 
 def traded_off(goals: int, rng: np.random.Generator) -> Floats:
-    """Return limits [goals, constraints] that are traded off: hardly any goal is looser than another."""
+    """Return anticorrelated limits [goals, constraints]: hardly any goal is looser than another."""
     limits = rng.normal(0, 1, (goals, CONSTRAINTS))
     limits -= limits.mean(axis=1, keepdims=True)
     return np.exp(limits + rng.normal(0, 0.1, (goals, 1)))
 
 
 def partly_unlimited(goals: int, rng: np.random.Generator) -> Floats:
-    """Return limits [goals, constraints]; each but the first is missing in half of the goals."""
+    """Return limits [goals, constraints], of which all but the first are missing in half of the goals."""
     limits = independent(goals, rng)
     limits[:, 1:][rng.random((goals, CONSTRAINTS - 1)) < 0.5] = np.inf
     return limits
@@ -75,7 +75,7 @@ KINDS: Final = (independent, of_devices, traded_off, partly_unlimited)
 
 
 class Times(NamedTuple):
-    """The times of one kind of goals, in seconds."""
+    """The times for one kind of goals, in seconds."""
 
     build: float
     insert: float
@@ -83,13 +83,13 @@ class Times(NamedTuple):
 
 
 def tree_parents(tree: GoalTree) -> Indices:
-    """Return parents [goals], -1 for roots. Goals are distinct, so they are numbered as the nodes are."""
+    """Return parents [goals], -1 for roots. Goals are distinct, so their numbers are those of the nodes."""
     parents = [tree.parent(node) for node in range(len(tree))]
     return np.array([-1 if parent is None else parent for parent in parents])
 
 
 def all_pairs(goals: Floats) -> Indices:
-    """Return every goal's nearest looser goal [goals] by the definition."""
+    """Return every goal's nearest looser goal [goals] according to the definition."""
     sums = _sums(goals)
     parents = []
     for looser in _looser_goals(goals):
@@ -112,13 +112,13 @@ def networkx_parents(goals: Floats) -> Indices:
 
 
 def _sums(goals: Floats) -> Floats:
-    """Return the sum for each goal [goals] that decides which of several looser goals is the nearest."""
+    """Return the sum for each goal [goals] that determines the nearest of several looser goals."""
     largest = np.where(np.isfinite(goals), goals, 0).max(axis=0)
     return log_sums(goals.T, largest)
 
 
 def _looser_goals(goals: Floats) -> Iterator[NDArray[np.bool_]]:
-    """Yield which goals are looser [few, goals], for as few goals at a time as fit the cache."""
+    """Yield which goals are looser [few, goals], for as many goals at a time as fit in the cache."""
     columns = np.ascontiguousarray(goals.T)
     for start in range(0, len(goals), _BLOCK):
         few = columns[:, start : start + _BLOCK, None]
@@ -156,10 +156,10 @@ def measure(options: Namespace) -> Figures:
 
 
 def _growth(limits: dict[str, int], console: Console) -> tuple[dict[str, dict[int, float]], int]:
-    """Return each side's seconds by the number of goals, and how many parents differ."""
+    """Return each side's seconds by the number of goals, and the number of different parents."""
     growth: dict[str, dict[int, float]] = {"tree": {}, **{side: {} for side in SIDES}}
     differences = 0
-    table = Table(title="Building: medians in ms, and how many times the tree's", title_justify="left")
+    table = Table(title="Building: medians in ms, and ratios to the tree's time", title_justify="left")
     for column in ("goals", "tree", *(column for side in SIDES for column in (side, "times"))):
         table.add_column(column, justify="right")
     for size, repetitions in SIZES.items():
@@ -182,7 +182,7 @@ def _growth(limits: dict[str, int], console: Console) -> tuple[dict[str, dict[in
 
 
 def _kinds(console: Console) -> tuple[dict[int, list[Times]], int]:
-    """Return the times of each kind of goals by their number, and how many parents differ."""
+    """Return the times of each kind of goals by their number, and the number of different parents."""
     times: dict[int, list[Times]] = {1_000: [], 100_000: []}
     differences = 0
     table = Table(title="Kinds of goals: building, then inserting one by one", title_justify="left")
@@ -204,7 +204,7 @@ def _kinds(console: Console) -> tuple[dict[int, list[Times]], int]:
 
 
 def _build_and_insert(goals: Floats, repetitions: int) -> tuple[Times, Indices]:
-    """Build all but the last goals and insert the last ones; return the times and the final parents."""
+    """Build a tree of all but the last goals, and insert these; return the times and the final parents."""
     first, later = goals[:-INSERTIONS], iter(goals[-INSERTIONS:])
     build = median_seconds(lambda: GoalTree.build(first), repetitions)
     tree = GoalTree.build(first)
@@ -226,7 +226,7 @@ def _draw(growth: dict[str, dict[int, float]], file: Path) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the growth into this PNG file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the growth to this PNG file")
 
 
 if __name__ == "__main__":

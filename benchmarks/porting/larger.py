@@ -1,12 +1,12 @@
-"""The accuracy of a network at twice the source's multiply-adds, against the tuned source.
+"""The accuracy of a network with twice the source's multiply-adds, compared with the tuned source.
 
 `python -m benchmarks.porting.larger --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
 MLPerf Tiny's ResNet-8 is tuned on CIFAR-10 and ported to twice its multiply-adds, with the default steps. The
-served network is chosen by validation data: the source itself where the larger network is hardly better.
-Gains are points on the test data. Right after it is widened, to four times its multiply-adds, the source has
-to be as accurate as before: `expansion_difference` is the difference in points. `--quick` trains with few
-steps, of one seed.
+served network is chosen on validation data; it is the source itself if the larger network is hardly better.
+Gains are points on the test data. Directly after widening to four times its multiply-adds, the source must be
+as accurate as before: `expansion_difference` is the difference in points. `--quick` trains with few steps and
+one seed.
 """
 
 import sys
@@ -34,7 +34,7 @@ from mistify.costs.budget import FLOPS
 
 SHARE: Final = 2.0
 
-#: The multiply-adds of the source that is only widened, as a multiple.
+#: Multiply-adds of the source after widening alone, as a multiple.
 _EXPANSION: Final = 4.0
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {
@@ -43,7 +43,7 @@ _QUICK_SETTINGS: Final[dict[str, object]] = {
 
 TARGETS: Final[dict[str, Target]] = {
     "points_gained": {
-        "what": "gained over the tuned source at twice its multiply-adds, points",
+        "what": "accuracy gain over the tuned source at twice its multiply-adds, points",
         "min": 1.0,
         "full_run_only": True,
     },
@@ -52,14 +52,14 @@ TARGETS: Final[dict[str, Target]] = {
         "max": 0,
     },
     "expansion_difference": {
-        "what": "outputs after widening against before: largest difference",
+        "what": "largest difference of the outputs after widening",
         "max": 0.05,
     },
 }
 
 
 class Network(NamedTuple):
-    """A network: its multiply-adds as a share of the source's, its accuracies in percent."""
+    """A network: its multiply-adds as a share of the source's, and its accuracies in percent."""
 
     share: float
     validation_accuracy: float
@@ -83,10 +83,10 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[tuple[Network, Network]]) -> dict[str, float]:
-    """Return the mean and least gain in points, and the number of larger networks that are no better.
+    """Return the mean and minimum gain in points, and the number of larger networks that are no better.
 
     Args:
-        runs: The source, and the network that is served in its place.
+        runs: The source, and the network that is served instead.
     """
     gains = [served.accuracy - source.accuracy for source, served in runs]
     equalled = sum(

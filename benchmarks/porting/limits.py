@@ -3,19 +3,19 @@
 `python -m benchmarks.porting.limits --data DIR [--network {resnet8,mobilenet,snips}] [--seeds N ...]
 [--quick] [--json FILE]`
 
-MLPerf Tiny's ResNet-8 on CIFAR-10 is ported to limits on latency on this machine, memory and size, with the
-precision left to the server and as float32. A small MobileNet on CIFAR-10 and the encoder of `porting.snips`,
-both trained from nothing by the job, are ported to limits on latency and to limits on multiply-adds, and the
-packages of the latter at three precisions are the reference: a limit on latency loses the points by which the
-best package of the same latency under a limit on multiply-adds is better, by linear interpolation between two
-of them over the logarithm of the latency.
+MLPerf Tiny's ResNet-8 on CIFAR-10 is ported to limits on latency on this machine, on memory and on size, with
+the precision chosen by the server and as float32. A small MobileNet on CIFAR-10 and the encoder of
+`porting.snips`, both trained from scratch by the job, are ported to limits on latency, and as a reference to
+limits on multiply-adds with packages at three precisions. The loss of a latency goal is the difference in
+points to the best package of equal latency from the multiply-add goals, linearly interpolated over the
+logarithm of the latency.
 
-Each job has one seed; medians over the seeds count. Goals out of reach by the server's plan, because the
-least network takes longer, are left out, and their targets missed: integer kernels are fast on some machines,
-and as slow as float32 on others. A failed goal ends the benchmark. The use of a limit is the share of it that
-the package takes.
+Each job has one seed; results are medians over the seeds. Goals that the server's plan refuses, because even
+the smallest network is too slow, are left out, and their targets count as missed: integer kernels are fast on
+some machines, and as slow as float32 on others. A failed goal ends the benchmark. The use of a limit is the
+package's cost as a share of the limit.
 
-`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
+`--quick` trains with few steps and one seed: it shows that everything works, with far less accurate networks.
 """
 
 import json
@@ -52,20 +52,20 @@ from mistify_client.rpc.porting import PortingClient
 
 NETWORKS: Final = ("resnet8", "mobilenet", "snips")
 
-#: Of this machine's latency for the source.
+#: Limits on latency, as shares of the source's latency on this machine.
 LATENCIES: Final = ("0.5x", "0.25x", "0.125x")
 FLOAT32: Final = "none"
 
-#: Multiply-adds to compare limits on latency with, and the precisions of their packages.
+#: Multiply-adds of the reference goals, and the precisions of their packages.
 MULTIPLY_ADDS: Final = (0.75, 0.5, 0.35, 0.25, 0.175, 0.125)
 PRECISIONS: Final = (Quantization.NONE, Quantization.DYNAMIC, Quantization.INT8)
 
-#: Figure 3 of the paper asks for these limits.
+#: The limits in Figure 3 of the paper.
 _FIGURE3: Final = {"latency": "0.06ms", "memory": "0.4MB", "accuracy": "0.75"}
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 60, "adapt_steps": 40, "tune_steps": 40}
 
-#: Percent of the test file.
+#: Minimum accuracies on the test file, in percent.
 _ACCURACIES: Final = {
     "figure3": 81.0,
     "size_0.1x": 69.0,
@@ -87,12 +87,12 @@ TARGETS: Final[dict[str, Target]] = {
         for goal, least in _ACCURACIES.items()
     },
     **{
-        f"{network}_most_used": {"what": f"{network}: most of a latency limit that is used", "max": 1.0}
+        f"{network}_most_used": {"what": f"{network}: highest latency as a share of its limit", "max": 1.0}
         for network in NETWORKS
     },
     **{
         f"{network}_least_used": {
-            "what": f"{network}: least of a latency limit that is used where a network was cut",
+            "what": f"{network}: lowest latency of a cut network as a share of its limit",
             "min": 0.9,
             "full_run_only": True,
         }
@@ -100,7 +100,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     **{
         f"{network}_most_lost": {
-            "what": f"{network}: most lost against multiply-adds that take as long, points",
+            "what": f"{network}: largest accuracy loss against a multiply-add goal of equal latency, points",
             "max": 2.0,
             "full_run_only": True,
         }
@@ -109,8 +109,8 @@ TARGETS: Final[dict[str, Target]] = {
 }
 
 
-#: Models that are ported are trained. One that is not learns from goal to goal down a path of multiply-adds,
-#: and what it learns there is no merit of the axis.
+#: Networks are trained before porting. An untrained network would learn from goal to goal along a path of
+#: multiply-adds, which would be mistaken for an advantage of that axis.
 _MOBILENET_SETTINGS: Final[dict[str, object]] = {"learning_rate": 0.05, "source_steps": 10_000}
 
 
@@ -118,10 +118,10 @@ class Package(NamedTuple):
     """The package of a goal.
 
     Attributes:
-        accuracy: On the test file, in percent.
+        accuracy: Accuracy on the test file, in percent.
         latency_ms: Measured on this machine.
         share: Multiply-adds, as a share of the source's.
-        used: Share of the limit on latency that it takes; None without such a limit.
+        used: Latency as a share of its limit; None without such a limit.
     """
 
     accuracy: float
@@ -168,9 +168,9 @@ def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def losses(packages: Mapping[str, Package]) -> dict[str, float]:
-    """Return the points that each limit on latency loses against limits on multiply-adds of equal latency.
+    """Return the points that each latency goal loses against multiply-add goals of equal latency.
 
-    A float32 package is compared with float32 packages.
+    Float32 packages are only compared with float32 packages.
     """
     lost = {}
     for goal, package in packages.items():
@@ -185,7 +185,7 @@ def losses(packages: Mapping[str, Package]) -> dict[str, float]:
 
 
 def reached_in(latency_ms: float, packages: Sequence[Package]) -> float:
-    """Return the accuracy of the best of some packages at a latency, interpolated between two."""
+    """Return the accuracy of the best of several packages at a latency, interpolated between two."""
     best: list[Package] = []
     for package in sorted(packages, key=lambda each: each.latency_ms):
         if not best or package.accuracy > best[-1].accuracy:
@@ -214,7 +214,7 @@ def packages_of(job: Job) -> dict[str, Package]:
     """Return the packages of a job by goal.
 
     Raises:
-        RuntimeError: A goal has none.
+        RuntimeError: A goal has no package.
     """
     lacking = [goal for goal in job.goals if goal.accuracy is None]
     if not job.sources or lacking:
@@ -260,7 +260,7 @@ def _latencies() -> Iterator[dict[str, object]]:
 
 
 def _source(network: str, data: Path, directory: Path) -> tuple[dict[str, object], dict[str, object]]:
-    """Return the model and data in the words of a config, and the settings that training needs."""
+    """Return the model and data as a config names them, and the settings for training."""
     if network == "snips":
         snips.prepare(data, directory, 0)
         dataset = {"train": "train.npz", "test": "test.npz", "metric": snips.METRIC.value}
@@ -296,7 +296,7 @@ def _table(title: str, packages: Mapping[str, Package]) -> Table:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=NETWORKS, help="port only this one")
+    parser.add_argument("--network", choices=NETWORKS, help="port only this network")
     add_seeds_option(parser)
 
 

@@ -1,19 +1,20 @@
-"""Accuracy of small networks against Torch-Pruning, with the same source, data and training steps.
+"""Accuracy of small networks compared with Torch-Pruning, with the same source, data and training steps.
 
 `python -m benchmarks.porting.peer_torch_pruning --data DIR [--steps N] [--seeds N ...] [--quick]
 [--json FILE] [--picture FILE]`
 
-MLPerf Tiny's ResNet-8, tuned on CIFAR-10, is cut to shares of its multiply-adds: by Mistify, and by
+MLPerf Tiny's ResNet-8, tuned on CIFAR-10, is cut to shares of its multiply-adds by Mistify, and by
 Torch-Pruning in PyTorch, which starts from the same tuned weights. Each goal takes the same number of
-training steps, on the same nine tenths of the training file. Both sides learn from the source's outputs as
-well, recalibrate their batch norms on the same images and are measured on the same test file, in turn.
+training steps, on the same nine tenths of the training file. Both sides also distil from the source,
+recalibrate their batch norms on the same images, and are measured on the same test file. They run
+alternately.
 
-The peer is trained with each of several learning rates. For each share, the rate counts whose network is the
-most accurate on the other tenth of the training file. Figures are means over the seeds.
+The peer is trained with each of several learning rates. For each share, the result is that of the most
+accurate network on the other tenth of the training file. Figures are means over the seeds.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
 The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures one share, with one seed, few steps
-and two of the learning rates: it shows that everything works, not who is better.
+and two of the learning rates: it shows that everything works, not which side is better.
 """
 
 import sys
@@ -55,25 +56,25 @@ QUICK_RATES: Final = (0.02, 0.04)
 _QUICK_STEPS: Final = 100
 
 TARGETS: Final[dict[str, Target]] = {
-    "translation_difference": {"what": "outputs of the source in both frameworks: difference", "max": 1e-4},
+    "translation_difference": {"what": "difference of the source's outputs in both frameworks", "max": 1e-4},
     "shares_exceeded": {"what": "networks that exceed their share of the multiply-adds", "max": 0},
     **{
         f"margin_at_{share}": {
-            "what": f"above Torch-Pruning at {share}x, points",
+            "what": f"accuracy above Torch-Pruning at {share}x, points",
             "min": 0,
             "full_run_only": True,
         }
         for share in SHARES
     },
     "mean_margin": {
-        "what": "above Torch-Pruning, mean of four shares, points",
+        "what": "accuracy above Torch-Pruning, mean of four shares, points",
         "min": 1.5,
         "full_run_only": True,
     },
 }
 
 
-#: What each side reaches at each share.
+#: Side -> results at each share.
 Rows = dict[str, dict[float, Reached]]
 
 
@@ -92,8 +93,8 @@ def measure(options: Namespace) -> Figures:
 
 
 def _compared(data: Path, seed: int, options: Namespace) -> tuple[dict[str, float], Rows]:
-    """Port with a seed by both sides, and print the table; return the figures and the table."""
-    from benchmarks.porting import torch_pruner, torch_resnet8  # noqa: PLC0415 - an optional dependency
+    """Port with a seed on both sides, and print the table; return the figures and the table."""
+    from benchmarks.porting import torch_pruner, torch_resnet8  # noqa: PLC0415 (an optional dependency)
 
     rates: dict[float, float] = {}
     rows: Rows = {PEER: {}, OURS: {}}
@@ -120,7 +121,7 @@ def _compared(data: Path, seed: int, options: Namespace) -> tuple[dict[str, floa
 
 def _translation_difference(source: keras.Model, test: Dataset) -> float:
     """Return the largest difference between the outputs of the source and of its translation."""
-    from benchmarks.porting import torch_resnet8  # noqa: PLC0415 - an optional dependency
+    from benchmarks.porting import torch_resnet8  # noqa: PLC0415 (an optional dependency)
 
     images, _ = torch_resnet8.arrays_of(test)
     translated = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(images))
@@ -166,7 +167,7 @@ def _table(seed: int, rows: Rows) -> Table:
 
 
 def _draw(of_seeds: Sequence[Rows], file: Path) -> None:
-    """Draw each side's mean accuracy over the seeds."""
+    """Plot each side's mean accuracy over the seeds."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for side in of_seeds[0]:
@@ -184,9 +185,9 @@ def _draw(of_seeds: Sequence[Rows], file: Path) -> None:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--steps", type=int, default=900, help="training steps of each goal")
+    parser.add_argument("--steps", type=int, default=900, help="training steps per goal")
     add_seeds_option(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies into this PNG file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the accuracies to this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:

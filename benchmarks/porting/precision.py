@@ -1,18 +1,19 @@
-"""Accuracy, size and speed of packages at each precision, against float32 packages of the same checkpoints.
+"""Accuracy, size and latency of packages at each precision, compared with float32.
 
 `python -m benchmarks.porting.precision --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
-MLPerf Tiny's ResNet-8 on CIFAR-10, tuned on the data, as it is and adapted to half of its multiply-adds. Each
-of the two checkpoints is packaged at every precision by the server's own task; accuracy is measured in LiteRT
-on the test data, latency is the median of its quietest burst of single inferences on one thread. int8-qat
-trains while it is packaged. It is compared with the float32 package of the same checkpoint after as many more
-training steps; the effect of these steps on float32 alone is a figure of its own. Everything is repeated with
-each seed, and figures are means over the seeds: a single seed's losses are as large as their scatter.
+MLPerf Tiny's ResNet-8 on CIFAR-10 is tuned on the data, and adapted to half of its multiply-adds. Both
+checkpoints are packaged at every precision by the server's own task. Accuracy is measured in LiteRT on the
+test data. Latency is the median of the fastest burst of single inferences with one thread. int8-qat trains
+during packaging. It is compared with the float32 package of the same checkpoint after the same number of
+additional training steps; the effect of these steps on float32 is a separate figure. Everything is repeated
+with each seed, and figures are means over the seeds, because the losses of a single seed are no larger than
+their variation.
 
-Losses are also given on the validation data: the server's assumptions about precisions come from these.
+Losses are also given on the validation data: the server's assumptions about precisions are based on these.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`--quick` trains with few steps, of one seed: it shows that everything works, with far less accurate networks.
+`--quick` trains with few steps and one seed: it shows that everything works, with far less accurate networks.
 """
 
 import sys
@@ -38,22 +39,22 @@ from benchmarks.harness.run import (
 from benchmarks.harness.worker import FILES, Packaged, Porting, resnet8
 from mistify.costs.quantization import STORED, Quantization
 
-#: Multiply-adds as shares of the source's, and training steps of the half in a full run.
+#: Multiply-adds as shares of the source's, and training steps for the half in a full run.
 SHARES: Final = (1.0, 0.5)
 STEPS: Final = 1_000
 SETTINGS: Final[dict[str, object]] = {"source_steps": 2_400}
 QUICK_STEPS: Final = 40
 QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
 
-#: Steps for which int8-qat, and the float32 network that it is compared with, are trained in addition.
+#: Additional training steps of int8-qat, and of the float32 network that it is compared with.
 MORE_STEPS: Final = 600
 QUICK_MORE_STEPS: Final = 20
 
 
-#: Points of accuracy that are lost against float32 with as many training steps.
+#: Maximum accuracy loss in points against float32 with the same number of training steps.
 TARGETS: Final[dict[str, Target]] = {
     f"{precision}_lost_points_at_{share}": {
-        "what": f"{precision} at {share} against float32: lost, points",
+        "what": f"{precision} at {share}: accuracy loss against float32, points",
         "max": most,
         "full_run_only": True,
     }
@@ -68,7 +69,8 @@ class Row(NamedTuple):
     Attributes:
         share: Multiply-adds, as a share of the source's.
         package: The package's figures.
-        trained_on: Whether the checkpoint was trained for more steps, or the package while it was made.
+        trained_on: Whether the checkpoint had additional training, or the package was trained during
+            packaging.
     """
 
     share: float
@@ -78,13 +80,13 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the precision as text, with the additional training of a float32 network."""
+        """Return the precision as text, and whether a float32 network had additional training."""
         further = self.trained_on and self.precision is Quantization.NONE
         return f"{self.precision.value}, trained on" if further else self.precision.value
 
 
 class Lost(NamedTuple):
-    """Points of accuracy lost on the test file, and on the validation data."""
+    """Points of accuracy lost on the test file and on the validation data."""
 
     test: float
     validation: float
@@ -123,7 +125,7 @@ def figures_of(rows: Sequence[Row]) -> Figures:
     """Return the points of accuracy that each precision loses, on the test file and on validation data.
 
     `trained_on_gained_points` are the points that float32 gains on the test file through the additional
-    steps; `halving_validation_lost_points` those that its half loses on validation data.
+    steps; `halving_validation_lost_points` those that the half loses on validation data.
     """
     figures = {}
     for row in rows:
@@ -140,7 +142,7 @@ def figures_of(rows: Sequence[Row]) -> Figures:
 
 
 def lost_by(row: Row, rows: Sequence[Row]) -> Lost:
-    """Return the points that a package loses against the float32 package with as many training steps."""
+    """Return the points that a package loses against the float32 package with equally many training steps."""
     return _lost(_float32(row.share, rows, trained_on=row.trained_on), row)
 
 

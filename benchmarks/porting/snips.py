@@ -1,9 +1,9 @@
 """Porting of a transformer for voice commands: `python -m benchmarks.porting.snips --data DIR`.
 
 DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent,
-one line for each (Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
-between twice and a quarter of its multiply-adds. An utterance counts as right if its intent and all its slots
-are. Everything is repeated with several seeds (the quick run: one); the median of the losses counts.
+one utterance per line (Coucke et al., 2018). A small encoder learns both from scratch, and is ported to goals
+between twice and a quarter of its multiply-adds. An utterance is correct if its intent and all its slots are.
+Everything is repeated with several seeds (quick run: one); the loss is a median over the seeds.
 """
 
 import sys
@@ -39,7 +39,7 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 SHARES: Final = (2.0, 1.0, 0.5, 0.25)
 TARGETS: Final[dict[str, Target]] = {
     "loss_at_half": {
-        "what": "lost at half of the multiply-adds, against a source trained as long, points",
+        "what": "accuracy loss at half of the multiply-adds against a source trained as long, points",
         "max": 1.5,
     }
 }
@@ -47,11 +47,11 @@ TARGETS: Final[dict[str, Target]] = {
 PARTS: Final = ("train", "test")
 FILES: Final = tuple(f"snips/{part}/{kind}" for part in PARTS for kind in ("seq.in", "seq.out", "label"))
 
-#: Words of an utterance that are read; the longest has 35.
+#: Maximum number of words read per utterance; the longest has 35.
 LENGTH: Final = 36
 PADDING, UNKNOWN = 0, 1
 
-#: Words that occur less often in the training data are unknown ones.
+#: Minimum count of a word in the training data; rarer words are unknown.
 _LEAST_COUNT: Final = 2
 _IGNORED: Final = -1
 
@@ -61,7 +61,7 @@ MODEL: Final = "snips.keras"
 SETTINGS: Final[dict[str, object]] = {"optimizer": "adam", "learning_rate": 1e-3, "source_steps": 3_000}
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 300}
 
-#: As many as `adapt_steps` and `tune_steps` are by default.
+#: The sum of the defaults of `adapt_steps` and `tune_steps`.
 _STEPS, _QUICK_STEPS = 1_000, 60
 
 
@@ -75,10 +75,11 @@ class Utterances:
 
 
 class Ported(NamedTuple):
-    """The results of one seed: accuracies of the source in percent, and the goals by their shares.
+    """The results of one seed: accuracies of the source in percent, and the goals by share.
 
     Attributes:
-        trained_as_long: Accuracy of the source after the steps of all goals down to the half as well.
+        trained_as_long: Accuracy of the source after additional training for the steps of all goals down to
+            the half.
     """
 
     source: float
@@ -179,7 +180,7 @@ def encoder(words: int, slots: int, intents: int, seed: int) -> keras.Model:
 
 
 def _block(x: Any, there: Any, name: str) -> Any:
-    """Return attention and two dense layers, each normalised first and added to its input."""
+    """Return attention and two dense layers, each with normalised inputs and a residual connection."""
     layers = keras.layers
     y = layers.LayerNormalization()(x)
     y = layers.MultiHeadAttention(_HEADS, _WIDTH // _HEADS, name=f"{name}_attention")(
@@ -206,7 +207,7 @@ def _padded(
 
 
 def _table(seed: int, ported: Ported) -> Table:
-    title = f"SNIPS, exact match with seed {seed}; the source {ported.source:.1f} %"
+    title = f"SNIPS, exact match with seed {seed}; source: {ported.source:.1f} %"
     table = Table(title=title, title_justify="left")
     for column in ("share", "exact match", "steps", "seconds"):
         table.add_column(column, justify="right")

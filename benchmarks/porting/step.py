@@ -1,12 +1,12 @@
-"""Time of a training step against what the machine's multiplications allow, and against Keras' batch norms.
+"""Time of a training step compared with the machine's multiplication speed, and with Keras's batch norms.
 
 `python -m benchmarks.porting.step [--quick] [--json FILE]`
 
-ResNet-8 (MLPerf Tiny's architecture, random weights and data) at four widths, steps of 64 examples by the
-trainer of all algorithms, with a teacher, one thread. The roof is the time of a step's multiply-adds, three
-times those of an inference, at the speed of a product of two large matrices in this process. Each network is
-trained with Mistify's batch norms and with those of Keras; the sides take bursts of steps in turn. Times are
-of the processor, which on a busy machine are nearer to those of a quiet one. It needs no data.
+ResNet-8 (MLPerf Tiny's architecture, random weights and data) at four widths is trained with steps of 64
+examples by the trainer of all algorithms, with a teacher and one thread. The roof is the time of a step's
+multiply-adds, three times those of an inference, at the speed of a product of two large matrices in this
+process. Each network is trained with Mistify's batch norms and with those of Keras, in alternating bursts of
+steps. Times are CPU times, which are less affected by other programs on a busy machine. No data are needed.
 """
 
 import sys
@@ -34,14 +34,17 @@ from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, constant
 
-#: Of the three stages: the source's own; odd; a narrower one of vectors' sizes; half.
+#: Widths of the three stages: the source's own; odd ones; narrower multiples of the vector size; half.
 WIDTHS: Final = ((16, 32, 64), (11, 22, 45), (16, 24, 48), (8, 16, 32))
 SOURCE: Final = WIDTHS[0]
 
 TARGETS: Final[dict[str, Target]] = {
-    "over_roof_16_32_64": {"what": "ResNet-8: a step over the machine's multiplications alone", "max": 1.6},
-    "of_source_16_24_48": {"what": "three quarters of the widths: a step over the source's", "max": 0.75},
-    "of_source_8_16_32": {"what": "half of the widths: a step over the source's", "max": 0.5},
+    "over_roof_16_32_64": {"what": "ResNet-8: step time relative to its multiplications alone", "max": 1.6},
+    "of_source_16_24_48": {
+        "what": "three quarters of the widths: step time relative to the source",
+        "max": 0.75,
+    },
+    "of_source_8_16_32": {"what": "half of the widths: step time relative to the source", "max": 0.5},
 }
 
 _STEPS: Final = 10
@@ -58,11 +61,11 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def measure(options: Namespace) -> Figures:
-    """Train each network in turn with the other, print the table and return the figures."""
+    """Train each network alternately with both batch norms, print the table and return the figures."""
     speed = multiply_adds_per_second()
     figures: dict[str, float] = {"gigaflops": 2e-9 * speed}
     table = Table(title=f"ResNet-8, a step of {TrainingParams().batch_size}, ms", title_justify="left")
-    for column in ("widths", "step", "with Keras' batch norms", "roof", "of the roof", "first step, s"):
+    for column in ("widths", "step", "with Keras's batch norms", "roof", "of the roof", "first step, s"):
         table.add_column(column, justify="left" if column == "widths" else "right")
     for widths in WIDTHS:
         ours, first = trained(widths)
@@ -99,7 +102,7 @@ def multiply_adds(model: keras.Model) -> float:
 
 
 def trained(widths: Sequence[int]) -> tuple[Trainer, float]:
-    """Return a trainer of a network that has taken its first step, and the seconds of that."""
+    """Return a trainer of a network after its first step, and the duration of that step in seconds."""
     model = resnet8(widths)
     rng = np.random.default_rng(0)
     images = rng.normal(size=(512, 32, 32, 3)).astype(np.float32)
@@ -111,7 +114,7 @@ def trained(widths: Sequence[int]) -> tuple[Trainer, float]:
 
 @contextmanager
 def batch_norms_of_keras() -> Iterator[None]:
-    """Let training steps that are traced in the block have the batch norms of Keras."""
+    """Use Keras's batch norms in training steps that are traced inside the block."""
     with patch.object(objective, "quick_call", call):
         yield
 

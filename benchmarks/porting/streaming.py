@@ -1,20 +1,20 @@
-"""Time to an additional goal in a job that has its neighbours, against a new job (paper 4.3, streaming).
+"""Time to add a goal to a job with similar goals, compared with a new job (paper 4.3, streaming).
 
 `python -m benchmarks.porting.streaming --data DIR [--seeds N ...] [--quick] [--json FILE]`
 
-MLPerf Tiny's ResNet-8, tuned on CIFAR-10 beforehand, is ported to four shares of its multiply-adds. Then one
-more goal is added to the job (streamed), and ported by a fresh job of its own (per case), with more and more
-training steps until it is at most half a point less accurate than the streamed one. Only the time of the last
-one counts, from the call to the package; both sides use the same server and warm worker.
+MLPerf Tiny's ResNet-8, tuned on CIFAR-10 beforehand, is ported to four shares of its multiply-adds. Then
+another goal is added to the job (streamed). It is also ported by new jobs (per case) with increasing numbers
+of training steps, until the result is at most half a point less accurate than the streamed one. Only the time
+of the last job counts, from the call to the package; both sides use the same server and warm worker.
 
-Tuning the source counts on neither side: both start from the tuned one. A fresh job still reads, measures and
-prepares it; the time of the adaptation and the package alone is shown beside it. If even the most steps are
-not enough, the ratios are those of the longest fresh job, and are lower bounds: `unmatched_seeds` counts
-them.
+Neither side includes tuning the source: both start from the tuned one. A new job still reads, measures and
+prepares it, so the time of adaptation and packaging alone is also given. If even the largest number of steps
+is insufficient, the ratios are those of the longest job, and are lower bounds: `unmatched_seeds` counts these
+cases.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`--quick` trains with few steps, of one seed, for two goals before the added one: it shows that everything
-works; its times are mostly other work than training.
+`--quick` trains with few steps and one seed, with two goals before the added one: it shows that everything
+works, but little of its time is spent on training.
 """
 
 import json
@@ -49,25 +49,25 @@ from mistify_client.rpc.porting import PortingClient
 DATASET: Final = {"train": TRAIN, "test": TEST}
 TARGETS: Final[dict[str, Target]] = {
     "times_faster": {
-        "what": "a goal added to a job against a job of its own, as accurate: times faster",
+        "what": "goal added to a job: speedup over a separate job at equal accuracy",
         "min": 3,
         "full_run_only": True,
     }
 }
 
-#: Of the source's multiply-adds.
+#: Goals, as shares of the source's multiply-adds.
 SHARES: Final = (0.75, 0.5, 0.35, 0.25)
 QUICK_SHARES: Final = (0.5, 0.25)
 ADDED: Final = 0.3
 
-#: A fresh job is as accurate if it is at most so much less accurate than the streamed goal.
+#: A new job is as accurate if its accuracy is at most this much lower than the streamed goal's.
 TOLERANCE: Final = 0.005
 
-#: Steps of the fresh jobs, in turn, as multiples of those of one goal of the job.
+#: Steps of the new jobs in order, as multiples of those of one goal of the job.
 LADDER: Final = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 QUICK_LADDER: Final = (0.5, 1.0)
 
-#: For one goal; the quick run's have to show nothing but that it works.
+#: Settings for one goal of a quick run, which only has to show that everything works.
 QUICK_PARAMS: Final = Params(source_steps=60, adapt_steps=40, tune_steps=40)
 
 
@@ -83,7 +83,7 @@ class Ported:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The streamed goal of one seed, and the fresh jobs by their multiple of steps; the last one counts."""
+    """The streamed goal of one seed, and the new jobs by their multiple of steps; the last one counts."""
 
     parent: str
     streamed: Ported
@@ -91,12 +91,12 @@ class Comparison:
 
     @property
     def counted(self) -> Ported:
-        """Return the fresh job that is as accurate, or the longest."""
+        """Return the new job that is as accurate, or else the longest."""
         return list(self.fresh.values())[-1]
 
     @property
     def matched(self) -> bool:
-        """Return whether a fresh job is as accurate."""
+        """Return whether a new job is as accurate."""
         return self.counted.accuracy >= self.streamed.accuracy - TOLERANCE
 
 
@@ -157,7 +157,7 @@ def _compare(client: PortingClient, model: str, seed: int, quick: bool) -> Compa
 
 
 def _config(model: str, shares: Sequence[float], params: Params, multiple: float, seed: int) -> str:
-    """Return a config of goals of a tuned source at these shares, with a multiple of the steps for one."""
+    """Return a config of goals at these shares of a tuned source, with a multiple of the steps per goal."""
     adapt_steps, tune_steps = round(multiple * params.adapt_steps), round(multiple * params.tune_steps)
     settings = {
         "source_steps": 0,
@@ -173,7 +173,7 @@ def _config(model: str, shares: Sequence[float], params: Params, multiple: float
 
 
 def _ported(client: PortingClient, job: Job, start: float) -> tuple[Job, Ported]:
-    """Wait for the package of the added goal, asked for at `start`; return the job and the goal."""
+    """Wait for the package of the goal added at `start`; return the job and the goal."""
     own_seconds = _wait(client, job, [_name(ADDED)])
     seconds = perf_counter() - start
     job = client.job(job.id)
@@ -203,7 +203,7 @@ def _name(share: float) -> str:
 
 
 def _table(seeds: Sequence[int], comparisons: list[Comparison]) -> Table:
-    title = f"{ADDED}x multiply-adds; seconds from the call on, and of its own adaptation and packaging"
+    title = f"{ADDED}x multiply-adds; seconds since the call, and of its own adaptation and packaging"
     table = Table(title=title, title_justify="left")
     for column in ("seed", "side", "steps", "accuracy", "seconds", "own", "counts"):
         table.add_column(column, justify="left" if column in ("side", "counts") else "right")

@@ -1,16 +1,18 @@
 """Architectures that can be adapted and packaged: `python -m benchmarks.porting.support_matrix`.
 
-Every architecture of `keras.applications` (random weights, the smallest input that it takes, ten classes),
-and BERT encoders of KerasHub with heads that classify and that answer questions by a span:
+Every architecture of `keras.applications` (random weights, the smallest allowed input, ten classes) is
+checked, and BERT encoders of KerasHub with heads for classification and for span prediction:
 
-- its channel groups are found, and the least that is left of its multiply-adds with one unit in each;
-- every other of its residual blocks is left out. What is left is compared with the whole network in which
-  nothing is added to what goes round them;
-- it is narrowed to about half its multiply-adds, by the same share in every group. What the narrowed network
-  computes is compared with the whole one in which nothing reads the cut units;
-- the narrowed network is packaged, and what LiteRT makes of it is compared with what Keras does.
+- The channel groups are found, and the multiply-adds with one unit in each group are computed.
+- Every other residual block is removed. The outputs are compared with those of the whole network with the
+  outputs of
+  these blocks ignored.
+- The network is narrowed to about half its multiply-adds, by the same share in every group. The outputs are
+  compared
+  with those of the whole network with the cut units masked.
+- The narrowed network is packaged, and the outputs in LiteRT are compared with those in Keras.
 
-`--write FILE` writes the table in Markdown; `--quick` looks at the fast ones alone.
+`--write FILE` writes the table in Markdown; `--quick` only checks the fast architectures.
 """
 
 import sys
@@ -46,7 +48,7 @@ from mistify_server.worker.packaging.tflite.runner import run_network
 
 TARGETS: Final[dict[str, Target]] = {"unsupported": {"what": "architectures that cannot be ported", "max": 0}}
 
-#: How far the outputs may differ, as a share of the largest.
+#: Maximum differences between outputs, relative to the largest value.
 CHANGED_TOLERANCE: Final = 1e-4
 PACKAGED_TOLERANCE: Final = 1e-3
 
@@ -56,7 +58,7 @@ _EXAMPLES: Final = 2
 _STEPS: Final = 16
 _TOKENS: Final = 100
 
-#: The architectures that take no input of 32 x 32 pixels, with the least that they take.
+#: Minimum input sizes of the architectures that do not accept 32 x 32 pixels.
 _LEAST_PIXELS: Final = {"InceptionResNetV2": 75, "InceptionV3": 75, "Xception": 71}
 
 _FAST: Final = ("ConvNeXtTiny", "MobileNetV2", "MobileNetV3Small", "BERT classifier", "BERT span")
@@ -67,15 +69,14 @@ layers = keras.layers
 
 @dataclass(frozen=True)
 class Support:
-    """Results for one architecture; costs are multiply-adds at batch 1.
+    """Results for one architecture; costs are multiply-adds at batch size 1.
 
     Attributes:
-        blocks: Residual blocks that can be left out.
-        shallow: Difference between the network without every other block and the one that ignores them, as a
-            share of the largest output; 0 where there are no blocks.
-        narrowed: Difference between the narrowed network and the masked one, as a share of the largest
-            output.
-        packaged: Difference between LiteRT and Keras, as a share of the largest output.
+        blocks: Number of removable residual blocks.
+        shallow: Difference between the network without every other block and the whole network with these
+            ignored, relative to the largest output; 0 without blocks.
+        narrowed: Difference between the narrowed network and the masked one, relative to the largest output.
+        packaged: Difference between LiteRT and Keras, relative to the largest output.
         reason: Reason why it is not supported; empty if it is.
     """
 
@@ -109,7 +110,7 @@ def architectures() -> dict[str, Callable[[], keras.Model]]:
 
 
 def measure(options: Namespace) -> Figures:
-    """Examine each architecture in a process of its own, and print the table."""
+    """Check each architecture in a separate process, and print the table."""
     names = options.names or (_FAST if options.quick else architectures())
     context = get_context("spawn")
     rows = []
@@ -139,7 +140,7 @@ def look_at(name: str) -> Support:
     small = narrow(structure, keep)
     inputs = random_inputs(small)
     narrow_outputs = _call(small, inputs)
-    # Before there are other networks: converting a large one takes many times its size.
+    # Done first, without other networks in memory: converting a large one takes many times its size.
     packaged = _difference(narrow_outputs, _packaged(small, inputs))
     return Support(
         name,
@@ -156,7 +157,7 @@ def look_at(name: str) -> Support:
 
 
 def half(structure: Structure) -> Keep:
-    """Return the units to keep for about half of the multiply-adds: the same random share of every group."""
+    """Return the units to keep for about half of the multiply-adds: an equal random share of every group."""
     whole = structure.network().flops
     shares = np.linspace(1, 0, 41)[:-1]
     for share in shares:
@@ -173,7 +174,7 @@ def half(structure: Structure) -> Keep:
 def masked(structure: Structure, keep: Keep) -> keras.Model:
     """Return the whole network with the cut units masked wherever an operation sums over channels.
 
-    Layer norms leave them out of their statistics.
+    Layer norms exclude them from their statistics.
     """
     weights = structure.graph.weights
     normalised: dict[str, npt.NDArray[np.bool_]] = {}
@@ -200,7 +201,7 @@ def masked(structure: Structure, keep: Keep) -> keras.Model:
 def _shallow(
     structure: Structure, blocks: Sequence[ResidualBlock], inputs: dict[str, npt.NDArray[Any]]
 ) -> float:
-    """Return the difference between a network without blocks and one that ignores their output."""
+    """Return the difference between a network without blocks and one that ignores their outputs."""
     graph = structure.graph
     skips = {
         node.name: node.inputs.index(block.skip)
@@ -219,7 +220,7 @@ def _shallow(
 
 
 class GoesRound(keras.layers.Add):  # type: ignore[misc]
-    """A sum of which only one term counts."""
+    """A sum that only returns one of its terms."""
 
     def __init__(self, term: int, **config: Any) -> None:
         super().__init__(**config)
@@ -247,7 +248,7 @@ class MaskedNormalization(keras.layers.LayerNormalization):  # type: ignore[misc
 
 
 def markdown(supports: Iterable[Support]) -> str:
-    """Return the table, with one row for each architecture."""
+    """Return the table, with one row per architecture."""
     rows = [
         "| architecture | input | parameters | multiply-adds | groups | least | blocks | shallow | narrowed "
         "| packaged | |",
@@ -266,13 +267,13 @@ def markdown(supports: Iterable[Support]) -> str:
 
 _PREFACE: Final = """# Support matrix
 
-Written by `make support-matrix`; not edited by hand. Every architecture of `keras.applications` at the
-smallest input that it takes, and BERT encoders, all with random weights. *Least*: what is left of the
-multiply-adds with one unit in each channel group. *Blocks*: residual blocks that can be left out; *shallow*:
-how far a network without every other of them is from the whole one that ignores what they make, as a share of
-the largest output (1e-4 at most). *Narrowed*: how far a network cut to half its
-multiply-adds is from the whole one with the cut units masked, as a share of the largest output (1e-4 at
-most). *Packaged*: how far LiteRT is from Keras for the narrowed network (1e-3 at most).
+Written by `make support-matrix`; not edited by hand. Every architecture of `keras.applications` with its
+smallest allowed input, and BERT encoders, all with random weights. *Least*: share of the multiply-adds that
+remains with one unit in each channel group. *Blocks*: number of removable residual blocks. *Shallow*:
+difference between the network without every other block and the whole network with these ignored, relative
+to the largest output (at most 1e-4). *Narrowed*: difference between the network cut to half its
+multiply-adds and the whole network with the cut units masked, relative to the largest output (at most
+1e-4). *Packaged*: difference between LiteRT and Keras for the narrowed network (at most 1e-3).
 
 """
 
@@ -285,7 +286,7 @@ def _application(name: str) -> keras.Model:
 
 
 def _bert(head: Callable[[Any], list[Any]]) -> keras.Model:
-    import keras_hub  # noqa: PLC0415 - seconds, for these alone
+    import keras_hub  # noqa: PLC0415 (takes seconds, only needed here)
 
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=_TOKENS,
@@ -312,7 +313,7 @@ def _spanned(encoded: Any) -> list[Any]:
 
 
 def randomise(graph: Graph) -> None:
-    """Set random scales, offsets and statistics, where a new network has ones and zeros."""
+    """Set random scales, offsets and statistics in place of the initial ones and zeros."""
     rng = np.random.default_rng(0)
     for weights in graph.variables.values():
         for weight in weights:
@@ -324,7 +325,7 @@ def randomise(graph: Graph) -> None:
 
 
 def random_inputs(model: keras.Model, count: int = _EXAMPLES) -> dict[str, npt.NDArray[Any]]:
-    """Return random inputs [count, ...] of a model by name; ids are those of its table."""
+    """Return random inputs [count, ...] of a model by name; token ids are within their table."""
     rng = np.random.default_rng(1)
     inputs: dict[str, npt.NDArray[Any]] = {}
     for tensor in model.inputs:
@@ -350,7 +351,7 @@ def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[A
 
 
 def _difference(expected: list[Array], actual: list[Array]) -> float:
-    """Return the largest difference, as a share of the largest value."""
+    """Return the largest difference, relative to the largest value."""
     return max(
         float(np.abs(left - right).max() / np.abs(left).max())
         for left, right in zip(expected, actual, strict=True)
@@ -358,7 +359,7 @@ def _difference(expected: list[Array], actual: list[Array]) -> float:
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="look at these alone")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="check only these architectures")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table in Markdown")
 
 

@@ -1,14 +1,16 @@
-"""The peer of `benchmarks.porting.peer_torch_pruning`: Torch-Pruning cuts a ResNet-8 and PyTorch trains it.
+"""The peer in `benchmarks.porting.peer_torch_pruning`: a ResNet-8, pruned and trained in PyTorch.
 
 Channels are ranked within each layer by the L2 norm over their group, normalised by the mean, and cut in many
-small steps until the multiply-adds are met, as the examples of Torch-Pruning do. Training has all elements of
-Mistify's: flipped images, the source's outputs for these and the others as a second target, momentum that is
-kept over cuts, decoupled weight decay, and the average of the last weights. The learning rate is the caller's
-choice.
+small steps until the limit on multiply-adds is met, as in the examples of Torch-Pruning. Training has all
+elements of Mistify's: flipped images, distillation from the source's outputs for original and flipped images,
+momentum that persists across cuts, decoupled weight decay, and an average of the last weights. The caller
+chooses the learning rate.
 
-Of several settings tried with an earlier version, these came out best on the test file, and were not chosen
-again on validation data: training between cuts, ranking within layers (against all layers at once, and
-isomorphic ones), and no sparsity regularisation while cutting.
+With an earlier version, these settings were the best on the test file, and were not selected again on
+validation
+data: training between cuts, ranking within layers (rather than over all layers, or over isomorphic ones), and
+    no
+sparsity regularisation while cutting.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,16 +44,16 @@ _WEIGHT_DECAY: Final = 5e-4
 _AVERAGE_DECAY: Final = 0.98
 _WARM_UP: Final = 20
 
-#: Cuts, and the part of the steps that they are spread over.
+#: Number of cuts, and the share of the steps over which they are distributed.
 _CUTS: Final = 8
 _CUTTING_STEPS: Final = 1 / 3
 
-#: Into how many steps Torch-Pruning divides the way from all channels to none.
+#: Number of Torch-Pruning's steps from all channels to none.
 _PRUNER_STEPS: Final = 400
 
 
 class Taught(NamedTuple):
-    """Probabilities of the source [examples, classes], for images as they are, and mirrored left to right."""
+    """Probabilities of the source [examples, classes], for original images and for their mirror images."""
 
     as_they_are: Array
     mirrored: Array
@@ -63,7 +65,7 @@ class Cut(NamedTuple):
     Attributes:
         share: Multiply-adds, as a share of the source's.
         rate: The highest learning rate of its training.
-        seconds: Seconds of the processor.
+        seconds: CPU seconds.
     """
 
     network: nn.Module
@@ -73,11 +75,11 @@ class Cut(NamedTuple):
 
 
 class Peer:
-    """Torch-Pruning with a source, which is the teacher as well, on one thread.
+    """Torch-Pruning with a source, which is also the teacher, on one thread.
 
     Args:
         source: A Keras ResNet-8.
-        validation: Data for the choice of learning rates.
+        validation: Data for selecting learning rates.
         seed: Seed for the order of the examples.
     """
 
@@ -86,7 +88,7 @@ class Peer:
         torch.set_num_threads(1)
 
     def cut(self, share: float, steps: int, rate: float) -> Cut:
-        """Return the source cut to a share of its multiply-adds and trained, with a learning rate."""
+        """Return the source cut to a share of its multiply-adds, and trained with a learning rate."""
         start = process_time()
         network = pruned(
             self._source,
@@ -103,7 +105,7 @@ class Peer:
         return Cut(network, multiply_adds(network, image) / whole, rate, seconds)
 
     def best(self, share: float, steps: int, rates: Sequence[float]) -> Cut:
-        """Return the same with the learning rate that is best on the validation data."""
+        """Return the same with the best learning rate on the validation data."""
         cuts = [self.cut(share, steps, rate) for rate in rates]
         return max(cuts, key=lambda cut: accuracy(cut.network, self._validation))
 
@@ -125,14 +127,14 @@ def pruned(
     learning_rate: float,
     seed: int,
 ) -> nn.Module:
-    """Return a source cut to a share of its multiply-adds, trained, with its batch norms recalibrated.
+    """Return a source cut to a share of its multiply-adds, trained, with recalibrated batch norms.
 
     Args:
         source: A Keras ResNet-8.
-        share: The most multiply-adds, as a share of the source's.
+        share: Maximum multiply-adds, as a share of the source's.
         data: Training data.
-        taught: The source's outputs for the training data, to learn from as well.
-        steps: Training steps in all.
+        taught: The source's outputs for the training data, for distillation.
+        steps: Total number of training steps.
         learning_rate: The highest learning rate.
         seed: Seed for the order of the examples.
     """
@@ -160,7 +162,7 @@ def pruned(
 
 
 class _Learner:
-    """SGD that continues after channels are cut: their momenta go, and all others stay.
+    """SGD that continues after channels are cut: only the momenta of cut channels are dropped.
 
     Args:
         batches: Images, classes, and the teacher's probabilities.
@@ -175,7 +177,7 @@ class _Learner:
         self._start()
 
     def train(self, schedule: Array) -> None:
-        """Train one step for each entry of the schedule, shares of the learning rate."""
+        """Train one step for each entry of the schedule, which are shares of the learning rate."""
         self._network.train()
         for share in schedule.tolist():
             self._steps += 1
@@ -187,7 +189,7 @@ class _Learner:
             self._step(rate)
 
     def change(self, cut: Callable[[], object]) -> None:
-        """Cut channels away; Torch-Pruning cuts gradients with their weights, so momenta pass for these."""
+        """Cut channels; momenta are cut as gradients, which Torch-Pruning cuts together with the weights."""
         for weight, state in self._optimizer.state.items():
             weight.grad = state["momentum_buffer"]
         cut()
@@ -199,13 +201,13 @@ class _Learner:
                 weight.grad = None
 
     def settle(self) -> None:
-        """Give the network the average of its weights since the last cut."""
+        """Set the network's weights to their average since the last cut."""
         with torch.no_grad():
             for weight, average in zip(self._network.parameters(), self._averages, strict=True):
                 weight.copy_(average)
 
     def _start(self) -> None:
-        """Take up the present weights, and average them again."""
+        """Start from the current weights, with a new average."""
         self._optimizer = torch.optim.SGD(
             self._network.parameters(), self._rate, momentum=_MOMENTUM, nesterov=True
         )
@@ -227,7 +229,7 @@ class _Learner:
 def _cut(pruner: torch_pruning.pruner.BasePruner, image: Tensor, limit: float) -> None:
     """Cut layer by layer, no further than needed.
 
-    The last layers come first: a channel of theirs costs least, so that little more than needed is cut.
+    The last layers come first: their channels cost least, so that the limit is only just met.
     """
     while multiply_adds(pruner.model, image) > limit:
         for group in reversed(list(pruner.step(interactive=True))):

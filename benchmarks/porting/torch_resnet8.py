@@ -15,11 +15,11 @@ from executors.data import Array, Dataset
 from executors.training.evaluation import EVALUATION_BATCH, RECALIBRATION_BATCH, RECALIBRATION_EXAMPLES
 
 _NORM_EPSILON: Final = 1e-3
-_NORM_MOMENTUM: Final = 0.01  # what Keras calls 0.99
+_NORM_MOMENTUM: Final = 0.01  # 0.99 in Keras's definition
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut, which is a convolution itself where the shape changes."""
+    """Two convolutions with a shortcut, which is a convolution itself if the shape changes."""
 
     def __init__(self, channels: int, inner: int, outer: int, stride: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ResNet8(nn.Module):
     """A convolution, three blocks and a dense layer that returns logits.
 
     Args:
-        stem: Channels of the first convolution, and so of the input of the first block.
+        stem: Channels of the first convolution, and thus of the input of the first block.
         blocks: Inner and outer channels of each block.
         classes: Number of classes.
     """
@@ -91,12 +91,12 @@ def translated(model: keras.Model) -> ResNet8:
 
 
 def tensors(x: npt.NDArray[np.generic]) -> Tensor:
-    """Return images [n, height, width, channels] with channels first, as in PyTorch, in their own type."""
+    """Convert images [n, height, width, channels] to channel-first tensors of the same type."""
     return torch.from_numpy(x).permute(0, 3, 1, 2)
 
 
 def multiply_adds(network: nn.Module, image: Tensor) -> int:
-    """Return the multiply-adds of one inference, as Mistify counts them: convolutions and dense layers."""
+    """Return the multiply-adds of one inference, counted as in Mistify: convolutions and dense layers."""
     counted = []
 
     def count(layer: Any, _inputs: Any, output: Tensor) -> None:
@@ -133,7 +133,7 @@ def accuracy(network: nn.Module, data: Dataset) -> float:
 
 
 def recalibrate(network: nn.Module, data: Dataset) -> None:
-    """Set the statistics of every batch norm as the recalibration of `executors` does, on the same images."""
+    """Set the statistics of every batch norm like the recalibration in `executors`, on the same images."""
     norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
@@ -149,7 +149,7 @@ def recalibrate(network: nn.Module, data: Dataset) -> None:
 
 
 def batches(examples: int, size: int, seed: int) -> Iterator[Tensor]:
-    """Yield indices of batches without end, each example once in each pass through the data."""
+    """Yield batches of indices indefinitely, each example once per epoch."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.randperm(examples, generator=generator)[: examples // size * size].split(size)
@@ -164,7 +164,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 def _padded(x: Tensor, stride: int) -> Tensor:
-    """Pad like Keras' `same` for a 3 x 3 kernel and even sizes: with stride 2 only at the far side."""
+    """Pad like Keras's `same` for a 3 x 3 kernel and even sizes: with stride 2 only at the far side."""
     near = 1 if stride == 1 else 0
     return functional.pad(x, (near, 1, near, 1))
 

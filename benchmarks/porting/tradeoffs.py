@@ -3,15 +3,15 @@
 `python -m benchmarks.porting.tradeoffs --data DIR [--network {resnet8,snips}] [--quick] [--json FILE]
 [--picture FILE]`
 
-MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips` are ported by a server, in one job each,
-to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and 0.05
-times the source. Goals in latency are ported twice: in float32, and with the precision left to the server, as
-it is in memory. Goals out of reach by the server's plan, because the least network takes longer, are left
-out. Every package is measured in LiteRT. The JSON has the points, by network and series, as
+A server ports MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `porting.snips`, in one job each, to
+goals for multiply-adds, for memory, and for latency on this machine, at geometrically spaced shares from 0.9
+to 0.05 of the source. Latency goals are ported twice: in float32, and with the precision chosen by the
+server, as for memory. Goals that the server's plan refuses, because even the smallest network is too slow,
+are left out. Every package is measured in LiteRT. The JSON has the points, by network and series, as
 `NETWORK_SERIES_NUMBER` (the cost reached, as a share of the source's in float32) and
 `NETWORK_SERIES_NUMBER_accuracy` (in percent).
 
-`--quick` has two goals for each axis, and trains with few steps.
+`--quick` uses two goals for each axis, and trains with few steps.
 """
 
 import json
@@ -45,14 +45,14 @@ LARGEST, SMALLEST = 0.9, 0.05
 
 
 class Series(NamedTuple):
-    """Goals on one axis: the key of their limit in a config, the precision asked for, the axis."""
+    """Goals on one axis: the key of their limit in a config, the requested precision, and the axis."""
 
     key: str
     precision: str
     axis: str
 
 
-#: The goals by the first part of their ids.
+#: First part of the goals' ids -> series.
 SERIES: Final[Mapping[str, Series]] = {
     "FLOP": Series("FLOP", "none", FLOPS),
     "memory": Series("memory", "auto", MEMORY),
@@ -65,7 +65,7 @@ _QUICK_STEPS: Final[dict[str, object]] = {"source_steps": 60, "adapt_steps": 40,
 
 TARGETS: Final[dict[str, Target]] = {
     f"{network}_goals_met": {
-        "what": f"{network}: goals met of {COUNT * len(SERIES)} that are asked for, refused ones among them",
+        "what": f"{network}: goals met of {COUNT * len(SERIES)} requested, including refused ones",
         "min": 26,
         "full_run_only": True,
     }
@@ -74,7 +74,7 @@ TARGETS: Final[dict[str, Target]] = {
 
 
 class Point(NamedTuple):
-    """A goal that was met: its series, its cost as a share of the source's, its accuracy."""
+    """A goal that was met: its series, its cost as a share of the source's, and its accuracy."""
 
     series: str
     share: float
@@ -95,7 +95,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def points_of(job: Job) -> list[Point]:
-    """Return the goals that are met, by series, the largest first."""
+    """Return the goals that are met, by series, largest first."""
     if not job.sources:
         raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
     points = []
@@ -147,7 +147,7 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
 
 
 def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, object], dict[str, object]]:
-    """Return the data root, the model and data in the words of a config, and the algorithm's settings."""
+    """Return the data root, the model and data as a config names them, and the algorithm's settings."""
     if network == "resnet8":
         return data, {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}, {}
     directory.mkdir()
@@ -196,8 +196,8 @@ def _draw(by_network: Mapping[str, Sequence[Point]], file: Path) -> None:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
-    parser.add_argument("--network", choices=NETWORKS, help="port only this one")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the points into this PNG file")
+    parser.add_argument("--network", choices=NETWORKS, help="port only this network")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the points to this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,1 +1,1 @@
-"""What is published of the records: `RESULTS.md`, the README's table and picture, and what is missed."""
+"""Published results of the records: `RESULTS.md`, the README's table and picture, and the missed targets."""

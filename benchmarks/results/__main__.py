@@ -1,4 +1,4 @@
-"""`python -m benchmarks.results` makes everything that is published from the records; nothing is measured."""
+"""`python -m benchmarks.results` generates all published results from the records; it measures nothing."""
 
 from benchmarks.harness.records import read_records
 from benchmarks.results.page import RESULTS, page

@@ -1,4 +1,4 @@
-"""The page of results, one row for each target."""
+"""The results page, with one row per target."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,19 +10,19 @@ RESULTS: Final = REPOSITORY / "benchmarks" / "RESULTS.md"
 
 _INTRODUCTION: Final = """# Results
 
-`python -m benchmarks.results` makes this page from the latest record of each benchmark in
-`benchmarks/records/`, which has all figures of a run, and where it ran. What was tried, and what came of
-it, is in [the decisions](../docs/decisions/index.md). The file of each benchmark, as
-`benchmarks/porting/limits.py` for `porting.limits`, says what it measures; `benchmarks/harness/run.py`
-has the rules for all. Records of before 2026-11-28 were transcribed from this page as it was then; their
-commands are those of their commits.
+`python -m benchmarks.results` generates this page from the latest record of each benchmark in
+`benchmarks/records/`. A record contains all figures of a run, its command and its machine.
+[The decisions](../docs/decisions/index.md) describe the experiments behind the current code. The module of a
+benchmark, such as `benchmarks/porting/limits.py` for `porting.limits`, describes its measurements;
+`benchmarks/harness/run.py` defines the common rules. Records from before 2026-11-28 were transcribed from an
+earlier version of this page; their commands are those of their commits.
 """
 
-_HEAD: Final = ("| target | value | asked | status | commit |", "| --- | ---: | ---: | --- | --- |")
+_HEAD: Final = ("| figure | value | target | status | commit |", "| --- | ---: | ---: | --- | --- |")
 
 
 class Row(NamedTuple):
-    """A target with the latest record that has it."""
+    """A target, with the latest record that contains it."""
 
     name: str
     target: Judged
@@ -30,24 +30,24 @@ class Row(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The figure in words."""
+        """The description of the figure."""
         return self.target.what or self.name.replace("_", " ")
 
     @property
     def value(self) -> str:
-        """The figure, short."""
+        """The figure with few digits; empty if it was not measured."""
         figure = self.record.figures.get(self.name)
         return "" if figure is None else shown(figure)
 
     @property
     def asked(self) -> str:
-        """The bounds in words."""
+        """The bounds, such as `at most 10`."""
         bounds = (("at least", self.target.min), ("at most", self.target.max))
         return ", ".join(f"{word} {shown(bound)}" for word, bound in bounds if bound is not None)
 
     @property
     def status(self) -> str:
-        """Whether it is met, and by a quick run alone."""
+        """Whether the target is met, and whether only a quick run has measured it."""
         if self.name not in self.record.figures:
             return "not measured"
         return ("met" if self.target.met else "missed") + (" (quick run)" if self.record.quick else "")
@@ -57,15 +57,15 @@ def page(records: Sequence[Record]) -> str:
     """Return RESULTS.md.
 
     Args:
-        records: The oldest first.
+        records: All records, oldest first.
     """
     rows = rows_of(records)
     counts = {
         status: sum(row.status.startswith(status) for row in rows) for status in ("met", "missed", "not")
     }
     summary = (
-        f"Of {len(rows)} targets {counts['met']} are met, {counts['missed']} are missed and {counts['not']} "
-        "have not been measured as they are defined now.\n"
+        f"Of {len(rows)} targets, {counts['met']} are met and {counts['missed']} are missed. "
+        f"{counts['not']} have not been measured by their current definition.\n"
     )
     parts = [_INTRODUCTION, summary]
     for group, in_group in groupby(rows, lambda row: row.record.benchmark.partition(".")[0]):
@@ -76,16 +76,16 @@ def page(records: Sequence[Record]) -> str:
 
 
 def missed_targets(records: Sequence[Record]) -> str:
-    """Return a table of the targets that are missed."""
+    """Return a table of the missed targets."""
     missed = (row for row in rows_of(records) if row.status.startswith("missed"))
     cells = (f"| {row.record.benchmark} | {row.what} | {row.value} | {row.asked} |" for row in missed)
-    return "\n".join(["| benchmark | target | value | asked |", "| --- | --- | ---: | ---: |", *cells])
+    return "\n".join(["| benchmark | figure | value | target |", "| --- | --- | ---: | ---: |", *cells])
 
 
 def rows_of(records: Sequence[Record]) -> list[Row]:
-    """Return the rows, sorted by benchmark: of each network the targets of the latest record.
+    """Return the rows, sorted by benchmark, with the targets of the latest record for each network.
 
-    A quick run counts only for what no full one has measured.
+    A quick run counts only for figures that no full run has measured.
     """
     latest = {(record.benchmark, record.network, record.quick): record for record in records}
     fulls = {benchmark for benchmark, _, quick in latest if not quick}
@@ -94,14 +94,14 @@ def rows_of(records: Sequence[Record]) -> list[Row]:
         for name, target in record.targets.items():
             row = rows.get((record.benchmark, name))
             if row is None and record.quick and record.benchmark in fulls:
-                continue  # a target of a definition that is gone
+                continue  # from an earlier definition
             if row is None or (name in record.figures and name not in row.record.figures):
                 rows[record.benchmark, name] = Row(name, target, record)
     return sorted(rows.values(), key=lambda row: row.record.benchmark)
 
 
 def shown(figure: float) -> str:
-    """Return a figure with three digits, or all of an integer's."""
+    """Return a figure with three significant digits, or rounded to an integer from 1,000 on."""
     return f"{figure:,.0f}" if abs(figure) >= 1_000 else f"{figure:.3g}"
 
 
@@ -123,7 +123,7 @@ def _commit(record: Record) -> str:
 
 
 def _run(record: Record) -> str:
-    """Return how a record was made, in one line."""
+    """Return the command of a record, with the place and time of its run, in one line."""
     command = f"`{record.command}`" if record.command else "command unknown"
     where = record.machine.get("processor")
     facts = [

@@ -13,7 +13,7 @@ from benchmarks.harness.records import REPOSITORY, Record
 
 PICTURE: Final = REPOSITORY / "docs" / "pictures" / "results.svg"
 
-#: Names of lines, and of the figures that they are drawn from.
+#: Names of lines -> prefixes of the figures that they show.
 _SERIES: Final = {
     "multiply-adds": "FLOP",
     "memory, any precision": "memory",
@@ -56,12 +56,12 @@ class Panel:
 
 
 def tradeoffs(figures: Mapping[str, float | None]) -> dict[str, Points]:
-    """Return the results of the goals of each axis: (percent of the source's cost, accuracy in percent)."""
+    """Return the results of the goals on each axis: (percent of the source's cost, accuracy in percent)."""
     return {name: list(_reached(figures, f"resnet8_{series}")) for name, series in _SERIES.items()}
 
 
 def times(figures: Mapping[str, float | None]) -> dict[str, Points]:
-    """Return the minutes of adaptation at equal accuracy: (goals, minutes), together and singly."""
+    """Return the minutes of adaptation at equal accuracy: (goals, minutes), together and one by one."""
     lines: dict[str, list[tuple[float, float]]] = {"together": [], **{_alone(tool): [] for tool in _TOOLS}}
     for goals in (4, 16, 64, 128):
         seconds = figures[f"resnet8_adapting_seconds_at_{goals}"] or 0.0
@@ -94,13 +94,13 @@ def picture(records: Sequence[Record]) -> str:
     """Return the picture as SVG.
 
     Args:
-        records: The oldest first.
+        records: All records, oldest first.
     """
     panels = (
         Panel(
             60,
             "ResNet-8, one job of 30 goals: accuracy",
-            "cost that is left, of the source's",
+            "remaining cost, relative to the source",
             [(share, f"{share} %") for share in (4, 10, 20, 50, 100)],
             range(30, 91, 10),
             " %",
@@ -109,7 +109,7 @@ def picture(records: Sequence[Record]) -> str:
         ),
         Panel(
             510,
-            "ResNet-8: time to adapt, as accurate",
+            "ResNet-8: adaptation time at equal accuracy",
             "goals",
             [(count, str(count)) for count in (4, 8, 16, 32, 64, 128)],
             range(0, 101, 20),

@@ -1,4 +1,4 @@
-"""The table in the README: the goals of the default config, from a record of `porting.default_config`."""
+"""The README's table: the goals of the default config, from a record of `porting.default_config`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -17,7 +17,7 @@ _HEAD: Final = (
 
 
 def with_table(text: str, records: Sequence[Record]) -> str:
-    """Return the README with the table of the latest record in the place of the table that it has."""
+    """Return the README with its table generated from the latest record."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     record = [record for record in records if record.benchmark == BENCHMARK][-1]
@@ -25,14 +25,14 @@ def with_table(text: str, records: Sequence[Record]) -> str:
 
 
 def table(record: Record) -> str:
-    """Return the goals of a record, after the source as it came and tuned, and a line on the run."""
+    """Return a table of the original source, the tuned source and all goals, and a line on the run."""
     figures = {name: figure for name, figure in record.figures.items() if figure is not None}
     full = figures[f"{SOURCE}_multiply_adds"]
     names = (SOURCE, *goals_of(figures))
     rows = [_row(name, figures, full) for name in names]
     tuned = f"| the source, tuned | | | | | {figures[f'{TUNED}_accuracy']:.1f} % |"
     run = (
-        f"All of it took {figures['seconds']:.0f} seconds on {record.machine['cores']} cores "
+        f"The whole run took {figures['seconds']:.0f} seconds on {record.machine['cores']} cores "
         f"({record.machine['processor']}, {(record.date or '')[:10]}, commit {record.commit})."
     )
     return "\n".join([*_HEAD, rows[0], tuned, *rows[1:], "", run])

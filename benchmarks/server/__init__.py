@@ -1,1 +1,1 @@
-"""Benchmarks of a server: large jobs, many jobs, interruptions, pages."""
+"""Server benchmarks: large jobs, many jobs, interruptions, pages."""

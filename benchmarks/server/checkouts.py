@@ -1,4 +1,4 @@
-"""Servers of this checkout and of another one, to compare both in one run."""
+"""Servers of this checkout and of another one, for comparing both in one run."""
 
 import sys
 from argparse import ArgumentParser
@@ -15,7 +15,7 @@ HERE: Final = Path(__file__).parents[2]
 
 
 def add_against_option(parser: ArgumentParser) -> None:
-    """Add `--against DIR`: another checkout, with a virtual environment of its own in `.venv`."""
+    """Add `--against DIR`: another checkout with its own virtual environment in `.venv`."""
     parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout to compare with")
 
 
@@ -45,7 +45,7 @@ def serving(checkout: Path, store: Path, *options: str | Path) -> Iterator[Addre
     """Run a server of a checkout on a store, and yield its addresses; it is killed at the end.
 
     Raises:
-        RuntimeError: The server does not start; it has said why.
+        RuntimeError: The server does not start; it has printed the reason.
     """
     command = [python_of(checkout), "-m", "mistify_server.cli", "serve", "--store", store, *options]
     command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]

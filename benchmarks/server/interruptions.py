@@ -1,12 +1,13 @@
-"""One job, over and over, while its server and workers are killed: are its packages always the same?
+"""Repeated jobs whose server and workers are killed: whether their packages are always the same.
 
 `python -m benchmarks.server.interruptions [--quick] [--json FILE] [--rounds N] [--seed N]`
 
 A real server adapts a small network to a path of two goals. Its packages are the reference for all others,
-byte by byte, except for the job's name, times and latencies in manifests. Then come the rounds: in each the
-same config is submitted, in every other round twice at once, and at random moments the server or one of its
-workers is killed by SIGKILL. The first half of the rounds has one slot, the second two. Workers that survive
-a round serve the next one, so that their memory differs from round to round.
+byte by byte, except for the job's name, times and latencies in manifests. In each of the following rounds,
+the same config is submitted, in every other round twice at the same time, and at random moments the server or
+one of its workers is killed by SIGKILL. The server has one slot in the first half of the rounds, and two in
+the second. Workers that survive a round serve the next one, so that the state of their memory differs between
+rounds.
 
 `--quick` has 3 rounds.
 """
@@ -37,19 +38,19 @@ from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
     "rounds": {"min": 50, "full_run_only": True},
-    "kills": {"what": "workers and servers that were killed", "min": 40, "full_run_only": True},
-    "jobs_that_differ": {"what": "jobs whose packages differ from an undisturbed job's", "max": 0},
+    "kills": {"what": "killed workers and servers", "min": 40, "full_run_only": True},
+    "jobs_that_differ": {"what": "jobs with packages that differ from those of an undisturbed job", "max": 0},
     "goals_that_failed": {"max": 0},
 }
 
 ROUNDS: Final = 50
 _QUICK_ROUNDS: Final = 3
 
-#: Kills of a round: seldom none, and never so often that a task is given up.
+#: Kills per round: usually at least one, and never enough for a task to be given up.
 _KILLS: Final = (0, 1, 1, 2)
 _PAUSE: Final = 0.2
 
-#: Makes the network, in a process of its own: this one needs no TensorFlow.
+#: Makes the network in a separate process, so that this one needs no TensorFlow.
 _MAKE: Final = """
 import sys, keras
 layers = keras.layers
@@ -66,20 +67,20 @@ _GOALS: Final[tuple[dict[str, object], ...]] = (
     {"adaptation_goal": {"FLOP": "0.45x"}, "quantization": "int8"},
 )
 
-#: What a manifest says of the job, of when it was made, and of how fast it ran then.
-_OF_THE_MOMENT: Final = ("job", "created", "latency", "measured", "note")
+#: Manifest fields that depend on the job, its time, or measured latencies.
+_VOLATILE: Final = ("job", "created", "latency", "measured", "note")
 
-#: Name of the goal and the file -> its digest, or what its manifest says.
+#: Name of the goal and the file -> the file's digest, or the content of a manifest.
 Contents: TypeAlias = dict[tuple[str, str], object]
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"so many, {ROUNDS} if not given")
-    parser.add_argument("--seed", type=int, metavar="N", default=0, help="of the moments of the kills")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"number of rounds, by default {ROUNDS}")
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed for the times of the kills")
 
 
 def measure(options: Namespace) -> Figures:
-    """Return the number of jobs whose packages differ from the first's, which nothing has disturbed."""
+    """Return the number of jobs with packages that differ from those of the first, undisturbed job."""
     rounds = options.rounds or (_QUICK_ROUNDS if options.quick else ROUNDS)
     rng, console = np.random.default_rng(options.seed), Console()
     killed: Counter[str] = Counter()
@@ -117,10 +118,10 @@ def measure(options: Namespace) -> Figures:
 
 
 class _Server:
-    """A server on one store, which is started again after it was killed.
+    """A server on one store, which is restarted after being killed.
 
     Args:
-        directory: For the store of the server, and fetched files.
+        directory: Directory for the server's store, and for downloaded files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -139,13 +140,13 @@ class _Server:
         self._client = PortingClient(line.split()[-1])
 
     def submitted(self, config: str, times: int) -> list[str]:
-        """Submit a config so many times; return the ids of the jobs."""
+        """Submit a config `times` times; return the ids of the jobs."""
         return [self._client.submit(config, "").id for _ in range(times)]
 
     def finished(self, job_ids: list[str], meanwhile: Callable[[], None]) -> list[Job]:
-        """Wait for jobs to end, while repeating something else."""
+        """Wait for jobs to end, and call `meanwhile` repeatedly."""
         while True:
-            with suppress(MistifyError):  # it is being killed
+            with suppress(MistifyError):  # the server may just have been killed
                 jobs = [self._client.job(job_id) for job_id in job_ids]
                 if all(job.state.ended for job in jobs):
                     return jobs
@@ -161,7 +162,7 @@ class _Server:
                 self._client.fetch(job.id, goal.id, Path(fetched), [MANIFEST])
                 manifest = json.loads(Path(fetched, MANIFEST).read_text())
             contents[goal.id, MANIFEST] = {
-                key: value for key, value in manifest.items() if key not in _OF_THE_MOMENT
+                key: value for key, value in manifest.items() if key not in _VOLATILE
             }
         return contents
 
@@ -174,25 +175,25 @@ class _Server:
         return bool(workers)
 
     def kill(self) -> None:
-        """Kill the server, and start it again."""
+        """Kill the server, and restart it."""
         self._process.kill()
         self._process.wait()
         self._start()
 
     def restart(self, slots: int) -> None:
-        """Start it again with another number of slots."""
+        """Restart the server with another number of slots."""
         self.stop()
         self._slots = slots
         self._start()
 
     def stop(self) -> None:
-        """Let the server end."""
+        """Stop the server."""
         self._process.terminate()
         self._process.wait()
 
 
 class _Kills:
-    """Kills the server or a worker at some moments.
+    """Kills of the server or a worker at given times.
 
     Args:
         moments: Times on the monotonic clock, ascending.
@@ -208,7 +209,7 @@ class _Kills:
         self._killed = killed
 
     def __call__(self) -> None:
-        """Kill something, if it is time."""
+        """Kill a process if it is time."""
         if not self._moments or time.monotonic() < self._moments[0]:
             return
         self._moments.pop(0)

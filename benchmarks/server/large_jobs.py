@@ -1,15 +1,15 @@
-"""A job of 10,000 goals: the times of its calls and of others meanwhile, memory, and disk before and after.
+"""A job of 10,000 goals: times of its calls and of concurrent ones, memory, and disk space before and after.
 
 `python -m benchmarks.server.large_jobs [--quick] [--json FILE]`
 
-A real server gets 10,000 goals of the digits model, with limits on two axes, so that the goal tree is no
-chain. The worker that inspects the model is running already. Then all jobs are listed, the job is watched and
-read while its source is trained, 1,000 goals are added, the job is cancelled, cancelled again, and removed.
-Meanwhile another caller, who is connected already, asks for a job of one goal, over and over: the longest
-answer shows whether others can use the server. Seconds are those of the caller; the server's processor time
-is beside them, which is hardly affected by a busy machine.
+A real server gets 10,000 goals of the digits model, with limits on two axes, so that the goal tree is not a
+chain. The worker that inspects the model is already running. Then all jobs are listed, the job is watched and
+read while its source is trained, 1,000 goals are added, and the job is cancelled, cancelled again, and
+removed. Meanwhile another caller with an open connection repeatedly requests a job of one goal: the longest
+response time shows whether others can use the server. Times are the caller's wall-clock seconds; the server's
+CPU time is given as well, which is hardly affected by a busy machine.
 
-`--quick` has 1,000 goals and adds 100.
+`--quick` uses 1,000 goals and adds 100.
 """
 
 import json
@@ -40,17 +40,18 @@ TARGETS: Final[dict[str, Target]] = {
     "jobs_ms": {"what": "10,000 goals: listing the jobs, ms", "max": 200.0},
     "add_s": {"what": "10,000 goals: adding 1,000, s", "max": 5.0},
     "cancel_s": {"what": "10,000 goals: cancelling, s", "max": 2.0},
-    "other_caller_s": {"what": "longest wait of another caller meanwhile, s", "max": 1.0},
+    "other_caller_s": {"what": "longest wait of a concurrent caller, s", "max": 1.0},
     "memory_growth_mb": {"what": "growth of the server's memory, MB", "max": 50.0},
-    "disk_left": {"what": "share of the database's growth that is left after removal", "max": 0.1},
+    "disk_left": {"what": "share of the database growth left after removal", "max": 0.1},
 }
 GOALS: Final = 10_000
 QUICK_GOALS: Final = 1_000
 
-#: Of the goals, so many more are added.
+#: Number of added goals, as a share of the goals.
 _ADDED: Final = 0.1
 
-#: So often all jobs are listed, and the job is read: the first time to warm up, then to see memory grow.
+#: Number of times that all jobs are listed, and the job is read: first to warm up, then to measure memory
+#: growth.
 _LISTED: Final = 5
 _READ: Final = 5
 _WATCHED_EVENTS: Final = 10
@@ -71,7 +72,7 @@ class Server(NamedTuple):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1e3
 
     def processor_seconds(self) -> float:
-        """Return the server's processor time, without its workers."""
+        """Return the server's CPU time, without its workers."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -82,7 +83,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def serving(store: Path) -> Iterator[Server]:
-    """Run a server of its own process on a store."""
+    """Run a server on a store in a separate process."""
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
     command += ["--max-goals", str(2 * GOALS), "--listen", "127.0.0.1:0"]
     with Popen(command, stdout=PIPE, text=True) as process:
@@ -94,7 +95,7 @@ def serving(store: Path) -> Iterator[Server]:
 
 
 def configs(count: int, name: str) -> str:
-    """Return a config of so many goals with limits on two axes."""
+    """Return a config of `count` goals with limits on two axes."""
     rng = np.random.default_rng(list(name.encode()))
     goals = [
         {
@@ -113,7 +114,7 @@ def configs(count: int, name: str) -> str:
 
 
 class CallTimer:
-    """Times calls while another caller asks for a small job over and over."""
+    """Times calls while another caller repeatedly requests a small job."""
 
     def __init__(self, server: Server, small_job: str) -> None:
         self._server = server
@@ -124,7 +125,7 @@ class CallTimer:
         self.longest_other = 0.0
 
     def time(self, name: str, call: Callable[[], object], repetitions: int = 1) -> float:
-        """Return the median seconds of a call, and note them."""
+        """Return the median seconds of a call, and record them."""
         done = Event()
         with PortingClient(self._server.address) as other, ThreadPoolExecutor(1) as pool:
             other.job(self._small_job)  # connects
@@ -142,7 +143,7 @@ class CallTimer:
         return seconds
 
     def _ask(self, client: PortingClient, done: Event) -> list[float]:
-        """Return the seconds of each answer; the last one is asked for after `done` is set."""
+        """Return the seconds of each response; the last request is sent after `done` is set."""
         waits: list[float] = []
         ended = False
         while not ended:

@@ -1,12 +1,12 @@
-"""A store of 5,001 jobs: the times to list them in the terminal, by HTTP and as a page, and to remove one.
+"""A store of 5,001 jobs: times to list them in the terminal, by HTTP and as a page, and to remove one.
 
 `python -m benchmarks.server.many_jobs [--quick] [--json FILE] [--against DIR]`
 
-The jobs are copies of a finished job of five goals that an earlier server has left. Each call is repeated,
-and the median counts. `--against DIR` names another checkout of Mistify, with an environment of its own in
-`DIR/.venv`: its server and its command get the same store, the same calls in turn, and columns of their own.
+The jobs are copies of a finished job of five goals from an earlier server. Each call is repeated, and results
+are medians. `--against DIR` names another checkout of Mistify with its own environment in `DIR/.venv`: its
+server and command get the same store and the same calls, alternately, and have columns of their own.
 
-`--quick` has 501 jobs, each with the same targets.
+`--quick` uses 501 jobs, with the same targets.
 """
 
 import os
@@ -34,7 +34,7 @@ from tests.support.stored import VERSIONS, restore
 
 TARGETS: Final[dict[str, Target]] = {
     "command_s": {"what": "5,001 jobs: `mistify jobs`, s", "max": 2.0},
-    "page_s": {"what": "5,001 jobs: the page of jobs, s", "max": 0.15},
+    "page_s": {"what": "5,001 jobs: the jobs page, s", "max": 0.15},
     "list_s": {"what": "5,001 jobs: `GET /v1/jobs`, s", "max": 0.15},
 }
 JOBS: Final = 5_001
@@ -42,7 +42,7 @@ QUICK_JOBS: Final = 501
 
 _REPEATED: Final = 5
 
-#: Tables of a job, without its curves and most of its events.
+#: The copied tables of a job, without its curves and most of its events.
 _COPIED: Final = ("batches", "checkpoints", "goals", "files")
 
 
@@ -60,7 +60,7 @@ class Side(NamedTuple):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def get(self, path: str) -> None:
-        """Read a route's answer."""
+        """Read a route's response."""
         with urllib.request.urlopen(self.url + path) as answer:  # noqa: S310 (our own server)
             answer.read()
 
@@ -72,7 +72,7 @@ class Side(NamedTuple):
 
 
 def make_store(directory: Path, count: int) -> list[str]:
-    """Make a store of so many jobs, of an earlier schema, and return the ids of the copies."""
+    """Make a store of `count` jobs, with an earlier schema, and return the ids of the copies."""
     directory.mkdir()
     restore(VERSIONS[-1], directory)
     copies = [f"20260101-000000-{number:08x}" for number in range(1, count)]
@@ -84,7 +84,7 @@ def make_store(directory: Path, count: int) -> list[str]:
 
 
 def _copy_rows(connection: sqlite3.Connection, table: str, original: str, copies: Sequence[str]) -> None:
-    """Give each copy of a job the rows that the original has in a table."""
+    """Give each copy of a job the original's rows in a table."""
     key = "id" if table == "jobs" else "job_id"
     own = {key, "number", "idempotency_key"} if table == "jobs" else {key}
     names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
@@ -97,7 +97,7 @@ def _copy_rows(connection: sqlite3.Connection, table: str, original: str, copies
 
 
 def measure(options: Namespace) -> Figures:
-    """Measure each side in turn, and print its seconds."""
+    """Measure the sides alternately, and print their seconds."""
     count = QUICK_JOBS if options.quick else JOBS
     checkouts = {"this": HERE}
     if options.against is not None:
@@ -121,7 +121,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _times(sides: Sequence[Side], copies: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the median seconds of each call on each side; the first one of each warms up."""
+    """Return the median seconds of each call on each side; the first call of each is a warm-up."""
     doomed = {side.name: iter(copies) for side in sides}
     calls: dict[str, Callable[[Side], None]] = {
         "command": Side.list_in_terminal,

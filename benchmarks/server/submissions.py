@@ -1,14 +1,14 @@
-"""Submissions of a known model beside a running job: the number per second, against another checkout.
+"""Submissions of a known model during a running job: the number per second, compared with another checkout.
 
 `python -m benchmarks.server.submissions [--quick] [--json FILE] [--against DIR]`
 
 A server has one slot, in which a job trains its source. Meanwhile four callers submit one job after another,
-each as `mistify port --server` does: the client looks for its model and data on the server, and sends its
-config, with other limits each time. Model and data are those of the first job. The same is repeated, less
-often, with a server of another checkout, whose submissions may take many seconds each. Finally one submission
-has a new model.
+as `mistify port --server` does: the client looks for its model and data on the server, and sends its config,
+with different limits each time. Model and data are those of the first job. The same is repeated less often
+with a server of another checkout, whose submissions may take many seconds each. Finally one submission has a
+new model.
 
-`--quick` has 20 submissions, and 2 of the other checkout.
+`--quick` makes 20 submissions, and 2 to the other checkout.
 """
 
 import json
@@ -37,10 +37,10 @@ from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
     "submissions_per_s": {
-        "what": "submissions of a known model beside a running job, per second",
+        "what": "submissions of a known model during a running job, per second",
         "min": 20.0,
     },
-    "times_as_many": {"what": "times as many as f738c65", "min": 20.0, "full_run_only": True},
+    "times_as_many": {"what": "submission rate relative to f738c65", "min": 20.0, "full_run_only": True},
 }
 SUBMISSIONS: Final = 200
 _QUICK: Final = 20
@@ -48,10 +48,10 @@ _OF_OTHER: Final = 8
 _QUICK_OF_OTHER: Final = 2
 _CALLERS: Final = 4
 
-#: Training steps of each job's source: the first job goes on to the end, and no other gets its turn.
+#: Training steps of each job's source: enough for the first job to keep its slot until the end.
 _LONG: Final = 1_000_000
 
-#: Makes two networks, in a process of its own: this one needs no TensorFlow.
+#: Makes two networks in a separate process, so that this one needs no TensorFlow.
 _MAKE: Final = """
 import sys, keras
 layers = keras.layers
@@ -76,7 +76,7 @@ class _Side(NamedTuple):
 
 
 class _Caller:
-    """Submits configs to a server, each from an output directory of its own.
+    """A client that submits configs to a server, each from its own output directory.
 
     Args:
         files: Directory of models and data, and for the output directories.
@@ -98,7 +98,7 @@ class _Caller:
         return job.id, perf_counter() - start
 
     def begin(self) -> None:
-        """Submit a job that runs to the end, and wait until it trains."""
+        """Submit a job that runs until the end, and wait until it trains."""
         job_id, _ = self.submit(0)
         with PortingClient(self._address) as client:
             for event in client.watch(job_id):
@@ -138,7 +138,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _side(checkout: Path, files: Path, count: int) -> _Side:
-    """Return the submissions to a server of a checkout beside its running job."""
+    """Return the submissions to a server of a checkout during its running job."""
     with TemporaryDirectory() as store, serving(checkout, Path(store)) as addresses:
         caller = _Caller(addresses.grpc, files)
         caller.begin()
@@ -159,7 +159,7 @@ def _figures(prefix: str, side: _Side) -> dict[str, float]:
 
 
 def _show(sides: dict[str, _Side]) -> None:
-    table = Table("server of", "submissions", "a second", "median", "longest", "of a new model")
+    table = Table("server of", "submissions", "per second", "median", "longest", "with a new model")
     for name, side in sides.items():
         seconds: Callable[[float], str] = "{:.3f} s".format
         figures = (median(side.each), max(side.each), side.new)

@@ -1,19 +1,19 @@
-"""Pages and event streams of a server whose store is full: their times, and their cost to the server.
+"""Pages and event streams of a server with a full store: response times, CPU time and memory.
 
 `python -m benchmarks.server.web [--quick] [--json FILE]`
 
-A store gets 201 jobs with 2,000 goals, one of which has 1,000: planned by a real server, and then with
-packages, scores and twelve events for each goal, as if they had been adapted. Another server then shows them.
-A page is timed from the request to the last byte of all its parts, styles, scripts and the library that draws
-plots, over one connection and with an empty cache; the browser's time to draw it is left out. Then 200
-streams of a running job's events are opened at a server that has just started, as the job's page opens them,
-and its memory is compared with that before. The job is cancelled at the end, and every stream has to report
-that.
+A store gets 201 jobs with 2,000 goals, 1,000 of which belong to one job. They are planned by a real server,
+and then get packages, scores and twelve events per goal, as if they had been adapted. Another server then
+serves them. The time of a page is measured from the request to the last byte of all its parts (styles,
+scripts and the plot library), over one connection and with an empty cache; rendering in the browser is not
+included. Then 200 streams of a running job's events are opened, as the job's page does, on a server that has
+just started, and the growth of its memory is measured. The job is cancelled at the end, and every stream has
+to report that.
 
-Seconds are those of the caller; the server's processor time is beside them, which is hardly affected by a
+Times are the caller's wall-clock times; the server's CPU time is given as well, which is hardly affected by a
 busy machine.
 
-`--quick` repeats less.
+`--quick` uses fewer repetitions.
 """
 
 import re
@@ -55,10 +55,10 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import ReferenceResult, SourceResult
 
 TARGETS: Final[dict[str, Target]] = {
-    "first_page_ms": {"what": "the first page of 201 jobs, ms", "max": 300.0},
-    "large_job_ms": {"what": "the page of a job of 1,000 goals, ms", "max": 1000.0},
+    "first_page_ms": {"what": "first page of 201 jobs, ms", "max": 300.0},
+    "large_job_ms": {"what": "page of a job with 1,000 goals, ms", "max": 1000.0},
     "streams_mb": {"what": "memory of 200 open streams, MB", "max": 100.0},
-    "streams_ended": {"what": "streams of 200 that tell the end of their job", "min": 200.0},
+    "streams_ended": {"what": "streams (of 200) that report the end of their job", "min": 200.0},
 }
 
 LARGE: Final = 1_000
@@ -66,11 +66,11 @@ SMALL: Final = 5
 SMALL_JOBS: Final = 200
 STREAMS: Final = 200
 
-#: So often a page is asked for.
+#: Number of requests per page.
 _REPETITIONS: Final = 20
 _QUICK_REPETITIONS: Final = 5
 
-#: Of each goal, beside its beginning and its end.
+#: Events per goal, in addition to those of its start and its end.
 _UPDATES: Final = 10
 
 _FILES: Final = {"manifest.json": 5_000, "serve.tflite": 80_000, "train.tflite": 200_000}
@@ -91,7 +91,7 @@ class WebServer(NamedTuple):
 
 @contextmanager
 def serving(store: Path) -> Iterator[WebServer]:
-    """Run a server in a process of its own on a store, whose unfinished jobs stay unfinished."""
+    """Run a server on a store in a separate process; unfinished jobs stay unfinished."""
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store), "--no-resume"]
     command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with Popen(command, stdout=PIPE, text=True) as process:
@@ -104,7 +104,7 @@ def serving(store: Path) -> Iterator[WebServer]:
 
 
 def fill(directory: Path) -> tuple[str, str]:
-    """Fill a store with finished jobs and a running one; return the ids of the large and the running one."""
+    """Fill a store with finished jobs and a running one; return the ids of the large and the running job."""
     with serving(directory) as server, PortingClient(server.process.address) as client:
         large = client.submit(configs(LARGE, "large"), "large").id
         small = client.submit(configs(SMALL, "small"), "small").id
@@ -197,7 +197,7 @@ def _open_stream(server: WebServer, job: str, after: str) -> HTTPResponse:
 
 
 def _streams(server: WebServer, job: str) -> tuple[float, int]:
-    """Return the server's memory for open streams in MB, and how many streams reported the job's end."""
+    """Return the server's memory for open streams in MB, and the number of streams that reported the end."""
     with ExitStack() as opened, PortingClient(server.process.address) as client:
         page = _get(server.connection(), f"/jobs/{job}").decode()
         after = page.partition('data-after="')[2].partition('"')[0]
@@ -218,7 +218,7 @@ def measure(options: Namespace) -> Figures:
     medians: dict[str, float] = {}
 
     def note(name: str, server: Server, call: Callable[[], object]) -> None:
-        call()  # to warm up
+        call()  # warm-up
         before = server.processor_seconds()
         taken = seconds(call, repetitions)
         processor = (server.processor_seconds() - before) / repetitions

@@ -3,20 +3,22 @@
 `python -m benchmarks.tuning.accuracy --data DIR [--work DIR] [--seeds N ...] [--quick] [--json FILE]
 [--picture FILE]`
 
-`benchmarks/tuning/devices.py` describes the devices. Each tunes alone until it converges, then once more with
-a teacher, until it converges again: the ideal one (MLPerf Tiny's pretrained ResNet-8, which has seen all of
-CIFAR-10), or 1, 2 or 4 peers that have tuned alone; then, as the paper's step (iv) says, further rounds with
-the new models of the 4 peers, as many as the client makes. With noise, 4 peers whose models were trained from
-the early weights on images with Laplacian noise (epsilon 4, 16 or 64 for each value of a pixel) alone.
-"Pooled" is each device's network trained on the images of all devices. Figures are means over the devices, in
-percent of 2,000 test images, in which all classes are alike; for skewed parts also with classes as frequent
-as on each device, as in its use and in its own measurements.
+`benchmarks/tuning/devices.py` describes the devices. Each tunes alone until it converges, and then with a
+teacher, until it converges again: the ideal teacher (MLPerf Tiny's pretrained ResNet-8, which was trained on
+all of CIFAR-10), or 1, 2 or 4 peers that have tuned alone. Then, as in the paper's step (iv), there are
+further rounds with the new models of the 4 peers, as many as the client makes. "Epsilon" marks 4 peers with
+models trained from the early weights only on images with Laplacian noise (epsilon 4, 16 or 64 per pixel
+value). "Pooled" is each device's network trained on the images of all devices. Figures are means over the
+devices, in percent of 2,000 test images with equally frequent classes; for skewed parts also with class
+frequencies as on each device, as in its use and its own measurements.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
-`gap` is the number of points by which tuning alone stays below pooled, and `gap_closed` the share of it that
-4 peers close after all rounds: useless peers have 0. With several seeds, all figures are means.
+`gap` is the number of points by which tuning alone stays below pooled training, and `gap_closed` the share of
+it that 4 peers close after all rounds; useless peers would close 0. With several seeds, all figures are
+means.
 
-`--quick` has one seed, and only alone, pooled, and one round with 4 peers on the random parts, at full size.
+`--quick` uses one seed, and only measures alone, pooled, and one round with 4 peers on the random parts, at
+full size.
 """
 
 import sys
@@ -41,18 +43,18 @@ EARLY, ALONE, IDEAL = "early weights", "alone", "ideal teacher"
 PEERS: Final = (1, 2, 4)
 EPSILONS: Final = (4, 16, 64)
 
-#: With 4 peers: the first, and those that follow.
+#: Names of the rounds with 4 peers: the first one, and the following ones.
 ROUNDS: Final = ("4 peers", *(f"round {number}" for number in range(2, tuner.ROUNDS + 1)))
 
-#: What devices of skewed parts have, as each has it.
+#: Name of the figures for skewed parts with class frequencies as on each device.
 OWN: Final = f"{SKEWED}_own"
 
 TARGETS: Final[dict[str, Target]] = {
-    f"{part}_{figure}": {"what": f"{part} parts: {what}", "min": least, "full_run_only": part != "random"}
+    f"{part}_{figure}": {"what": f"{part} split: {what}", "min": least, "full_run_only": part != "random"}
     for part in ("random", "dirichlet")
     for figure, what, least in (
-        ("gap", "pooled above alone, points", 10.0),
-        ("gap_closed", "share of that gap that 4 peers close", 0.5),
+        ("gap", "accuracy of pooled training above training alone, points", 10.0),
+        ("gap_closed", "share of that gap closed by 4 peers", 0.5),
     )
 }
 
@@ -69,7 +71,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     devices.add_options(parser)
     add_seeds_option(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the accuracies to this PNG file")
 
 
 def measure(options: Namespace) -> Figures:
@@ -100,7 +102,7 @@ def over_seeds(by_seed: Sequence[Mapping[str, Accuracies]]) -> dict[str, dict[st
 
 
 def essentials(lab: Lab) -> dict[str, dict[str, list[float]]]:
-    """Return the figures that decide about the targets, for random parts and one round."""
+    """Return the figures that determine the targets, for random parts and one round."""
     kinds = {ALONE: lab.each(alone(EQUAL)), POOLED: lab.each(alone(POOLED))}
     teachers = [peers_of(device, 4, EQUAL) for device in range(DEVICES)]
     kinds[ROUNDS[0]] = lab.each(taught(EQUAL, ROUNDS[0], teachers))
@@ -146,7 +148,7 @@ def _percent(runs: Sequence[Run], figure: str) -> list[float]:
 
 
 def figures_of(by_data: Mapping[str, Accuracies]) -> Figures:
-    """Return means; where there is a pooled network, the gap to it and the share that peers close."""
+    """Return means; with a pooled network, also the gap to it and the share that peers close."""
     figures: dict[str, float] = {}
     for part, of in by_data.items():
         means = {kind: mean(each) for kind, each in of.items()}

@@ -1,13 +1,13 @@
-"""The cost of hostile peers to devices that learn from them (paper 5.1).
+"""The effect of hostile peers on devices that learn from them (paper 5.1).
 
 `python -m benchmarks.tuning.adversaries --data DIR [--work DIR] [--quick] [--json FILE]`
 
-`benchmarks/tuning/devices.py` describes the devices. Beside 4 honest peers a device has 2 hostile ones, a
-third of all: they have learnt random labels, or publish an honest model whose logits are scaled by 8 (the
-coordinator refuses norms of 10 times). `lost` are the points of accuracy against the 4 honest peers alone, on
-average over the devices; `trusted` is how many of the 6 taught. `honest_gained` are the points that the 4
-honest peers bring, against tuning without peers: a device that trusts nobody loses nothing, but it gains
-nothing either.
+`benchmarks/tuning/devices.py` describes the devices. In addition to 4 honest peers, a device has 2 hostile
+ones, a third of all: they were trained on random labels, or publish an honest model with logits scaled by 8
+(the coordinator refuses norms ten times too large). `lost` is the loss of accuracy against the 4 honest peers
+alone in points, on average over the devices; `trusted` is the number of the 6 peers that taught.
+`honest_gained` is the gain from the 4 honest peers over tuning without peers: a device that trusts nobody
+loses nothing, but gains nothing either.
 """
 
 import sys
@@ -27,16 +27,16 @@ from benchmarks.tuning.run import RANDOM, Plan, Published, Run
 SCALE: Final = 8.0
 HOSTILE: Final = (0, 1)
 
-#: More has to be gained than may be lost: a device that trusts nobody beside hostile peers misses a target.
+#: The minimum gain exceeds the maximum loss: a device that trusts nobody among hostile peers misses a target.
 TARGETS: Final[dict[str, Target]] = {
-    "honest_gained": {"what": "gained by 4 honest peers, points", "min": 2.5, "full_run_only": True},
+    "honest_gained": {"what": "accuracy gain with 4 honest peers, points", "min": 2.5, "full_run_only": True},
     "random_labels_lost": {
-        "what": "lost by 2 more peers that learnt random labels, points",
+        "what": "accuracy loss with 2 additional peers trained on random labels, points",
         "max": 2.0,
         "full_run_only": True,
     },
     "scaled_logits_lost": {
-        "what": "lost by 2 more peers that scale their logits, points",
+        "what": "accuracy loss with 2 additional peers that scale their logits, points",
         "max": 2.0,
         "full_run_only": True,
     },
@@ -69,7 +69,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs_by_kind: dict[str, list[Run]]) -> Figures:
-    """Return the points that are gained and lost, and the mean number of peers that taught."""
+    """Return the gains and losses in points, and the mean number of peers that taught."""
     means = {kind: 100 * mean(run.accuracy for run in runs) for kind, runs in runs_by_kind.items()}
     figures = {"honest_gained": means["4 peers"] - means["alone"]}
     for kind in ("random labels", "scaled logits"):
@@ -80,7 +80,7 @@ def figures_of(runs_by_kind: dict[str, list[Run]]) -> Figures:
 
 
 def _table(runs_by_kind: dict[str, list[Run]]) -> Table:
-    table = Table(title="Accuracy in percent, and how many peers taught", title_justify="left")
+    table = Table(title="Accuracy in percent, and number of peers that taught", title_justify="left")
     for column in ("peers", *(f"device {device}" for device in range(DEVICES)), "mean"):
         table.add_column(column, justify="left" if column == "peers" else "right")
     for kind, runs in runs_by_kind.items():

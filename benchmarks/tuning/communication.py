@@ -3,12 +3,12 @@
 `python -m benchmarks.tuning.communication --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
 
 `benchmarks/tuning/devices.py` describes the devices. Six of them (two with the same package) publish the
-models that they have tuned alone at a real coordinator; then a new device joins, publishes, gets the weights
-of 1 to 5 peers, and their networks, which it will not need again. All bytes of its messages are counted. A
-round's communication is these bytes over a bandwidth, computed; its training is the processor time that a
-device took to converge with 4 peers as the teacher.
+models that they have tuned alone to a real coordinator. Then a new device joins, publishes its model, and
+downloads the weights of 1 to 5 peers, and their networks, which it will not need again. All bytes of its
+messages are counted. The communication time of a round is computed as these bytes divided by a bandwidth; the
+training time is the CPU time that a device took to converge with 4 peers as the teacher.
 
-The second table has the bytes of tuned weights in several encodings, on average over the devices.
+The second table contains the sizes of tuned weights in several encodings, as means over the devices.
 """
 
 import sys
@@ -37,13 +37,13 @@ from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.trainer import Weights, load_trainer
 from mistify_client.tuning.training_loop import Score
 
-#: In MB/s.
+#: Bandwidths in MB/s.
 BANDWIDTHS: Final = (1, 5, 10, 50)
 PEERS: Final = (1, 2, 3, 4, 5)
 
 TARGETS: Final[dict[str, Target]] = {
     "ratio_at_5_mb_per_s": {
-        "what": "communication over training time, 5 peers at 5 MB/s",
+        "what": "communication time relative to training time, 5 peers at 5 MB/s",
         "max": 0.1,
         "full_run_only": True,
     }
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] = ()) -> int:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     devices.add_options(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the ratios to this PNG file")
 
 
 def measure(options: Namespace) -> Figures:
@@ -83,7 +83,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
-    """Return the bytes of all messages of a device, by its number of peers."""
+    """Yield the number of peers, and the bytes of all messages of a device."""
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         packages = {
@@ -101,10 +101,10 @@ def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
 
 
 def _round(exchange: Exchange, count: int, weights: Weights, networks: Path) -> int:
-    """Run step (ii) for a new device, which then leaves; return all bytes.
+    """Run step (ii) for a new device, which then leaves; return the total bytes.
 
     Raises:
-        RuntimeError: The weights that it got are not those of `count` peers.
+        RuntimeError: The number of downloaded weights is not `count`.
     """
     exchange.publish(weights, Score(0.5, 1.0))
     files = exchange.peers()
@@ -130,7 +130,7 @@ def _package(lab: Lab, device: int) -> Path:
 
 
 def ratios_of(bytes_by_peers: Mapping[int, int], seconds: float) -> dict[int, list[float]]:
-    """Return communication over training time, for each number of peers, by bandwidth in MB/s."""
+    """Return communication time over training time, for each number of peers, by bandwidth in MB/s."""
     return {
         bandwidth: [total / (1e6 * bandwidth) / seconds for total in bytes_by_peers.values()]
         for bandwidth in BANDWIDTHS

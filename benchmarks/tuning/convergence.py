@@ -5,10 +5,10 @@
 
 `benchmarks/tuning/devices.py` describes the devices. Each tunes from the common early weights until it
 converges, once alone, and once with 4 converged peers as the teacher, as if it joined an existing group. A
-curve is the mean over the devices of the test accuracy of the best weights so far (by each device's own
-validation data), by steps; a device that has converged stays where it is. `fewer_steps` is the factor by
-which the curve with peers needs fewer steps to reach the end of the other: the median over five seeds; not a
-number, which misses the target, if tuning alone gains nothing with one of them.
+curve is the mean over the devices of the test accuracy of the best weights so far (according to each device's
+own validation data), by steps; a device that has converged keeps its last accuracy. `fewer_steps` is the
+factor by which the curve with peers needs fewer steps to reach the final accuracy of the other: the median
+over five seeds. It is NaN, which misses the target, if tuning alone gains nothing with one of them.
 """
 
 import math
@@ -28,12 +28,12 @@ from benchmarks.tuning import devices
 from benchmarks.tuning.devices import DEVICES, EQUAL, alone, peers_of
 from benchmarks.tuning.run import Plan, Run
 
-#: Curves end flat, so that seeds differ by a factor of two: the target is of the median of as many as these.
+#: Curves are flat at the end, so that seeds differ by a factor of two: the target is for the median of five.
 SEEDS: Final = (0, 1, 2, 3, 4)
 
 TARGETS: Final[dict[str, Target]] = {
     "fewer_steps_of_5_seeds": {
-        "what": "with 4 peers: times fewer steps to where tuning alone ends, median of five seeds",
+        "what": "4 peers: factor of fewer steps to the accuracy of tuning alone, median of five seeds",
         "min": 3.0,
         "full_run_only": True,
     }
@@ -51,11 +51,11 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     devices.add_options(parser)
     add_seeds_option(parser, SEEDS)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the curves to this PNG file")
 
 
 def measure(options: Namespace) -> Figures:
-    """Measure both curves for each seed; the picture shows the first."""
+    """Measure both curves for each seed; the picture shows those of the first."""
     seeds = [_curves(options, seed) for seed in seeds_of(options)]
     if options.picture:
         _draw(*seeds[0], options.picture)
@@ -65,7 +65,7 @@ def measure(options: Namespace) -> Figures:
         Console().print(line, markup=False)
     if options.quick:
         return {}
-    # statistics.median would give another seed's figure where one is NaN
+    # statistics.median does not propagate NaN
     medians = {name: float(np.median([figures[name] for figures in per_seed])) for name in per_seed[0]}
     least = {"fewer_steps_least": min(figures["fewer_steps"] for figures in per_seed)}
     enough = {"fewer_steps_of_5_seeds": medians["fewer_steps"]} if len(per_seed) >= len(SEEDS) else {}
@@ -94,9 +94,9 @@ def mean_curve(runs: Sequence[Run]) -> Curve:
 
 
 def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
-    """Return the steps of both curves to the end of the first; infinite if the second never gets there.
+    """Return the steps of both curves to the end of the first; infinite if the second never reaches it.
 
-    If the first gains nothing, there is nothing to reach: `fewer_steps` is NaN.
+    If the first gains nothing, `fewer_steps` is NaN.
     """
     final = single[-1]
     needed, reached = (int(np.argmax(curve >= final - 1e-9)) for curve in (single, together))

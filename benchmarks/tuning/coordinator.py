@@ -2,12 +2,12 @@
 
 `python -m benchmarks.tuning.coordinator [--quick] [--json FILE]`
 
-Two coordinators, each a process of its own: one with 50 devices, one with 4,000, which have joined and
-published over gRPC, 16 at the same time. Then devices ask for 4 peers, one at a time and in turn at both
-servers; they also get the weights, which are tiny here. The peers found are compared with the nearest devices
-by the definition.
+Two coordinators run in separate processes: one with 50 devices, one with 4,000, which have joined and
+published over gRPC, 16 at a time. Then single devices request 4 peers, alternately from both servers; they
+also download the weights, which are tiny here. The peers found are compared with the nearest devices by
+definition.
 
-`--quick` has 500 devices.
+`--quick` uses 500 devices.
 """
 
 import sys
@@ -37,8 +37,8 @@ from mistify.wire import tuning as wire
 from mistify_client.rpc.tuning import TuningClient, describe
 
 TARGETS: Final[dict[str, Target]] = {
-    "slowdown": {"what": "a lookup among 4,000 devices over one among 50", "max": 1.5},
-    "recall_at_4": {"what": "share of the four nearest that is found", "min": 0.9},
+    "slowdown": {"what": "lookup time among 4,000 devices relative to 50", "max": 1.5},
+    "recall_at_4": {"what": "recall of the four nearest peers", "min": 0.9},
 }
 FEW: Final = 50
 MANY: Final = 4_000
@@ -48,12 +48,12 @@ LOOKUPS: Final = 200
 
 _AT_ONCE: Final = 16
 
-#: So many devices' peers are compared with those by the definition.
+#: Number of devices for which peers are compared with those by definition.
 _ASKED: Final = 50
 
 
 class Fleet(NamedTuple):
-    """Devices whose models a server has, and the seconds until it had them."""
+    """Devices with models on a server, and the seconds that joining and publishing took."""
 
     devices: Sequence[Device]
     stub: TuningStub

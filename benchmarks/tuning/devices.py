@@ -1,15 +1,15 @@
 """Five devices with packages and data, and their runs, for the benchmarks of tuning with peers.
 
-ResNet-8 (MLPerf Tiny's architecture) is trained for a moment on images that no device has; from these early
-weights it is ported to five goals, the packages of five devices. The devices share 5,000 images, in random
-parts or in those of a Dirichlet distribution (0.5) for each class. They tune by the client's own code, in
-LiteRT, in two processes of one thread each; peers' weights pass through the files that they exchange.
-Accuracy is that of the package with the best weights, on 2,000 test images that nobody else sees.
+ResNet-8 (MLPerf Tiny's architecture) is trained briefly on images that no device has; from these early
+weights it is ported to five goals, the packages of five devices. The devices share 5,000 images, divided at
+random, or by a Dirichlet distribution (0.5) for each class. They tune with the client's own code, in LiteRT,
+in two processes with one thread each; peers' weights pass through the files that devices exchange. Accuracy
+is that of the package with the best weights, on 2,000 test images that are used for nothing else.
 
-The sizes follow from LiteRT's step, which takes 15 to 35 ms for these networks on a quiet core (batches of
-32): a pass through 1,000 images takes some 0.7 s, a run about 20 passes, and there are ninety runs. Results
-are kept in `--work DIR` and not computed again: packages, tuning alone and with peers serve all benchmarks.
-Short runs have directories of their own there.
+The sizes are limited by LiteRT's step, which takes 15 to 35 ms for these networks on a quiet core (batches of
+32): a pass through 1,000 images takes about 0.7 s, a run about 20 passes, and there are ninety runs. Results
+are kept in `--work DIR` and not computed again: all benchmarks share packages, and runs alone and with peers.
+Short runs have separate directories there.
 """
 
 import multiprocessing
@@ -38,22 +38,22 @@ RESNET8: Final = "mlperf_tiny/resnet8_cifar10.h5"
 
 DEVICES: Final = len(SHARES)
 
-#: Of every device on average, of all for the early weights, for the tests.
+#: Numbers of images: per device on average, in total for the early weights, and for tests.
 IMAGES: Final = 1_000
 EARLY_IMAGES: Final = 2_500
 TEST_IMAGES: Final = 2_000
 
-#: Divisions of the images; each class is divided by a Dirichlet distribution with this parameter. Of the last
-#: every device has all.
+#: Divisions of the images, with the parameter of the Dirichlet distribution by which each class is divided.
+#: In the last one, every device has all images.
 EQUAL, SKEWED, POOLED = "random", "dirichlet", "pooled"
 _CONCENTRATION: Final = 0.5
 _LEAST_IMAGES: Final = 300
 
-#: A short run has so many images for a device, and passes.
+#: Images per device and passes in a short run.
 _SHORT_IMAGES: Final = 100
 _SHORT_PASSES: Final = 2
 
-#: Passes of those who learn random labels.
+#: Passes of devices that are trained on random labels.
 _RANDOM_PASSES: Final = 15
 
 
@@ -62,9 +62,9 @@ class Lab:
     """The devices of one benchmark run.
 
     Attributes:
-        work: Directory for everything that is made.
-        short: Cut runs short.
-        seed: Seed for everything random.
+        work: Directory for all generated files.
+        short: Whether to shorten runs.
+        seed: Seed for all randomness.
     """
 
     work: Path
@@ -72,7 +72,7 @@ class Lab:
     seed: int
 
     def runs(self, plans: Sequence[Plan]) -> dict[str, Run]:
-        """Return the runs of plans by name; earlier runs are used again."""
+        """Return the runs of plans by name; earlier runs are reused."""
         plans = [replace(plan, seed=self.seed) for plan in plans]
         if self.short:
             plans = [replace(plan, most_passes=_SHORT_PASSES) for plan in plans]
@@ -93,17 +93,17 @@ class Lab:
 
 
 def alone(part: str) -> list[Plan]:
-    """Return plans of step (i): every device tunes on its own images."""
+    """Return plans for step (i): every device tunes on its own images."""
     return [Plan(part, "alone", device) for device in range(DEVICES)]
 
 
 def noisy(part: str, epsilon: int) -> list[Plan]:
-    """Return plans of private devices' publications."""
+    """Return plans for the publications of private devices."""
     return [Plan(part, f"noisy {epsilon}", device, data=NOISY, epsilon=epsilon) for device in range(DEVICES)]
 
 
 def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
-    """Return plans of publications by hostile devices that have learnt nothing."""
+    """Return plans for the publications of hostile devices, trained on random labels."""
     return [
         Plan(part, RANDOM, device, data=RANDOM, most_passes=_RANDOM_PASSES, patience=_RANDOM_PASSES)
         for device in devices
@@ -111,7 +111,7 @@ def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
 
 
 def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start: str = "alone") -> list[Plan]:
-    """Return plans of step (iii): every device continues with these peers, from alone or another setting."""
+    """Return plans for step (iii): every device continues with these peers, from alone or another setting."""
     return [
         Plan(part, kind, device, tuple(teachers[device]), start=Plan(part, start, device).name)
         for device in range(DEVICES)
@@ -119,7 +119,7 @@ def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start:
 
 
 def peers_of(device: int, count: int, part: str, kind: str = "alone") -> list[Published]:
-    """Return the devices that follow, in a ring."""
+    """Return the next devices in a ring."""
     peers = [(device + step) % DEVICES for step in range(1, count + 1)]
     return [Published(Plan(part, kind, peer).name, peer) for peer in peers]
 
@@ -137,10 +137,10 @@ def lab(options: Namespace, seed: int = 0, *, short: bool) -> Iterator[Lab]:
     Args:
         options: The options of `add_options`.
         seed: Seed for the division of the images, the early weights and the order of the examples.
-        short: Cut runs short and give them few images, so that their accuracy says nothing.
+        short: Shorten runs and use few images, so that accuracies are meaningless.
 
     Raises:
-        MissingDataError: There are no data.
+        MissingDataError: The data are missing.
     """
     data = data_with((TRAIN, TEST, RESNET8), options)
     with TemporaryDirectory() as scratch:
@@ -177,7 +177,7 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> N
 
 
 def skewed(classes: npt.NDArray[np.int64], least: int) -> list[npt.NDArray[np.int64]]:
-    """Return rows for each device: shares of each class from a Dirichlet distribution, and enough in all."""
+    """Return rows for each device: class shares from a Dirichlet distribution, and at least `least` rows."""
     for seed in range(10_000):
         rng = np.random.default_rng(seed)
         parts: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(DEVICES)]

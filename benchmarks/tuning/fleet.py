@@ -1,4 +1,4 @@
-"""A store with a ported package whose weights can be tuned, and devices that tune them."""
+"""A store with a ported package that can be tuned, and devices that tune it."""
 
 import subprocess
 import sys
@@ -33,13 +33,13 @@ JOB: Final = "job-1"
 GOAL: Final = "phone"
 SETTINGS: Final[dict[str, object]] = {"location_km": 1.0, "view_degrees": 30.0}
 
-#: Stands for a network, which the coordinator never looks into.
+#: A placeholder for a network, which the coordinator never reads.
 _NETWORK: Final = b"a network"
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device that tunes: its key, its hints, its weights."""
+    """A tuning device: its key, its hints, and its weights."""
 
     key: MemberKey
     hints: Hints
@@ -82,7 +82,7 @@ def prepare_packages(
 
 @contextmanager
 def served(store: Path) -> Iterator[str]:
-    """Run a server over a store in a process of its own, and yield its address."""
+    """Run a server over a store in a separate process, and yield its address."""
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
     with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -103,7 +103,7 @@ def device(number: int, width: int = 4) -> Device:
 
 
 def tuned(seed: int, width: int = 4) -> dict[str, NDArray[np.float32]]:
-    """Return weights of the package as if a device had tuned them."""
+    """Return weights of the package as if tuned by a device."""
     rng = np.random.default_rng(seed)
     return {name: rng.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes(width).items()}
 

@@ -1,4 +1,4 @@
-"""Packages for the benchmarks of tuning with peers: early weights, ported to a goal for each device."""
+"""Packages for the benchmarks of tuning with peers: early weights, ported to one goal per device."""
 
 from pathlib import Path
 from typing import Final
@@ -22,12 +22,12 @@ SHARES: Final = (0.5, 0.4, 0.3, 0.2, 0.15)
 SOURCE_STEPS: Final = 50
 GOAL_STEPS: Final = 16
 
-#: With Adam, as the batch norms are folded; 0.001 is a small step for plain descent and a usual one for Adam.
+#: For Adam, because batch norms are folded; 0.001 is small for gradient descent, and usual for Adam.
 TUNING: Final = TuningConfig(trainable="network", optimizer="adam", batch_size=32)
 
 
 def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 0) -> None:
-    """Write the package of each device into a directory of its number."""
+    """Write each device's package to a directory named after its number."""
     keras.utils.set_random_seed(seed)
     inputs = keras.Input((32, 32, 3), name="image")
     scaled = keras.layers.Rescaling(1 / 127.5, offset=-1)(inputs)
@@ -44,6 +44,6 @@ def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 
 
 
 def pretrained_says(model: Path, images: Array) -> Array:
-    """Return the probabilities [images, classes] of a pretrained network."""
+    """Return the probabilities [images, classes] predicted by a pretrained network."""
     network = load_keras(model)
     return next(iter(call(network, {network.inputs[0].name: images}, training=False).values()))

@@ -1,20 +1,21 @@
-"""Time to find the most correlated peers, and the share that is found (paper 5.2).
+"""Time to find the nearest peers, and the recall (paper 5.2).
 
 `python -m benchmarks.tuning.peer_lookup [--quick] [--json FILE] [--picture FILE]`
 
-Points of 1,000 to 1,000,000 devices, made from hints: location, view angle, label histogram. Two kinds:
-devices in places (some two hundred in each, with like labels), and devices spread evenly, labels too.
-`PeerIndex` in memory chooses its parameters itself. It is measured against brute force in NumPy at its
-fastest (float32, one matrix-vector product that includes the squared norms, `argpartition`) and against a
-graph of small worlds, hnswlib's (`pip install -e '.[bench]'`). Queries are new points beside those of some
-devices, one at a time; the index and the graph answer the same ones, each in turn with brute force, so that
-neither finds its data or its code in the cache. Recall is measured by brute force in float64.
+The index holds 1,000 to 1,000,000 devices, as points made from hints: location, view angle, label histogram.
+There are two kinds of fleets: devices in places (about two hundred in each, with similar labels), and devices
+with evenly distributed locations and labels. `PeerIndex` in memory chooses its parameters itself. It is
+compared with the fastest brute-force search in NumPy (float32, one matrix-vector product that includes the
+squared norms, `argpartition`) and with a small-world graph, hnswlib (`pip install -e '.[bench]'`). Queries
+are new points near those of some devices, one at a time. The index and the graph answer the same queries,
+each alternately with brute force, so that neither finds its data or code in the cache. The reference for
+recall is a brute-force search in float64.
 
-Everything runs in one thread (`tuning/pinned.py`), and times are of the processor: on a busy machine,
-wall-clock time would include other programs' work for calls longer than a time slice.
+Everything runs in one thread (`tuning/pinned.py`), and times are CPU times: on a busy machine, wall-clock
+time would include other programs' work for calls longer than a time slice.
 
-The targets hold for the worse of the two kinds. `growth_exponent` is the slope of the time of a lookup over
-the number of devices, both logarithmic, from 10,000 devices on: 1 would be linear.
+The targets apply to the worse of the two kinds. `growth_exponent` is the slope of the lookup time over the
+number of devices in a log-log plot, from 10,000 devices on; 1 would be linear growth.
 
 `--quick` ends at 100,000 devices.
 """
@@ -48,29 +49,29 @@ INSERTIONS: Final = 200
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES: Final = (1_000, 10_000, 100_000)
 
-#: hnswlib's neighbours of a node, candidates while it is built, and candidates of a lookup.
+#: hnswlib's parameters: neighbours per node, candidates during construction, and candidates during a lookup.
 _NEIGHBOURS, _BUILDING, _LOOKING_UP = 16, 200, 64
 
 TARGETS: Final[dict[str, Target]] = {
-    "recall_at_10": {"what": "share of the ten nearest that is found, the lowest", "min": 0.9},
-    "growth_exponent": {"what": "exponent of the time of a lookup over the number of devices", "max": 0.7},
+    "recall_at_10": {"what": "lowest recall of the ten nearest peers", "min": 0.9},
+    "growth_exponent": {"what": "growth exponent of the lookup time with the number of devices", "max": 0.7},
     **{
         figure: {"what": f"{size:,} devices: {what}", bound: value, "full_run_only": size == SIZES[-1]}  # type: ignore[misc]
         for size, faster in ((100_000, 3.0), (1_000_000, 20.0))
         for figure, what, bound, value in (
-            (f"times_faster_{size}", "times faster than brute force", "min", faster),
-            (f"over_hnswlib_{size}", "time of a lookup over hnswlib's", "max", 1.0),
+            (f"times_faster_{size}", "speedup over brute force", "min", faster),
+            (f"over_hnswlib_{size}", "lookup time relative to hnswlib", "max", 1.0),
         )
     },
 }
 
 _CLASSES: Final = 10
 _PLACE: Final = 200
-_VIEW_RADIUS: Final = 1.93  # 30 degrees are a distance of 1
+_VIEW_RADIUS: Final = 1.93  # a distance of 1 corresponds to 30 degrees
 
 
 def in_places(devices: int, rng: np.random.Generator) -> Floats:
-    """Return points [devices, 15] of devices in places 300 m wide, with labels like those of their place."""
+    """Return points [devices, 15] of devices in places 300 m wide, with labels typical of the place."""
     places = max(5, devices // _PLACE)
     place = rng.integers(0, places, devices)
     location = rng.uniform(-50, 50, (places, 3))[place] + rng.normal(0, 0.3, (devices, 3))
@@ -79,7 +80,7 @@ def in_places(devices: int, rng: np.random.Generator) -> Floats:
 
 
 def spread(devices: int, rng: np.random.Generator) -> Floats:
-    """Return points [devices, 15] of devices anywhere, one for each square km, all with similar labels."""
+    """Return points [devices, 15] of devices anywhere, one per square km, all with similar labels."""
     side = np.sqrt(devices)
     location = np.hstack([rng.uniform(0, side, (devices, 2)), np.zeros((devices, 1))])
     shares = np.full((devices, _CLASSES), 1 / _CLASSES)
@@ -100,9 +101,9 @@ KINDS: Final = (in_places, spread)
 
 
 class Outcome(NamedTuple):
-    """Results for one kind and number of devices: seconds of a lookup, and the share of the nearest found.
+    """Results for one kind and number of devices: seconds per lookup, and recall of the nearest devices.
 
-    Brute force in float32 may also miss some of the nearest devices where devices are far apart.
+    Brute force in float32 may also miss some of the nearest devices if devices are far apart.
     """
 
     lookup: float
@@ -127,7 +128,7 @@ class Fleet:
 
     @classmethod
     def of(cls, kind: Callable[[int, np.random.Generator], Floats], devices: int) -> "Fleet":
-        """Return a fleet, the same in every run."""
+        """Return a fleet, which is the same in every run."""
         rng = np.random.default_rng(devices)
         points = kind(devices, rng)
         queries = points[rng.choice(devices, QUERIES)] + rng.normal(0, 0.03, (QUERIES, points.shape[1]))
@@ -143,15 +144,15 @@ class Fleet:
         return sum(len(set(lookup(query)) & nearest) for query, nearest in pairs) / COUNT / QUERIES
 
     def in_turn(self, lookup: Callable[[Floats], list[int]]) -> Callable[[], object]:
-        """Return a function that looks up another query at every call."""
+        """Return a function that looks up the next query at every call."""
         queries = cycle(self.queries)
         return lambda: lookup(next(queries))
 
 
 def brute_force(points: Floats) -> Callable[[Floats], list[int]]:
-    """Return a lookup of the ten nearest that compares all devices."""
+    """Return a lookup of the ten nearest devices that compares all of them."""
     middle = points.mean(axis=0)
-    centred = points - middle  # small figures are precise in float32
+    centred = points - middle  # float32 is precise for small values
     norms = np.einsum("ij,ij->i", centred, centred)
     single = np.column_stack([centred, norms]).astype(np.float32)
 
@@ -164,8 +165,8 @@ def brute_force(points: Floats) -> Callable[[Floats], list[int]]:
 
 
 def hnsw(points: Floats) -> Callable[[Floats], list[int]]:
-    """Return a lookup of the ten nearest by hnswlib, in one thread."""
-    import hnswlib  # noqa: PLC0415 - an optional dependency
+    """Return a lookup of the ten nearest devices by hnswlib, in one thread."""
+    import hnswlib  # noqa: PLC0415 (an optional dependency)
 
     graph = hnswlib.Index(space="l2", dim=points.shape[1])
     graph.init_index(len(points), M=_NEIGHBOURS, ef_construction=_BUILDING)
@@ -313,7 +314,7 @@ def _draw(outcomes: dict[str, dict[int, Outcome]], file: Path) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the growth into this PNG file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="plot the growth to this PNG file")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A process of its own whose linear algebra runs in one thread, with the best kernels for the machine."""
+"""A separate process with single-threaded linear algebra, and the best kernels for the machine."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ from threadpoolctl import threadpool_info
 
 _T = TypeVar("_T")
 
-#: How many threads libraries take; read when NumPy is imported.
+#: Environment variables for the number of threads; they are read when NumPy is imported.
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-#: Overrides of what OpenBLAS finds out about the machine, which may be slower.
+#: Environment variables that override OpenBLAS's detection of the machine; overrides may be slower.
 _OVERRIDES: Final = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
@@ -22,7 +22,7 @@ def in_one_thread(function: Callable[..., _T], *arguments: object) -> _T:
     """Return the result of a module's function in such a process.
 
     Raises:
-        RuntimeError: Linear algebra has more threads there all the same.
+        RuntimeError: Linear algebra uses several threads in that process.
     """
     spawned = get_context("spawn")
     with _environment(), ProcessPoolExecutor(1, mp_context=spawned) as pool:
@@ -30,10 +30,10 @@ def in_one_thread(function: Callable[..., _T], *arguments: object) -> _T:
 
 
 def checked(function: Callable[..., _T], *arguments: object) -> _T:
-    """Call a function if linear algebra has one thread in this process.
+    """Call a function after checking that linear algebra uses one thread in this process.
 
     Raises:
-        RuntimeError: It has more.
+        RuntimeError: It uses more.
     """
     libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
     if not libraries or any(library["num_threads"] != 1 for library in libraries):

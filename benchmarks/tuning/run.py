@@ -1,4 +1,4 @@
-"""One run of one device in the benchmarks of tuning with peers; needs no TensorFlow."""
+"""A single run of a device in the benchmarks of tuning with peers; needs no TensorFlow."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ from mistify_client.tuning.trainer import PackageTrainer, Weights, load_trainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
 
-#: What a device trains on.
+#: Kinds of training data.
 TRUE, NOISY, RANDOM = "true", "noisy", "random labels"
 
 CLASSES: Final = 10
@@ -42,7 +42,7 @@ _CHUNK: Final = 200
 
 
 class Published(NamedTuple):
-    """A model that teaches: the name of its run, its device, and the factor of its last layer."""
+    """A model that teaches: the name of its run, its device, and the scale of its last layer."""
 
     run: str
     device: int
@@ -56,14 +56,14 @@ class Plan:
     Attributes:
         part: The division of the images.
         kind: The kind of run.
-        device: The device that provides package and images.
+        device: The device whose package and images are used.
         teachers: Devices whose models teach.
         ideal: Whether a pretrained network teaches instead.
-        start: The run whose last weights it starts from; the package's weights where it is empty.
-        data: The change of the images.
-        epsilon: Privacy budget of noisy images; it protects single values of pixels (docs/privacy.md).
-        most_passes: The most passes through the images.
-        patience: Passes without gain after which the learning rate is lowered.
+        start: The run from whose final weights it starts; empty for the package's weights.
+        data: The change to the images or labels.
+        epsilon: Privacy budget of noisy images; it protects single pixel values (docs/privacy.md).
+        most_passes: Maximum number of passes through the images.
+        patience: Passes without improvement after which the learning rate is lowered.
         seed: Seed for the order of the examples.
     """
 
@@ -90,15 +90,15 @@ class Run:
     """The results of a plan.
 
     Attributes:
-        accuracy: Accuracy of the best weights on the test images, where all classes are equally frequent.
-        own_accuracy: The same with classes as frequent as on the device.
-        began: Accuracy of the weights at the start.
-        own_began: The same with classes as frequent as on the device.
+        accuracy: Accuracy of the best weights on the test images, with equally frequent classes.
+        own_accuracy: The same with class frequencies as on the device.
+        began: Accuracy of the initial weights.
+        own_began: The same with class frequencies as on the device.
         curve: Accuracy of the best weights so far, after each pass.
-        steps: Steps of a pass.
+        steps: Steps per pass.
         trusted: Number of peers that taught.
-        seconds: Processor time of the training.
-        weights_bytes: Bytes of the weights, as they travel.
+        seconds: CPU time of the training.
+        weights_bytes: Size of the weights as sent.
     """
 
     accuracy: float
@@ -113,7 +113,7 @@ class Run:
 
 
 def load_run(work: Path, name: str) -> Run | None:
-    """Return an earlier run; None if there is none."""
+    """Load an earlier run; return None if there is none."""
     path = work / "runs" / f"{name}.json"
     if not path.is_file():
         return None
@@ -122,13 +122,13 @@ def load_run(work: Path, name: str) -> Run | None:
 
 
 def load_weights(work: Path, name: str) -> Weights:
-    """Return the weights that a run has saved."""
+    """Load the weights saved by a run."""
     with np.load(work / "runs" / f"{name}.npz") as arrays:
         return dict(arrays)
 
 
 def train(work: Path, plan: Plan) -> Run:
-    """Do a run in a process of its own, and save its results."""
+    """Execute a run in a separate process, and save its results."""
     trainer = load_trainer(work / "packages" / str(plan.device), threads=1)
     images = np.load(work / "images.npz")
     rows = _rows(plan, work)
@@ -153,7 +153,7 @@ def train(work: Path, plan: Plan) -> Run:
         state = TrainingState.initial(first, trainer.weights(), floor, len(data.validation))
         state = fit(trainer, data, settings, state, after_pass=after_pass, teacher=teacher)
         seconds = process_time() - started - (test.seconds - tested)
-    # Whoever has learnt random labels knows nothing that could be the best.
+    # For a network trained on random labels, no weights are meaningfully the best.
     weights = state.weights if plan.data == RANDOM else state.best_weights
     right = test(weights)
     run = Run(
@@ -174,7 +174,7 @@ def train(work: Path, plan: Plan) -> Run:
 
 
 class Tester:
-    """A test of weights in the package's network, as it is served."""
+    """A test of weights in the package's served network."""
 
     def __init__(self, work: Path, trainer: PackageTrainer, examples: Examples) -> None:
         self._content = (work / "packages" / trainer.manifest.goal / NETWORK).read_bytes()
@@ -196,7 +196,7 @@ class Tester:
 
 
 def _weights(tested: Array, own: Array) -> npt.NDArray[np.float64]:
-    """Return a weight for each test image, as if classes were as frequent as on a device; they sum to 1."""
+    """Return a weight for each test image that emulates a device's class frequencies; they sum to 1."""
     on_device, in_test = (np.bincount(classes, minlength=CLASSES) / len(classes) for classes in (own, tested))
     weights: npt.NDArray[np.float64] = (on_device / in_test)[tested] / len(tested)
     return weights
@@ -224,7 +224,7 @@ def _data(plan: Plan, trainer: PackageTrainer, images: Array, labels: Array) -> 
 def _teacher(
     plan: Plan, trainer: PackageTrainer, data: Split, work: Path, directory: Path
 ) -> tuple[Teacher | None, int]:
-    """Return the teacher that the client's code makes of peers' files, and the number of trusted peers."""
+    """Return the teacher that the client's code makes from peers' files, and the number of trusted peers."""
     if plan.ideal:
         (output,) = trainer.training.targets
         return Ensemble([{output: np.load(work / "ideal.npy")[_rows(plan, work)]}]), 0
@@ -245,7 +245,7 @@ def _rows(plan: Plan, work: Path) -> Array:
 
 
 def _copy(work: Path, package: PackageReference, directory: Path) -> None:
-    """Copy a package in place of a download."""
+    """Copy a package, in place of a download."""
     shutil.copytree(work / "packages" / package.goal_id, directory, dirs_exist_ok=True)
 
 
@@ -262,7 +262,7 @@ def _file(work: Path, published: Published, directory: Path) -> PeerFile:
 
 
 def scaled(weights: Mapping[str, npt.NDArray[np.float32]], layer: str, scale: float) -> Weights:
-    """Return weights whose last layer gives its logits times a factor."""
+    """Return weights with the logits of the last layer scaled by a factor."""
     return {
         name: values * np.float32(scale if name.startswith(f"{layer}/") else 1)
         for name, values in weights.items()

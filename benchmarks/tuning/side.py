@@ -1,4 +1,4 @@
-"""One side of `tuning.step`: a process that takes steps on request and reports their time."""
+"""One side of `tuning.step`: a process that runs steps on request and reports their time."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 def random_batch(size: int) -> Batch:
-    """Return the batch that both sides train on."""
+    """Return the batch on which both sides are trained."""
     rng = np.random.default_rng(0)
     taught = rng.dirichlet(np.ones(CLASSES), size).astype(np.float32)
     images = rng.normal(size=(size, 32, 32, 3)).astype(np.float32)
@@ -31,7 +31,7 @@ def random_batch(size: int) -> Batch:
 
 
 def serve(step: Callable[[], object]) -> None:
-    """Take the requested steps and print their seconds; for 0, print the most memory so far in MB."""
+    """Run the requested numbers of steps and print their seconds; for 0, print the peak memory in MB."""
     for line in sys.stdin:
         steps = int(line)
         start = perf_counter()
@@ -42,6 +42,6 @@ def serve(step: Callable[[], object]) -> None:
 
 
 def _most_memory() -> float:
-    """Return MB; `getrusage` would also count the memory of the process that started this one."""
+    """Return peak memory in MB; `getrusage` would include the memory of the parent process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM:"))

@@ -1,12 +1,12 @@
-"""Time and memory of a training step on a device: LiteRT alone against a TensorFlow client.
+"""Time and memory of a training step on a device: LiteRT alone, compared with a TensorFlow client.
 
 `python -m benchmarks.tuning.step [--quick] [--json FILE]`
 
-ResNet-8 (MLPerf Tiny's architecture, random weights, batch norm folded), batches of 32, SGD with momentum,
-cross entropy and a teacher at half of its weight: the whole network with one and with two threads, and its
-last two blocks. Each side is a process of its own that loads nothing but what its client needs; they take
-bursts of steps in turn. Memory is what a process keeps resident at most, from its start on. It needs no
-data.
+ResNet-8 (MLPerf Tiny's architecture, random weights, folded batch norms) is trained with batches of 32, SGD
+with momentum, cross entropy and a teacher with half of the weight: the whole network with one and with two
+threads, and its last two blocks. Each side is a separate process that only loads what its client needs; they
+run alternating bursts of steps. Memory is the peak resident memory of a process since its start. No data are
+needed.
 """
 
 import subprocess
@@ -51,20 +51,26 @@ CASES: Final[dict[str, Case]] = {
 }
 
 TARGETS: Final[dict[str, Target]] = {
-    "network_step_over_tensorflow": {"what": "a step of the whole network over TensorFlow's", "max": 1.5},
-    "network_2_threads_step_over_tensorflow": {"what": "the same with two threads", "max": 2.0},
+    "network_step_over_tensorflow": {
+        "what": "step time of the whole network relative to TensorFlow",
+        "max": 1.5,
+    },
+    "network_2_threads_step_over_tensorflow": {
+        "what": "step time of the whole network relative to TensorFlow, two threads",
+        "max": 2.0,
+    },
     "last_2_blocks_step_over_tensorflow": {
-        "what": "a step of the last two blocks over TensorFlow's",
+        "what": "step time of the last two blocks relative to TensorFlow",
         "max": 1.0,
     },
-    "network_memory_over_tensorflow": {"what": "memory over TensorFlow's", "max": 0.5},
+    "network_memory_over_tensorflow": {"what": "memory relative to TensorFlow", "max": 0.5},
 }
 
 LITERT, TENSORFLOW = "benchmarks.tuning.step_litert", "benchmarks.tuning.step_tensorflow"
 
 
 class Side(NamedTuple):
-    """The results of one side: milliseconds of a step in each burst, and the peak resident memory in MB."""
+    """The results of one side: milliseconds per step in each burst, and the peak resident memory in MB."""
 
     steps: list[float]
     memory: float
@@ -76,7 +82,7 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def measure(options: Namespace) -> Figures:
-    """Let both sides step in turn in each case, print the tables and return the figures."""
+    """Run both sides alternately in each case, print the tables and return the figures."""
     figures: dict[str, float] = {}
     for name, case in CASES.items():
         with TemporaryDirectory() as directory:
@@ -94,7 +100,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(case: str, litert: Side, tensorflow: Side) -> Figures:
-    """Return ratios of bursts that follow each other, so that a busy machine slows both."""
+    """Return ratios of consecutive bursts, so that a busy machine slows both sides."""
     ratios = [ours / theirs for ours, theirs in zip(litert.steps, tensorflow.steps, strict=True)]
     return {
         f"{case}_litert_ms": median(litert.steps),
@@ -107,7 +113,7 @@ def figures_of(case: str, litert: Side, tensorflow: Side) -> Figures:
 
 
 def resnet8(widths: Sequence[int] = (16, 32, 64)) -> keras.Model:
-    """Return MLPerf Tiny's ResNet-8 for CIFAR-10, or one of other widths, with random weights."""
+    """Return MLPerf Tiny's ResNet-8 for CIFAR-10, with random weights and optionally other widths."""
     layers = keras.layers
     keras.utils.set_random_seed(0)
 
@@ -148,7 +154,7 @@ def _sides(directory: Path, threads: int, bursts: int) -> tuple[Side, Side]:
     steps: list[list[float]] = [[], []]
     try:
         for process in processes:
-            _ask(process, STEPS)  # warms up
+            _ask(process, STEPS)  # warm-up
         for _ in range(bursts):
             for process, milliseconds in zip(processes, steps, strict=True):
                 milliseconds.append(1000 * _ask(process, STEPS) / STEPS)
@@ -163,7 +169,7 @@ def _sides(directory: Path, threads: int, bursts: int) -> tuple[Side, Side]:
 
 
 def _ask(process: "subprocess.Popen[str]", steps: int) -> float:
-    """Return the seconds that a number of steps took; for 0 steps the memory in MB."""
+    """Return the duration of a number of steps in seconds; for 0 steps, the memory in MB."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a side without pipes")
     process.stdin.write(f"{steps}\n")

@@ -1,4 +1,4 @@
-"""The LiteRT side of `tuning.step`: everything that a device has to load."""
+"""The LiteRT side of `tuning.step`, which only loads what a device needs."""
 
 import sys
 
@@ -10,7 +10,7 @@ from mistify.package import training
 
 
 def main(directory: str, size: int, threads: int) -> None:
-    """Step `train.tflite`."""
+    """Run steps of `train.tflite`."""
     batch = random_batch(size)
     interpreter = Interpreter(model_path=f"{directory}/{training.TRAIN}", num_threads=threads)
     train = interpreter.get_signature_runner(training.TRAIN_STEP)

@@ -9,7 +9,7 @@ from benchmarks.tuning.side import KD_WEIGHT, RATE, random_batch, serve
 
 
 def main(directory: str, size: int, threads: int) -> None:
-    """Step the Keras model."""
+    """Run steps of the Keras model."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     model = keras.models.load_model(f"{directory}/network.keras", compile=False)

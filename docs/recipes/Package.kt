@@ -1,4 +1,4 @@
-// Runs examples through a package on Android, with LiteRT's CompiledModel alone:
+// Run examples through a package on Android, with LiteRT's CompiledModel alone:
 // implementation("com.google.ai.edge.litert:litert:2.3.0")
 
 import com.google.ai.edge.litert.Accelerator
@@ -17,7 +17,7 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
     private val signature = signatureWithin(milliseconds) + "_batch_1"
     private val model = CompiledModel.create(network.path, options())
 
-    /** Run one example: float32 inputs by name, each with all values of its tensor. */
+    /** Run one example. Inputs are flattened float32 tensors by name. */
     fun run(inputs: Map<String, FloatArray>): Map<String, FloatArray> {
         val given = inputs.mapValues { (name, values) ->
             model.createInputBuffer(name, signature).apply { writeFloat(values) }
@@ -32,13 +32,13 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
         }
     }
 
-    /** The names of an output's classes, in their order; null where they have none. */
+    /** Return the class names of an output in class order, or null if it has none. */
     fun labels(output: String): List<String>? =
         manifest.optJSONObject("labels")?.optJSONArray(output)?.let { names ->
             List(names.length()) { names.getString(it) }
         }
 
-    /** A weight that a device can tune, as it stands in `serve.tflite`, in its own shape. */
+    /** Return a trainable weight from `serve.tflite`, in its own shape. */
     fun weight(name: String): FloatArray {
         val weights = objects(manifest.getJSONObject("training").getJSONArray("weights"))
         val weight = weights.single { it.getString("name") == name }
@@ -67,7 +67,7 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
 
     override fun close() = model.close()
 
-    /** The signature of the most accurate branch within a latency, or of the cheapest if none is. */
+    /** Return the signature of the most accurate branch within a latency, or of the cheapest if there is none. */
     private fun signatureWithin(milliseconds: Double): String {
         val branches = objects(manifest.getJSONArray("branches"))
         if (branches.isEmpty()) return "serving_default"
@@ -75,7 +75,7 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
             branches[it].getJSONObject("latency").getDouble("median_ms") <= milliseconds
         }
         val metric = manifest.getString("metric")
-        val sign = if (metric in listOf("mse", "mae") || metric.endsWith("_error")) -1 else 1 // less is better
+        val sign = if (metric in listOf("mse", "mae") || metric.endsWith("_error")) -1 else 1 // lower is better
         val best = fitting.sortedByDescending { sign * branches[it].getDouble("validation_accuracy") }
         return "branch_${best.firstOrNull() ?: 0}"
     }
@@ -86,17 +86,17 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
     }
 
     private companion object {
-        /** The version that was tuned or installed last, or the package as it was shipped. */
+        /** Return the current version, or the shipped package if it has not been tuned or replaced. */
         fun current(shipped: File): File {
             val version = File(shipped.path + ".state", "current").canonicalFile
             val digest = sha256(File(shipped, "manifest.json")).take(16)
             return if (version.isDirectory && version.name.startsWith(digest)) version else shipped
         }
 
-        /** The manifest, after every file has been compared with it. */
+        /** Return the manifest after verifying the digests of all files. */
         fun verified(directory: File): JSONObject {
             val manifest = JSONObject(File(directory, "manifest.json").readText())
-            check(manifest.getInt("format_version") in 2..3) { "the package has another format" }
+            check(manifest.getInt("format_version") in 2..3) { "unsupported package format" }
             val files = manifest.getJSONObject("files")
             for (name in files.keys()) {
                 val expected = files.getJSONObject(name).getString("sha256")

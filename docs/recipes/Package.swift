@@ -1,10 +1,10 @@
-// Runs examples through a package on iOS and macOS, with the Swift package LiteRT alone.
+// Run examples through a package on iOS and macOS, with the Swift package LiteRT alone.
 
 import CryptoKit
 import Foundation
 import LiteRT
 
-/// What `manifest.json` says, as far as it is needed here.
+/// The parts of `manifest.json` that are used here.
 struct Manifest: Decodable {
   struct File: Decodable { let sha256: String }
   struct Tensor: Decodable { let name: String }
@@ -46,7 +46,7 @@ final class Package {
     compiled = try CompiledModel(environment: try Environment(), model: model, options: options)
   }
 
-  /// Runs one example: float32 inputs by name, each with all values of its tensor.
+  /// Runs one example. Inputs are flattened float32 tensors by name.
   func run(_ inputs: [String: [Float]]) throws -> [String: [Float]] {
     let given = try compiled.createInputBuffers(signatureIndex: signature)
     for (number, buffer) in given.enumerated() {
@@ -63,7 +63,7 @@ final class Package {
     return outputs
   }
 
-  /// A weight that a device can tune, as it stands in `serve.tflite`, in its own shape.
+  /// Returns a trainable weight from `serve.tflite`, in its own shape.
   func weight(_ name: String) throws -> [Float] {
     guard let weight = manifest.training?.weights.first(where: { $0.name == name }) else {
       throw PackageError.noWeight(name)
@@ -80,7 +80,7 @@ final class Package {
           offset += 4
           return
         }
-        let axis = place.axes[depth]  // in the file, the dimensions stand in this order
+        let axis = place.axes[depth]  // the order of the dimensions in the file
         for at in place.start[axis]..<place.stop[axis] { read(depth + 1, index + at * strides[axis]) }
       }
       read(0, 0)
@@ -88,17 +88,17 @@ final class Package {
     return values
   }
 
-  /// The signature of the most accurate branch within a latency, or of the cheapest if none is.
+  /// Returns the signature of the most accurate branch within a latency, or of the cheapest if there is none.
   private static func signature(_ manifest: Manifest, within milliseconds: Double) -> String {
     if manifest.branches.isEmpty { return "serving_default" }
-    let less = ["mse", "mae"].contains(manifest.metric) || manifest.metric.hasSuffix("_error")  // is better
-    let sign: Double = less ? -1 : 1
+    let lowerIsBetter = ["mse", "mae"].contains(manifest.metric) || manifest.metric.hasSuffix("_error")
+    let sign: Double = lowerIsBetter ? -1 : 1
     let fitting = manifest.branches.enumerated().filter { $0.element.latency.median_ms <= milliseconds }
     let best = fitting.max { sign * $0.element.validation_accuracy < sign * $1.element.validation_accuracy }
     return "branch_\(best?.offset ?? 0)"
   }
 
-  /// The version that was tuned or installed last, or the package as it was shipped.
+  /// Returns the current version, or the shipped package if it has not been tuned or replaced.
   private static func current(_ shipped: URL) throws -> URL {
     let digest = try sha256(shipped.appendingPathComponent("manifest.json")).prefix(16)
     let link = URL(fileURLWithPath: shipped.path + ".state/current")
@@ -106,7 +106,7 @@ final class Package {
     return version != link && version.lastPathComponent.hasPrefix(digest) ? version : shipped
   }
 
-  /// The manifest, after every file has been compared with it.
+  /// Returns the manifest after verifying the digests of all files.
   private static func verified(_ directory: URL) throws -> Manifest {
     let content = try Data(contentsOf: directory.appendingPathComponent("manifest.json"))
     let manifest = try JSONDecoder().decode(Manifest.self, from: content)

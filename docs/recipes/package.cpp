@@ -1,7 +1,8 @@
-// Runs one example through a package, with LiteRT's C API alone.
+// Run one example through a package, with LiteRT's C API alone.
 //
-//   package PACKAGE MILLISECONDS INPUT... > OUTPUTS    the bytes of each tensor, in the order of the manifest
-//   package PACKAGE weight NAME > WEIGHT               float32, a weight that a device can tune
+//   package PACKAGE MILLISECONDS INPUT... > OUTPUTS    raw tensors, in the order of the manifest
+//   package PACKAGE weight NAME > WEIGHT               a trainable weight, float32
+
 //
 // g++ -std=c++17 package.cpp -o package libLiteRt.so -lcrypto       (nlohmann-json3-dev, libssl-dev)
 
@@ -19,7 +20,7 @@
 #include <string>
 #include <vector>
 
-// In place of LiteRT's headers (litert/c/litert_compiled_model.h and its neighbours), as of LiteRT 2.3.
+// Declarations from LiteRT's headers (litert/c/litert_compiled_model.h and others), as of LiteRT 2.3.
 extern "C" {
 using LiteRtStatus = int;  // 0 is success
 typedef struct LiteRtEnvironmentT* LiteRtEnvironment;
@@ -30,7 +31,8 @@ typedef struct LiteRtOptionsT* LiteRtOptions;
 typedef struct LiteRtCompiledModelT* LiteRtCompiledModel;
 typedef struct LiteRtTensorBufferT* LiteRtTensorBuffer;
 typedef struct LiteRtTensorBufferRequirementsT* LiteRtTensorBufferRequirements;
-struct LiteRtRankedTensorType { alignas(8) unsigned char content[256]; };  // handed on as it is
+struct LiteRtRankedTensorType { alignas(8) unsigned char content[256]; };  // opaque
+
 LiteRtStatus LiteRtCreateEnvironment(int, const void* options, LiteRtEnvironment*);
 LiteRtStatus LiteRtCreateModelFromFile(LiteRtEnvironment, const char* path, LiteRtModel*);
 LiteRtStatus LiteRtGetNumModelSignatures(LiteRtModel, size_t*);
@@ -78,29 +80,29 @@ std::string sha256(const std::string& content) {
   return hex;
 }
 
-// The version that was tuned or installed last, or the package as it was shipped.
+// Return the current version, or the shipped package if it has not been tuned or replaced.
 fs::path current(const fs::path& package) {
   fs::path link = fs::canonical(package).string() + ".state/current";
   std::string shipped = sha256(content_of(package / "manifest.json")).substr(0, 16);
   std::error_code none;
-  fs::path version = fs::canonical(link, none);  // of this package, if its name begins with the digest
+  fs::path version = fs::canonical(link, none);  // valid if its name begins with the digest
   return !none && version.filename().string().rfind(shipped, 0) == 0 ? version : package;
 }
 
-// The manifest, after every file has been compared with it.
+// Return the manifest after verifying the digests of all files.
 json verified(const fs::path& package) {
   json manifest = json::parse(content_of(package / "manifest.json"));
   int format = manifest["format_version"];
-  if (format != 2 && format != 3) throw std::runtime_error("the package has another format");
+  if (format != 2 && format != 3) throw std::runtime_error("unsupported package format");
   for (auto& [name, file] : manifest["files"].items())
     if (sha256(content_of(package / name)) != file["sha256"]) throw std::runtime_error(name + " is damaged");
   return manifest;
 }
 
-// The most accurate branch within a latency, or the cheapest if none is.
+// Return the most accurate branch within a latency, or the cheapest if there is none.
 size_t chosen_branch(const json& manifest, double milliseconds) {
   std::string metric = manifest["metric"], end = "_error";
-  bool less = metric == "mse" || metric == "mae" ||  // is better
+  bool lower_is_better = metric == "mse" || metric == "mae" ||
       (metric.size() >= end.size() && metric.compare(metric.size() - end.size(), end.size(), end) == 0);
   size_t best = manifest["branches"].size();
   double accuracy = 0;
@@ -108,16 +110,17 @@ size_t chosen_branch(const json& manifest, double milliseconds) {
     const json& branch = manifest["branches"][number];
     double own = branch["validation_accuracy"];
     if (branch["latency"]["median_ms"] > milliseconds) continue;
-    if (best == manifest["branches"].size() || (less ? own < accuracy : own > accuracy)) best = number, accuracy = own;
+    bool better = lower_is_better ? own < accuracy : own > accuracy;
+    if (best == manifest["branches"].size() || better) best = number, accuracy = own;
   }
   return best == manifest["branches"].size() ? 0 : best;
 }
 
 void check(LiteRtStatus status, const char* what) {
-  if (status != 0) throw std::runtime_error(std::string(what) + ": LiteRT's status " + std::to_string(status));
+  if (status != 0) throw std::runtime_error(std::string(what) + ": LiteRT status " + std::to_string(status));
 }
 
-// One example at a time through one signature.
+// A signature of a network, for one example at a time.
 class Network {
  public:
   Network(const fs::path& path, const std::string& key) {
@@ -139,7 +142,7 @@ class Network {
   void set(const std::string& name, const std::string& bytes) {
     LiteRtTensorBuffer buffer = buffers_[place(name, count_of_inputs_, LiteRtGetSignatureInputName)];
     if (bytes.size() != size(buffer))
-      throw std::runtime_error(name + " takes " + std::to_string(size(buffer)) + " bytes");
+      throw std::runtime_error(name + " requires " + std::to_string(size(buffer)) + " bytes");
     void* content;
     check(LiteRtLockTensorBuffer(buffer, &content, kWrite), "input");
     std::memcpy(content, bytes.data(), bytes.size());
@@ -171,7 +174,7 @@ class Network {
       LiteRtGetSignatureKey(signature_, &own);
       if (key == own) return;
     }
-    throw std::runtime_error("there is no signature " + key);
+    throw std::runtime_error("unknown signature " + key);
   }
 
   template <typename GetTensor, typename GetRequirements>
@@ -194,7 +197,7 @@ class Network {
       get_name(signature_, i, &own);
       if (name == own) return i;
     }
-    throw std::runtime_error("there is no tensor " + name);
+    throw std::runtime_error("unknown tensor " + name);
   }
 
   static size_t size(LiteRtTensorBuffer buffer) {
@@ -208,10 +211,10 @@ class Network {
   LiteRtCompiledModel compiled_;
   LiteRtSignature signature_;
   size_t index_, count_of_inputs_, count_of_outputs_;
-  std::vector<LiteRtTensorBuffer> buffers_;  // of the inputs, then of the outputs
+  std::vector<LiteRtTensorBuffer> buffers_;  // inputs, then outputs
 };
 
-// A weight that a device can tune, as it stands in `serve.tflite`, in its own shape.
+// Return a trainable weight from `serve.tflite`, in its own shape.
 std::vector<float> weight(const json& manifest, const std::string& network, const std::string& name) {
   for (const json& trained : manifest["training"]["weights"]) {
     if (trained["name"] != name) continue;
@@ -222,7 +225,7 @@ std::vector<float> weight(const json& manifest, const std::string& network, cons
       std::vector<size_t> start = place["start"], stop = place["stop"], axes = place["axes"];
       size_t offset = place["offset"];
       std::function<void(size_t, size_t)> read = [&](size_t depth, size_t index) {
-        if (depth == axes.size()) {  // in the file, the dimensions stand in the order of `axes`
+        if (depth == axes.size()) {  // `axes` is the order of the dimensions in the file
           float value;
           std::memcpy(&value, network.data() + offset, sizeof value);
           values[index] = value / place["factor"].get<float>();
@@ -236,7 +239,7 @@ std::vector<float> weight(const json& manifest, const std::string& network, cons
     }
     return values;
   }
-  throw std::runtime_error("there is no weight " + name);
+  throw std::runtime_error("unknown weight " + name);
 }
 
 int main(int count, char** arguments) try {
@@ -252,7 +255,7 @@ int main(int count, char** arguments) try {
   if (!manifest["branches"].empty())
     signature = "branch_" + std::to_string(chosen_branch(manifest, std::stod(arguments[2])));
   Network network(version / "serve.tflite", signature + "_batch_1");
-  if (manifest["inputs"].size() != size_t(count - 3)) throw std::runtime_error("give a file for each input");
+  if (manifest["inputs"].size() != size_t(count - 3)) throw std::runtime_error("one file per input is required");
   for (size_t i = 0; i < manifest["inputs"].size(); ++i)
     network.set(manifest["inputs"][i]["name"], content_of(arguments[3 + i]));
   network.run();

@@ -10,28 +10,28 @@ from ai_edge_litert.interpreter import Interpreter
 
 
 def current(package: Path) -> Path:
-    """Return the version that was tuned or installed last, or the package as it was shipped."""
+    """Return the current version, or the shipped package if it has not been tuned or replaced."""
     link = package.with_name(f"{package.name}.state") / "current"
     shipped = hashlib.sha256((package / "manifest.json").read_bytes()).hexdigest()
-    version = link.resolve()  # of this package, if its name begins with the digest
+    version = link.resolve()  # valid if its name begins with the digest
     return version if version.name.startswith(shipped[:16]) and version.is_dir() else package
 
 
 def verified(package: Path) -> dict:
-    """Return the manifest, after every file has been compared with it."""
+    """Return the manifest after verifying the digests of all files."""
     manifest = json.loads((package / "manifest.json").read_bytes())
     if manifest["format_version"] not in (2, 3):
-        raise ValueError(f"{package} has another format; read the changes of Mistify")
+        raise ValueError(f"{package} has an unsupported format; see Mistify's changelog")
     for name, file in manifest["files"].items():
         if hashlib.sha256((package / name).read_bytes()).hexdigest() != file["sha256"]:
-            raise ValueError(f"{package / name} is damaged; fetch the package again")
+            raise ValueError(f"{package / name} is damaged; download the package again")
     return manifest
 
 
 def chosen_branch(manifest: dict, milliseconds: float, slowdown: float = 1.0) -> int:
-    """Return the most accurate branch within a latency, or the cheapest if none is.
+    """Return the most accurate branch within a latency, or the cheapest if there is none.
 
-    `slowdown` is how much longer this device takes than the machine that measured the package.
+    `slowdown` is the latency on this device relative to the machine that measured the package.
     """
     fitting = [
         (branch["validation_accuracy"], number)
@@ -45,7 +45,7 @@ def chosen_branch(manifest: dict, milliseconds: float, slowdown: float = 1.0) ->
 
 
 def stored(values: np.ndarray, tensor: dict) -> np.ndarray:
-    """Return values as an input holds them: a quantized one has a scale."""
+    """Return values in the format of an input, quantized if it has a scale."""
     if tensor["scale"] is None or values.dtype == tensor["dtype"]:
         return values.astype(tensor["dtype"])
     limits = np.iinfo(tensor["dtype"])
@@ -54,12 +54,12 @@ def stored(values: np.ndarray, tensor: dict) -> np.ndarray:
 
 
 def weight(manifest: dict, network: bytes, name: str) -> np.ndarray:
-    """Return a weight that a device can tune, as it stands in `serve.tflite`."""
+    """Return a trainable weight from `serve.tflite`."""
     (trained,) = [one for one in manifest["training"]["weights"] if one["name"] == name]
     values = np.zeros(trained["shape"], np.float32)
     for place in trained["places"]:
         part = values[tuple(map(slice, place["start"], place["stop"]))]
-        axes = place["axes"]  # in the file, the dimensions stand in this order
+        axes = place["axes"]  # the order of the dimensions in the file
         flat = np.frombuffer(network, "<f4", part.size, place["offset"]) / np.float32(place["factor"])
         part[...] = flat.reshape([part.shape[axis] for axis in axes]).transpose(np.argsort(axes))
     return values

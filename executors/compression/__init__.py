@@ -1,6 +1,6 @@
-"""Training for the form in which a package stores kernels: as integers, sparse, or with few values.
+"""Training for compressed kernels: stored as integers, sparse, or with few distinct values.
 
-The Keras model itself is trained with the usual trainer, using the rounding and the schedule of TensorFlow
+The Keras model itself is trained with the usual trainer, with the rounding and the schedule of TensorFlow
 Model Optimization, so every layer that can be packaged can be compressed.
 """
 

@@ -1,4 +1,4 @@
-"""Sparse and clustered kernels: weights that are zero, or share a few values, so that a file zips well."""
+"""Sparse and clustered kernels: weights that are zero, or share a few values, and compress well."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,14 +17,15 @@ from executors.training.setup import TrainingSetup
 from executors.training.trainer import cosine
 from mistify.config.package.compression import CompressionConfig
 
-#: Adam's highest rates. What a clustered weight learns is shared with its cluster, and so becomes smaller.
+#: Adam's highest learning rates. A clustered weight shares its updates with its cluster, which makes them
+#: smaller.
 _PRUNING_RATE: Final = 1e-3
 _CLUSTERING_RATE: Final = 3e-3
 
-#: Weights are removed this often during the first half of training; in the second half the others adjust.
+#: Number of pruning steps in the first half of training; in the second half the remaining weights adapt.
 _CUTS: Final = 20
 
-#: The weights of a kernel that its values are chosen by, at most.
+#: The maximum number of a kernel's weights used to choose its cluster values.
 _SAMPLE: Final = 20_000
 
 
@@ -33,14 +34,14 @@ def compressed(
 ) -> keras.Model:
     """Return a copy of a network that is trained to have sparse or clustered kernels.
 
-    Folding batch norm multiplies each channel by a factor of its own. Zeros stay zeros, so the network is
-    pruned with its batch norms, with which it trains better. Shared values would become different in each
-    channel, so it is folded before it is clustered.
+    Folding a batch norm multiplies each channel by its own factor. Zeros stay zeros, so a network is pruned
+    with its batch norms, with which it trains better. Shared values would become different in each channel,
+    so batch norms are folded before clustering.
 
     Args:
         model: A checkpoint, which is not changed.
-        compression: The requested sparsity or number of clusters. Depthwise kernels stay as they are: they
-            have few weights, and need them all.
+        compression: The requested sparsity or number of clusters. Depthwise kernels stay unchanged: they have
+            few weights, none of which is dispensable.
         setup: The training data, and the teacher's predictions for them.
         steps: Number of training steps.
         seed: Seed for the order of the examples.
@@ -59,7 +60,7 @@ def compressed(
 
 
 def _prune(network: keras.Model, sparsity: float, setup: TrainingSetup, steps: int, seed: int) -> None:
-    """Train a network while the smallest weights of every kernel become zero, ever fewer at a time."""
+    """Train a network while the smallest weights of every kernel become zero, in decreasing numbers."""
     from tensorflow_model_optimization.sparsity.keras import PolynomialDecay  # noqa: PLC0415 (takes seconds)
 
     chosen = _compressible(network)
@@ -88,7 +89,7 @@ def _prune(network: keras.Model, sparsity: float, setup: TrainingSetup, steps: i
 
 
 def _largest(values: npt.NDArray[np.float32], share: float) -> npt.NDArray[np.float32]:
-    """Return 1 for the weights of the largest absolute values, 0 for the others."""
+    """Return 1 for the weights with the largest absolute values, 0 for the others."""
     order = np.argsort(np.abs(values), axis=None)
     mask = np.ones(values.size, np.float32)
     mask[order[: round((1 - share) * values.size)]] = 0
@@ -96,7 +97,7 @@ def _largest(values: npt.NDArray[np.float32], share: float) -> npt.NDArray[np.fl
 
 
 def _cluster(network: keras.Model, clusters: int, setup: TrainingSetup, steps: int, seed: int) -> None:
-    """Train a network whose kernels have as many values as there are clusters; kernels with fewer stay."""
+    """Train a network with `clusters` values per kernel; kernels that already have fewer stay unchanged."""
     shared = [
         _sharing(kernel, clusters, seed)
         for kernel in _compressible(network)
@@ -114,7 +115,7 @@ def _cluster(network: keras.Model, clusters: int, setup: TrainingSetup, steps: i
 
 
 def _sharing(kernel: Kernel, clusters: int, seed: int) -> Callable[[], None]:
-    """Return a function that gives all weights of a cluster their mean."""
+    """Return a function that sets all weights of a cluster to their mean."""
     members = tf.constant(_clusters(kernel.variable.numpy(), clusters, seed))
 
     def share() -> None:

@@ -1,4 +1,4 @@
-"""The kernels of a network: weights that are summed over, or whose rows are looked up."""
+"""The kernels of a network: weights that are summed over, or with rows that are looked up."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import keras
 
 layers = keras.layers
 
-#: How the kernels of Keras's layers are called.
+#: Names of the kernels in Keras's layers.
 _NAMES: Final = frozenset(
     {"kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel", "embeddings"}
 )
@@ -23,8 +23,8 @@ class Kernel:
 
     Attributes:
         variable: The kernel's values.
-        is_depthwise: Whether each channel has weights of its own: few, of which none can be spared.
-        channel_axes: Axes along which integers have scales of their own; none for one scale.
+        is_depthwise: Whether each channel has its own weights; these are too few to be compressed.
+        channel_axes: Axes with a quantization scale per index; none for a single scale.
     """
 
     variable: keras.Variable
@@ -33,7 +33,7 @@ class Kernel:
 
     @property
     def shared_axes(self) -> list[int]:
-        """The axes along which integers have one scale."""
+        """The axes that share one quantization scale."""
         return [axis for axis in range(len(self.variable.shape)) if axis not in self.channel_axes]
 
 

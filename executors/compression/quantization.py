@@ -1,7 +1,7 @@
-"""Quantization-aware training: a network is trained with the roundings of int8.
+"""Quantization-aware training: training with int8 rounding.
 
-The roundings are those of TensorFlow Model Optimization. Its wrappers are not used: they are made for Keras
-2, and support neither all layers nor all kernels.
+The rounding is that of TensorFlow Model Optimization. Its wrappers are not used: they are made for Keras 2,
+and support neither all layers nor all kernels.
 """
 
 from dataclasses import replace
@@ -26,23 +26,24 @@ from executors.training.trainer import cosine
 
 layers = keras.layers
 
-#: Adam's highest rate: a folded network of unscaled inputs has weights of very different sizes.
+#: Adam's highest learning rate: a folded network with unscaled inputs has weights of very different
+#: magnitudes.
 _LEARNING_RATE: Final = 3e-5
 
 _BITS: Final = 8
 
-#: Layers that read whole numbers, which have no scale.
-_OF_WHOLE_NUMBERS: Final = (layers.Embedding, layers.ReversibleEmbedding, core.Cast)
+#: Layers that read integers, which have no scale.
+_INTEGER_LAYERS: Final = (layers.Embedding, layers.ReversibleEmbedding, core.Cast)
 
 #: Activations that LiteRT fuses into the operator before them.
 _FUSED: Final = (keras.activations.relu, keras.activations.relu6)
 
 
 def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> keras.Model:
-    """Return a copy of a network, batch norm folded, that is trained with the roundings of int8.
+    """Return a copy of a network with folded batch norms that is trained with int8 rounding.
 
-    In each step kernels are rounded as LiteRT will store them, and layer outputs are rounded by their range
-    in the batch. Values inside a layer are not. The copy is converted as for `int8`.
+    In each step, kernels are rounded as LiteRT will store them, and layer outputs by their range in the
+    batch. Values inside a layer are not rounded. The copy is converted as for `int8`.
 
     Args:
         model: A checkpoint, which is not changed.
@@ -57,7 +58,7 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     network = rounding(folded)
     for layer in network.layers:
         if isinstance(layer, layers.BatchNormalization):
-            layer.trainable = False  # what could not be folded is packaged with the statistics that it has
+            layer.trainable = False  # an unfolded batch norm is packaged with its current statistics
     objective = _RoundedObjective(network, setup, seed)
     trainer = compressing_trainer(network, setup, seed, _LEARNING_RATE, objective=objective)
     trainer.train(cosine(steps))
@@ -66,17 +67,17 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
 
 
 def rounding(model: keras.Model) -> keras.Model:
-    """Return a network of the same layers that rounds their outputs, except for the network's outputs.
+    """Return a network with the same layers that rounds their outputs, except for the network's outputs.
 
     Args:
-        model: A flat model, whose layers are shared with the result.
+        model: A flat model, which shares its layers with the result.
     """
     graph = read_graph(model)
     return _rounded(graph).build(lambda _, layer: layer, {})
 
 
 def _rounded(graph: Graph) -> Graph:
-    """Return a graph in which calls read tensors that were rounded after they were written."""
+    """Return a graph with a rounding after each tensor that int8 stores rounded."""
     shapes, dtypes = list(graph.shapes), list(graph.dtypes)
     roundings: dict[int, Node] = {}
     for tensor in (*graph.inputs, *(node.output for node in graph.nodes)):
@@ -98,14 +99,14 @@ def _rounded(graph: Graph) -> Graph:
 
 
 def _is_rounded(graph: Graph, tensor: int) -> bool:
-    """Return whether a tensor is stored in integers of its own range, and read as such."""
+    """Return whether int8 stores a tensor with a scale from the tensor's own range."""
     readers = [node.layer for node in graph.consumers.get(tensor, [])]
     if not readers or not graph.dtypes[tensor].startswith("float"):
         return False
     fused = len(readers) == 1 and _is_fused(readers[0])
-    # All that is concatenated has the scale of the result.
+    # All inputs of a concatenation have the scale of its result.
     joined = all(isinstance(reader, layers.Concatenate) for reader in readers)
-    return not (fused or joined or any(isinstance(reader, _OF_WHOLE_NUMBERS) for reader in readers))
+    return not (fused or joined or any(isinstance(reader, _INTEGER_LAYERS) for reader in readers))
 
 
 def _is_fused(layer: Any) -> bool:
@@ -115,9 +116,9 @@ def _is_fused(layer: Any) -> bool:
 
 
 class Rounding(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Rounds a tensor to 256 steps between its smallest and its largest value, zero among them.
+    """Rounds a tensor to 256 levels between its smallest and its largest value, including zero.
 
-    Gradients pass within the steps.
+    Gradients pass through within the range.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -131,7 +132,7 @@ class Rounding(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
 
 class RoundedKernel:
-    """The values of a kernel as integers hold them, each channel with a scale of its own.
+    """The values of a kernel after int8 rounding, with one scale per channel.
 
     Args:
         kernel: A kernel, which is not changed.
@@ -144,7 +145,7 @@ class RoundedKernel:
         self._range = _range((self._channels,))
 
     def values(self) -> tf.Tensor:
-        """Return the values now, of the kernel's shape."""
+        """Return the current values, of the kernel's shape."""
         ordered = tf.transpose(tf.convert_to_tensor(self.variable), self._order)
         by_channel = tf.reshape(ordered, [-1, self._channels])
         rounded = _quantizer(of_kernels=True)(by_channel, True, self._range)
@@ -153,7 +154,7 @@ class RoundedKernel:
 
 @cache
 def _quantizer(*, of_kernels: bool) -> Any:
-    """Return a quantizer that rounds by the range of values, for each channel of a kernel or for a tensor."""
+    """Return a quantizer with a range per channel of a kernel, or per tensor."""
     from tensorflow_model_optimization.quantization.keras import quantizers  # noqa: PLC0415 (takes seconds)
 
     return quantizers.LastValueQuantizer(
@@ -162,12 +163,12 @@ def _quantizer(*, of_kernels: bool) -> Any:
 
 
 def _range(shape: tuple[int, ...]) -> dict[str, tf.Variable]:
-    """Return the variables in which a quantizer keeps the ends of the last range."""
+    """Return the variables in which a quantizer keeps the limits of the last range."""
     return {name: tf.Variable(tf.zeros(shape), trainable=False) for name in ("min_var", "max_var")}
 
 
 class _RoundedObjective(SupervisedObjective):
-    """Teaches a network by its outputs with rounded kernels."""
+    """Supervised training of a network with rounded kernels."""
 
     def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:
         super().__init__(model, setup, seed)

@@ -1,4 +1,4 @@
-"""The trainer of networks that are compressed."""
+"""The trainer for compressed networks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ def compressing_trainer(
     objective: TrainingObjective | None = None,
     after_step: Callable[[], None] | None = None,
 ) -> Trainer:
-    """Return a trainer with Adam, whichever optimizer the settings name.
+    """Return a trainer with Adam, regardless of the optimizer in the settings.
 
     Args:
         model: A network, changed in place.
@@ -28,7 +28,7 @@ def compressing_trainer(
         seed: Seed for the order of the examples.
         rate: The highest learning rate.
         objective: None for a `SupervisedObjective`.
-        after_step: Runs after every update.
+        after_step: Called after every update.
     """
     params = setup.params.model_copy(update={"optimizer": ADAM, "learning_rate": rate})
     return Trainer(model, replace(setup, params=params), seed, after_step=after_step, objective=objective)

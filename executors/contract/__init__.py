@@ -1,1 +1,1 @@
-"""The interface of adaptation algorithms: their methods and the values that they are given (paper 4.2)."""
+"""The interface of adaptation algorithms: their methods and the values passed to them (paper 4.2)."""

@@ -1,4 +1,4 @@
-"""The descriptor of an adaptation algorithm, by which everybody else knows it; it needs no TensorFlow."""
+"""The descriptor of an adaptation algorithm, used by all other code; needs no TensorFlow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from mistify.plugins import load_instance, plug_ins
 
 __all__ = ["Algorithm"]
 
-#: The entry points of algorithms, each of which names an `Algorithm`.
-ENTRY_POINTS: Final = "mistify.executors"
+#: The entry-point group of algorithms; each entry point names an `Algorithm`.
+ENTRY_POINTS: Final = "mistify.algorithms"
 
 #: The package of Mistify's own algorithms.
 _OWN: Final = "executors.algorithms"
@@ -19,22 +19,22 @@ _OWN: Final = "executors.algorithms"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An adaptation algorithm: its settings, its executor, and what a planner has to know of it.
+    """An adaptation algorithm: its settings, its executor, and its profile for planning.
 
-    The executor and the profile are named as `module:object` and imported by workers alone, as they may need
-    TensorFlow.
+    The executor and the profile are named as `module:object` and imported only by workers, because they may
+    need TensorFlow.
 
     Attributes:
         executor: A subclass of `executors.contract.executor.AdaptationExecutor`.
-        params: The settings that `algorithm.config` may have.
+        params: The class of the settings in `algorithm.config`.
         profile: A function of the settings and the structure of a source; returns an
             `executors.contract.profile.AlgorithmProfile`.
-        automatic: Whether `auto` may choose it; otherwise only a config that names it does.
-        edge_settings: Names of settings that `prepare` does not depend on.
-        prepares_for_limits: Whether `prepare` depends on the least limits of the goals.
-        serves_tasks: Whether its executor serves the task that `Assignment.task` names, from one `prepare`
-            for all tasks; every goal then needs a task. Other algorithms are given a source whose outputs are
-            cut to the task, and data of that task alone.
+        automatic: Whether `auto` may choose it; otherwise a config has to name it.
+        edge_settings: Names of settings that do not affect `prepare`.
+        prepares_for_limits: Whether `prepare` depends on the tightest limits of the goals.
+        serves_tasks: Whether its executor handles `Assignment.task` itself, with one `prepare` for all tasks;
+            every goal then needs a task. Other algorithms get a source with outputs and data restricted to
+            the task.
     """
 
     executor: str
@@ -46,20 +46,20 @@ class Algorithm:
     serves_tasks: bool = False
 
     def prepared_from(self, params: Params, least: Budget) -> tuple[dict[str, object], Budget]:
-        """Return the settings, as in JSON, and the limits that a preparation depends on.
+        """Return the settings, as JSON values, and the limits that affect a preparation.
 
-        With equal ones its result is the same.
+        Preparations with equal settings and limits have the same result.
 
         Args:
             params: The settings.
-            least: The least limits of all edges.
+            least: The tightest limits of all edges.
         """
         settings = params.model_dump(mode="json", exclude=set(self.edge_settings))
         return settings, least if self.prepares_for_limits else {}
 
 
 def built_in() -> Mapping[str, Algorithm]:
-    """Return Mistify's own algorithms by name; no code of plug-ins is imported."""
+    """Return Mistify's own algorithms by name, without importing plug-ins."""
     return {
         name: load_instance(point, Algorithm)
         for name, point in plug_ins(ENTRY_POINTS).items()

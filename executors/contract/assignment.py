@@ -1,4 +1,4 @@
-"""What an executor is given for an edge."""
+"""The input of an executor for one edge."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,18 @@ __all__ = ["Assignment"]
 
 @dataclass(frozen=True)
 class Assignment:
-    """One edge of a goal tree, as an executor takes it.
+    """One edge of a goal tree, as passed to an executor.
 
     Attributes:
         model: The parent's network; the executor works on a copy.
         budget: The goal's limits.
-        profiles: The hardware whose latency the budget limits.
-        setup: Data, teacher and settings of training.
-        seed: Seed for everything random on this edge.
-        source: The structure of the source, which the network descends from, with the rules for its layers.
+        profiles: The hardware with latency limits in the budget.
+        setup: Training data, teacher and settings.
+        seed: Seed for all randomness on this edge.
+        source: The structure of the source from which the network descends, with the rules for its layers.
         prepared: The result of `prepare` for the source and its data.
-        task: The task of the network, whose data the setup has; None for all that the data teach. The source
-            is cut to its classes unless `Algorithm.serves_tasks`.
+        task: The task of the network and of the setup's data; None for everything that the data teach. The
+            source is restricted to its classes unless `Algorithm.serves_tasks`.
     """
 
     model: keras.Model

@@ -17,9 +17,9 @@ __all__ = ["AdaptationExecutor", "StuckError"]
 
 
 class AdaptationExecutor(ABC):
-    """Adapts one network to one goal, a little at each iteration (paper 4.2).
+    """An algorithm that adapts one network to one goal, step by step (paper 4.2).
 
-    The loop, its limits, the checkpoints and the final tuning belong to the caller:
+    The caller is responsible for the loop, its limits, the checkpoints and the final tuning:
 
         executor = executor_class(name)(params)
         executor.init(assignment)
@@ -29,96 +29,96 @@ class AdaptationExecutor(ABC):
         executor.trainer.train(schedule)
         network = executor.network()
 
-    The same assignments, one after the other, give the same networks. One thread uses an executor. What has
-    to be known of it before it runs is said by its `executors.contract.algorithm.Algorithm`.
+    The same sequence of assignments gives the same networks. An executor is used by a single thread. Its
+    properties that planners need before it runs are in its `executors.contract.algorithm.Algorithm`.
     """
 
     @abstractmethod
     def __init__(self, params: Params) -> None:
-        """Remember the settings; no work is done here."""
+        """Store the settings; no work is done here."""
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
-        """Compute everything that depends on a source and its data alone; it is kept, and given to all edges.
+        """Compute everything that depends only on a source and its data; all edges get the result.
 
-        It may be interrupted at any time, and is then called again, with the parts kept so far. The
-        `preparation` of the algorithm's profile says how long it takes.
+        It may be interrupted at any time, and is then called again with the parts kept so far. The
+        `preparation` of the algorithm's profile states its duration.
 
         Args:
-            assignment: The source itself with the least limits of all goals, on each axis.
-            progress: Receives the progress, and keeps the parts that are done.
+            assignment: The source itself with the tightest limit of all goals on each axis.
+            progress: Receives the progress, and stores the finished parts.
         """
         return b""
 
     @property
     @abstractmethod
     def trainer(self) -> Trainer:
-        """The trainer of the present network, from `init` on; `iterate` may replace it."""
+        """The trainer of the current network, from `init` on; `iterate` may replace it."""
 
     @property
     def calibrated(self) -> bool:
-        """Check whether batch norms have the right statistics already; otherwise they are measured again.
+        """Check whether the batch-norm statistics are already correct; otherwise they are recalibrated.
 
-        They are right where a network was put together from calibrated parts.
+        They are correct if a network was assembled from calibrated parts.
         """
         return False
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:
-        """Take the network, the goal and the data. The assignment's model is never changed.
+        """Accept the network, the goal and the data. The assignment's model is never changed.
 
         May be called again for the next edge of a path, with the last result of `network`: the executor then
         continues with everything that it has compiled and learned.
         """
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return a network of the architecture that an edge will end at; None where it is unknown.
+        """Return a network with the final architecture of an edge; None if that is unknown.
 
-        Its weights mean nothing: it only serves to be measured. Changes nothing.
+        Its weights are arbitrary: it is only used for measurements. Changes nothing.
         """
         return None
 
     def reference(self, assignment: Assignment) -> keras.Model | None:
-        """Return the network whose answers stand for those that nobody knows, to the task of an assignment.
+        """Return the network whose answers replace unknown answers to the task of an assignment.
 
-        Needs no `init`, and changes nothing. Only algorithms that serve tasks have one.
+        Requires no `init` and has no side effects. Only algorithms that serve tasks return a network.
         """
         return None
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
-        """Return a package's parts beside its network: nothing, unless an algorithm overrides it.
+        """Return a package's parts other than its network; none by default.
 
         Needs no `init`, and changes nothing.
 
         Args:
             source: The structure of the source.
-            prepared: The result of `prepare` for the source; empty where there was nothing to prepare.
-            network: The goal's network, before it is compressed or converted.
+            prepared: The result of `prepare` for the source; empty if nothing was prepared.
+            network: The goal's network, before compression and conversion.
         """
         return PackageParts()
 
     @abstractmethod
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Steer the following iterations: the share of attention for each axis of the budget.
+        """Set the weight of each axis of the budget for the following iterations.
 
-        Shares sum to 1, or to 0 while a network that meets its budget is tuned.
+        Weights sum to 1, or to 0 while a network that meets its budget is tuned.
         """
 
     @abstractmethod
     def iterate(self) -> int:
-        """Run one iteration of the algorithm; returns its training steps.
+        """Run one iteration of the algorithm; return its number of training steps.
 
         Raises:
-            StuckError: Nothing more can be cut and the goal is not met.
+            StuckError: Nothing more can be cut, and the goal is not met.
         """
 
     @abstractmethod
     def measure(self) -> Costs:
-        """Return the costs of the present network. Changes nothing."""
+        """Return the costs of the current network. Changes nothing."""
 
     @abstractmethod
     def network(self) -> keras.Model:
-        """Return a copy of the present network, physically at its widths."""
+        """Return a copy of the current network at its actual widths, without masked units."""
 
 
 class StuckError(Exception):
-    """An algorithm has nothing left to change; the present network is the best one."""
+    """An algorithm has nothing left to change; the current network is the best one."""

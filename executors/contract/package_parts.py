@@ -1,4 +1,4 @@
-"""Parts of a package that an algorithm ships beside the goal's network."""
+"""Parts of a package that an algorithm adds to the goal's network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ __all__ = ["Factory", "PackageParts"]
 
 @dataclass(frozen=True)
 class Factory:
-    """A network out of which devices cut slices for tasks of their own, and what tells them which units.
+    """A network from which devices cut slices for their own tasks, and the selection of units for a task.
 
     Attributes:
         structure: The structure of the network: all of its units, neither scaled nor shifted.
-        groups: The channel groups that slices have some units of, by their names in the structure.
+        groups: The channel groups whose units slices select, by their names in the structure.
         assembler: Returns `logits`, and perhaps `scales` and `shifts`, of all units [requests, units] for
             `task` [requests, properties] and `limit` [requests, 1]. Scales are positive; they and the shifts
             apply in front of the activation of the layer that makes a unit.
         space: The tasks that the assembler knows.
         quality: The scores of trained tasks within each limit.
-        slices: Returns so many networks as devices may cut, for random tasks and limits. Integer packages
-            take the scales of activations from these, not from the network, which serves no task.
+        slices: Returns a number of networks as cut by devices, for random tasks and limits. Integer packages
+            are calibrated with these instead of the whole network, which serves no task.
     """
 
     structure: Structure
@@ -40,13 +40,13 @@ class Factory:
 
 @dataclass(frozen=True)
 class PackageParts:
-    """Further networks of a package, to be converted at the package's precision.
+    """Additional networks of a package, to be converted at the package's precision.
 
     Attributes:
-        blocks: The blocks that devices put their own networks together from, those of the source first; none
-            for a package without a block store.
-        served: Files of the blocks that make up the goal's network; none where it has layers of its own.
-        factory: The network that devices cut their own networks out of; None for a package without one.
+        blocks: The blocks from which devices assemble their own networks, the source's blocks first; none for
+            a package without a block store.
+        served: Files of the blocks that make up the goal's network; none if it has layers of its own.
+        factory: The network from which devices cut their own networks; None for a package without one.
         note: A remark for readers of the goal's result; may be empty.
     """
 

@@ -1,4 +1,4 @@
-"""Settings of algorithms, `algorithm.config` in a config; they need no TensorFlow."""
+"""Settings of algorithms (`algorithm.config` in a config), defined without TensorFlow."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,20 +18,19 @@ _PLACE: Final = "algorithm.config"
 
 
 class Params(TrainingParams):
-    """Settings that every algorithm takes in `algorithm.config`, including those of training.
+    """Settings that every algorithm accepts in `algorithm.config`, including those for training.
 
     Attributes:
         source_steps: Steps that tune the source on the data before anything is cut.
-        adapt_steps: Highest number of steps between a goal's parent and a network that meets its budget; with
-            0, and 0 `tune_steps`, nothing is trained: the remaining layers are fitted to what they computed
-            before.
+        adapt_steps: Maximum number of steps from a goal's parent to a network that meets its budget. If this
+            and `tune_steps` are 0, nothing is trained: the remaining layers are fitted to their previous
+            outputs.
         tune_steps: Steps that tune a network once it meets its budget.
-        max_steps: Highest number of steps for one goal; tuning is repeated up to that while its accuracy is
-            too low, and while a network above the source gains.
-        schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
-        seed: Seed for everything random.
-        layers: Rules for layers that must be left as they are, or keep some channels, by patterns of their
-            names.
+        max_steps: Maximum number of steps for one goal. Until then, tuning is repeated while the accuracy is
+            too low, or while a network larger than the source improves.
+        schedule_interval: Steps between two updates of the structure losses' strengths (4.3: k).
+        seed: Seed for all randomness.
+        layers: Rules for layers that must not change, or must keep some channels, by patterns of their names.
     """
 
     source_steps: int = Field(default=2400, ge=0)
@@ -50,16 +49,16 @@ def parse_params(
     config: Mapping[str, object],
     classes: Callable[[], Mapping[str, type[Params]]] = dict,
 ) -> Params:
-    """Return the settings of an algorithm.
+    """Validate and return the settings of an algorithm.
 
     Args:
-        params_class: The class of the settings; `Params` for those that all algorithms have.
+        params_class: The class of the settings; `Params` for the settings common to all algorithms.
         config: The value of `algorithm.config`.
-        classes: Returns the settings of the known algorithms by name, to say which one has a setting that not
-            all have.
+        classes: Returns the settings of the known algorithms by name, so that an error can say which
+            algorithm has a setting that is not common to all.
 
     Raises:
-        MistifyError: INVALID_CONFIG with all problems, by their places in the config.
+        MistifyError: INVALID_CONFIG with all problems and their places in the config.
     """
     try:
         return params_class.model_validate(config)
@@ -73,7 +72,7 @@ def parse_params(
 
 
 def _with_owner(problem: Problem, classes: Mapping[str, type[Params]]) -> Problem:
-    """Return a problem of `auto`; of a setting that only certain algorithms have, it names these."""
+    """Return a problem of `auto`; for a setting of certain algorithms only, it names these."""
     setting = problem.place.removeprefix(f"{_PLACE}.")
     common = Params.model_fields.keys()
     owners = [name for name, own in classes.items() if setting in own.model_fields.keys() - common]

@@ -1,12 +1,12 @@
-"""The progress of preparations as algorithms report it, with the finished parts."""
+"""The progress of a preparation as reported by an algorithm, and its finished parts."""
 
 __all__ = ["PreparationProgress"]
 
 
 class PreparationProgress:
-    """The progress of `AdaptationExecutor.prepare`, and the parts of it that are done.
+    """The progress of `AdaptationExecutor.prepare`, and its finished parts.
 
-    The caller may show the progress, and give the parts to another executor that resumes an interrupted
+    A caller can display the progress, and pass the parts to another executor to resume an interrupted
     preparation. This class keeps them in memory.
 
     Attributes:
@@ -18,25 +18,25 @@ class PreparationProgress:
         self._parts: dict[str, bytes] = {}
 
     def report(self, step: int, total: int, loss: float | None = None) -> None:
-        """Report that so many steps are done.
+        """Report the number of finished steps.
 
         Args:
-            step: Number of training steps, with those of earlier attempts; where nothing is trained, the
-                number that takes as long.
+            step: Number of training steps, including earlier attempts; if nothing is trained, the number of
+                steps with the same duration.
             total: The value of `step` at the end.
-            loss: Mean training loss since the last report; None where nothing is trained.
+            loss: Mean training loss since the last report; None if nothing is trained.
         """
         self.step = step
 
     def part(self, name: str) -> bytes:
-        """Return the last version of a part, also from an earlier attempt; empty if there is none."""
+        """Return the last version of a part, including those of earlier attempts; empty if there is none."""
         return self._parts.get(name, b"")
 
     def keep(self, name: str, content: bytes) -> None:
-        """Keep a part; it replaces an earlier one of that name.
+        """Keep a part; it replaces an earlier part with the same name.
 
         Args:
             name: Letters, digits and hyphens.
-            content: Everything needed to go on from here.
+            content: Everything that is needed to resume.
         """
         self._parts[name] = content

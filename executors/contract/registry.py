@@ -1,4 +1,4 @@
-"""The registry of adaptation algorithms: whatever the entry points `mistify.executors` name."""
+"""The registry of adaptation algorithms: all entry points in the group `mistify.algorithms`."""
 
 import logging
 from collections.abc import Callable
@@ -19,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the algorithm of a name.
+    """Return the algorithm with a name.
 
     Raises:
-        MistifyError: INVALID_CONFIG, with the names that exist, or why its plug-in cannot be used.
+        MistifyError: INVALID_CONFIG, with the available names, or the reason why its plug-in cannot be used.
     """
     points = plug_ins(ENTRY_POINTS)
     if name not in points:
@@ -40,7 +40,7 @@ def algorithm(name: str) -> Algorithm:
 
 
 def algorithms() -> dict[str, Algorithm]:
-    """Return all algorithms by name, except those of plug-ins that cannot be used."""
+    """Return all algorithms by name, without plug-ins that cannot be used."""
     usable = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:
@@ -51,7 +51,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def executor_class(name: str) -> type[AdaptationExecutor]:
-    """Return the executor of an algorithm.
+    """Return the executor class of an algorithm.
 
     Raises:
         MistifyError: See `algorithm`.
@@ -60,7 +60,7 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
 
 
 def profile_of(name: str, params: Params, source: Structure) -> AlgorithmProfile:
-    """Return what a planner has to know of an algorithm, with its settings and for one source.
+    """Return the profile of an algorithm with its settings, for one source.
 
     Raises:
         MistifyError: See `algorithm`.
@@ -70,7 +70,7 @@ def profile_of(name: str, params: Params, source: Structure) -> AlgorithmProfile
 
 
 def _loaded(point: EntryPoint) -> Algorithm:
-    """Return the algorithm that an entry point names, once its executor and its profile are known to load."""
+    """Return the algorithm that an entry point names, after checking that its executor and profile load."""
     loaded = load_instance(point, Algorithm)
     _executor_class(loaded)
     _profiler(loaded)

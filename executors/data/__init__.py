@@ -1,4 +1,4 @@
-"""Train and test data: reading them, checking them against a model, holding more than memory can."""
+"""Training and test data: reading them, checking them against a model, and storing large arrays."""
 
 from executors.data.dataset import ClassNames, Dataset, HeldOut, class_counts, joined, split
 from executors.data.storage import Array

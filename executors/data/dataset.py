@@ -1,4 +1,4 @@
-"""Examples to train on and to measure with."""
+"""Examples for training and evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,29 +15,28 @@ from mistify.scenarios.space import TaskSpace
 from mistify.scenarios.task import Task
 from mistify.wording import listed
 
-#: An answer that nobody knows.
+#: An unknown answer.
 UNANSWERED: Final = -1
 
-#: Names of classes in the order of their numbers, by output.
+#: Output -> names of its classes in the order of their numbers.
 ClassNames = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples, and their targets.
+    """Examples and their targets.
 
     Attributes:
-        inputs: Name of the model's input -> [examples, ...], in the model's order; integers may stand where
-            the model takes floats.
+        inputs: Name of the model's input -> [examples, ...], in the model's order; may be integers if the
+            model takes floats.
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
-            (-1 where a position is to be ignored), figures float32.
-        classes: Names of classes, where they have names.
+            (-1 for an ignored position), figures float32.
+        classes: Names of classes, if they have names.
         left_out: Summary of the skipped files, such as "12 .heic in cat"; empty if there are none.
-        rows: Indices of the examples among those that were read [examples]; None where all of them are here.
-        answers: Answers to the tasks of `space`, in its order: 1 for yes, 0 for no, -1 where nobody knows
-            [examples, tasks]; None where each example has its targets alone. The targets are then answers
-            to one task each.
-        space: The tasks that the data answer; None where there are no answers.
+        rows: Indices of the examples among those that were read [examples]; None if all of them are included.
+        answers: Answers to the tasks of `space`, in its order: 1 for yes, 0 for no, -1 for unknown [examples,
+            tasks]; None if each example only has its targets. The targets are then answers to one task each.
+        space: The tasks that the data answer; None without answers.
     """
 
     inputs: Mapping[str, Array]
@@ -73,10 +72,10 @@ class Dataset:
         return replace(answered, targets=targets)
 
     def of_classes(self, classes: Sequence[str] | Sequence[int]) -> "Dataset":
-        """Return the examples of some classes of the only output, which are numbered anew, in the old order.
+        """Return the examples of some classes of the only output, renumbered in the original order.
 
-        Classes without names are named by their old numbers. Of classes by position, the positions with other
-        classes are ignored.
+        Classes without names are named by their original numbers. For an output with a class per position,
+        positions with other classes are ignored.
 
         Args:
             classes: Names of classes, or their numbers.
@@ -99,16 +98,16 @@ class Dataset:
 
     @property
     def row_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the position of each example among those that were read, counted from 0 [examples]."""
+        """Return the index of each example among those that were read, from 0 on [examples]."""
         return np.arange(len(self)) if self.rows is None else self.rows
 
     def sample(self, count: int) -> "Dataset":
-        """Return so many examples, always the same, or all if there are no more; copied."""
+        """Return a copy of `count` examples, always the same ones, or of all if there are fewer."""
         return self.subset(np.sort(np.random.default_rng(0).permutation(len(self))[:count]))
 
 
 def class_counts(parts: Sequence[Dataset]) -> str:
-    """Return how many examples each class has: "12 cat and 10 dog"; empty where classes have no names.
+    """Return the number of examples of each class: "12 cat and 10 dog"; empty if classes have no names.
 
     Args:
         parts: Parts of the same data. A position with a class counts as an example.
@@ -122,15 +121,15 @@ def class_counts(parts: Sequence[Dataset]) -> str:
 
 
 def joined(first: Dataset, second: Dataset) -> Dataset:
-    """Return the examples of both.
+    """Return the examples of both data sets.
 
     Args:
-        first: Gives the names and order of inputs and outputs, and the names of classes; its examples come
-            first.
+        first: Determines the names and order of inputs and outputs, and the names of classes; its examples
+            come first.
         second: Its examples come second.
 
     Raises:
-        MistifyError: INVALID_DATASET, inputs of the second are of another shape.
+        MistifyError: INVALID_DATASET if inputs of the second have a different shape.
     """
     for name, array in second.inputs.items():
         shape, expected = array.shape[1:], first.inputs[name].shape[1:]
@@ -149,7 +148,7 @@ def joined(first: Dataset, second: Dataset) -> Dataset:
 
 
 def _answers(first: Dataset, second: Dataset) -> npt.NDArray[np.int8]:
-    """Return the answers of data that follow others, all unknown where they have none."""
+    """Return the answers of data that follow others; unknown for data without answers."""
     if second.answers is not None:
         return second.answers
     count = 0 if first.answers is None else first.answers.shape[1]
@@ -157,18 +156,18 @@ def _answers(first: Dataset, second: Dataset) -> npt.NDArray[np.int8]:
 
 
 def _renumbered(target: Array, kept: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return classes by their places among those that are kept; -1 for all others, and for ignored ones."""
+    """Return the indices of classes among the kept ones; -1 for all other classes and ignored ones."""
     places = np.full(max(int(target.max()), *kept) + 2, -1, np.int64)
-    places[list(kept)] = np.arange(len(kept))  # the last place, -1, is that of what is ignored
+    places[list(kept)] = np.arange(len(kept))  # the last entry is for ignored classes, -1
     return places[np.maximum(target, -1)]
 
 
 class HeldOut(NamedTuple):
-    """Examples that no network is trained on.
+    """Examples that are never used for training.
 
     Attributes:
-        validation: Examples that every choice is made by.
-        test: Examples that no choice is made by: they say how good the result is.
+        validation: Examples for all choices.
+        test: Examples for the final evaluation, never used for a choice.
     """
 
     validation: Dataset
@@ -176,13 +175,13 @@ class HeldOut(NamedTuple):
 
 
 def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Return two parts of the data, the second with `share` of the examples, of each class as well.
+    """Split the data in two, stratified by class.
 
     The only example of a class stays in the first part.
 
     Args:
         data: At least two examples.
-        share: Part of the examples that goes to the second part, 0 to 1; each part has one example at least.
+        share: Fraction of the examples in the second part, 0 to 1; each part has at least one example.
         seed: Seed for the choice of the examples.
     """
     rng = np.random.default_rng(seed)
@@ -198,7 +197,7 @@ def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]
 
 
 def _classes(data: Dataset) -> npt.NDArray[np.int64]:
-    """Return the class of each example [examples]; 0 for all where no output has one class for each."""
+    """Return the class of each example [examples]; 0 for all if no output has one class per example."""
     for target in data.targets.values():
         if target.ndim == 1 and np.issubdtype(target.dtype, np.integer):
             return np.asarray(target, np.int64)

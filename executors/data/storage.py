@@ -1,4 +1,4 @@
-"""Arrays that may be larger than memory: from a size on they lie in a file, mapped into memory."""
+"""Arrays that may be larger than memory: large ones are memory-mapped files."""
 
 import errno
 import io
@@ -15,25 +15,25 @@ from mistify.files.places import cache_directory, temporary_file
 
 Array: TypeAlias = npt.NDArray[Any]
 
-#: Arrays of more bytes lie in a file.
+#: Larger arrays are stored in a file.
 IN_MEMORY_BYTES: Final = 256 * 2**20
 
-#: Bytes that are copied at once.
+#: Bytes copied at a time.
 _BLOCK_BYTES: Final = 16 * 2**20
 
-#: Bytes that arrays leave free on the disk, for whatever else is kept there; on a small disk one in twenty.
+#: Bytes that arrays leave free on the disk for other data; on a small disk, one in `_RESERVE_PART`.
 _RESERVE_BYTES: Final = 2 * 2**30
 _RESERVE_PART: Final = 20
 
 
 class StorageError(OSError):
-    """An array could not be kept in a file: a matter of this machine, and not of the data it comes from."""
+    """An array could not be stored in a file, because of this machine and not because of the data."""
 
 
 class Rows:
-    """Grows into an array, some rows at a time, while memory holds at most `IN_MEMORY_BYTES` of it.
+    """An array under construction, to which rows are appended; at most `IN_MEMORY_BYTES` of it are in memory.
 
-    The file of a larger array has no name: it is gone when the array is, however the process ends.
+    The file of a larger array has no name, so it disappears with the array, however the process ends.
     """
 
     def __init__(self) -> None:
@@ -43,15 +43,15 @@ class Rows:
 
     @property
     def like(self) -> Array | None:
-        """No rows [0, ...], of the shape and type of all; None before the first."""
+        """An empty array [0, ...] with the shape and type of the rows; None before the first."""
         return self._like
 
     def append(self, rows: Array) -> None:
-        """Add rows [count, ...], of the shape of the first ones, and of a type that theirs holds.
+        """Add rows [count, ...] with the shape of the first ones, and a type that can be cast to theirs.
 
         Raises:
-            StorageError: The file has no room.
-            ValueError: Rows of another shape, or of a type that would lose digits.
+            StorageError: The disk is full.
+            ValueError: The rows have a different shape, or a type that would lose precision.
         """
         if self._like is None:
             self._like = rows[:0]
@@ -72,7 +72,7 @@ class Rows:
         """Return all rows [examples, ...].
 
         Raises:
-            StorageError: The file has no room.
+            StorageError: The disk is full.
         """
         if self._like is None:
             return np.empty(0)
@@ -95,7 +95,7 @@ def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
 
 
 def stacked(first: Array, second: Array) -> Array:
-    """Return the rows of two arrays, in a type that holds both."""
+    """Return the rows of two arrays, in a type that can hold both."""
     kind = np.result_type(first, second)
     if kind.itemsize * (first.size + second.size) <= IN_MEMORY_BYTES:
         return np.concatenate([first, second])
@@ -107,7 +107,7 @@ def stacked(first: Array, second: Array) -> Array:
 
 
 def _moved(content: io.BytesIO) -> IO[bytes]:
-    """Return a file with an array that has grown too large for memory."""
+    """Return a file with the content of an array that has become too large for memory."""
     file = temporary_file()
     _check_room(content.tell())
     file.write(content.getbuffer())
@@ -115,7 +115,7 @@ def _moved(content: io.BytesIO) -> IO[bytes]:
 
 
 def _check_room(size: int) -> None:
-    """Refuse to write so many bytes if too little room would be left for others.
+    """Raise an error if writing `size` bytes would leave too little free space.
 
     Raises:
         OSError: ENOSPC.
@@ -128,10 +128,10 @@ def _check_room(size: int) -> None:
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Report a problem with the file of an array.
+    """Convert errors in writing an array's file.
 
     Raises:
-        StorageError: With the number of the error.
+        StorageError: With the `errno` of the error.
     """
     try:
         yield

@@ -9,9 +9,9 @@ from mistify.errors import Problem
 
 
 def one_sided_tasks(train: Dataset, place: str) -> Iterator[Problem]:
-    """Yield a problem for each task whose answers in the training data are all yes, or all no.
+    """Yield a problem for each task with only yes or only no among its answers in the training data.
 
-    A task without any answer is one that is not trained.
+    Tasks without answers are not trained, which is no problem.
 
     Args:
         train: Training data with answers.

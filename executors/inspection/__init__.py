@@ -1,7 +1,7 @@
-"""Checks of a source model before anything of it is loaded; they need no TensorFlow.
+"""Checks of a source model before any part of it is loaded; need no TensorFlow.
 
-An accepted file may still be no model: Keras finds that out, under limits of memory and time
-(`executors.sources`). Refused files would run code, or take far more memory than their size.
+An accepted file may still not be a model: Keras finds that out, under memory and time limits
+(`executors.sources`). Refused files would run code, or use far more memory than their size.
 """
 
 import stat
@@ -46,9 +46,9 @@ class Inspected:
     """Facts about a source model that are known before it is loaded.
 
     Attributes:
-        kind: The format, which decides who can load it.
+        kind: The format, which determines the loader.
         size: Bytes of all its files.
-        weights: An upper limit of the number of weights stored in them.
+        weights: An upper bound on the number of weights stored in them.
     """
 
     kind: SourceKind
@@ -67,8 +67,8 @@ def inspect_source(
         limits: Limits on the size of its parts.
 
     Raises:
-        MistifyError: INVALID_MODEL: no model, Python code or foreign classes in it, links, more than the
-            limits allow, or more than is stored.
+        MistifyError: INVALID_MODEL if it is not a model, contains Python code, foreign classes or links,
+            exceeds the limits, or declares more than it stores.
     """
     policy = ClassPolicy(limits, registered)
     kind = _kind(path)

@@ -23,16 +23,16 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, Valu
 
 
 def inspect_archive(path: Path, policy: ClassPolicy) -> int:
-    """Return how many weights a `.keras` file holds.
+    """Return the number of weights in a `.keras` file.
 
     Raises:
-        MistifyError: INVALID_MODEL, the file is not fit to be loaded.
-        OSError: There is no room to unpack the file.
+        MistifyError: INVALID_MODEL if the file is not safe to load.
+        OSError: There is too little space to unpack the file.
     """
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if start != _MAGIC:
-        raise invalid(path, f"a file that starts with {start!r}, which no .keras file does")
+        raise invalid(path, f"a file that starts with {start!r}, unlike any .keras file")
     with temporary_file() as weights:
         try:
             with zipfile.ZipFile(path) as archive:
@@ -44,7 +44,7 @@ def inspect_archive(path: Path, policy: ClassPolicy) -> int:
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise
-            raise invalid(path, "an archive that is damaged, or cut off") from error
+            raise invalid(path, "a damaged or truncated archive") from error
         stored = stored_weights(path, weights, policy.limits)
     check_config(path, parse_config(path, text, policy.limits), stored, policy)
     return stored
@@ -69,18 +69,20 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo], limits: Limits) -
 
 
 def _check_member(path: Path, member: zipfile.ZipInfo, limits: Limits) -> None:
-    """Refuse a member that is no plain file inside the archive, or not packed in the usual way."""
+    """Refuse a member that is not a regular file inside the archive, or has an unusual compression."""
     name = member.filename
     if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
-        raise invalid(path, f"a member named {name[:100]!r}", "names below the archive's own root")
+        raise invalid(path, f"a member named {name[:100]!r}", "names inside the archive")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise invalid(path, f"the member {name[:100]} that is a link or a device", "files and directories")
     if member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKING:
-        raise invalid(path, f"the member {name[:100]} packed in an unknown way", "deflated or stored members")
+        raise invalid(
+            path, f"the member {name[:100]} with an unknown compression", "deflated or stored members"
+        )
     if member.file_size > max(MIB, limits.expansion * member.compress_size):
         raise invalid(
             path,
-            f"the member {name[:100]} that grows from {member.compress_size:,} to {member.file_size:,} bytes",
+            f"the member {name[:100]}, expanding from {member.compress_size:,} to {member.file_size:,} bytes",
             f"at most {limits.expansion} times its packed size",
         )

@@ -1,4 +1,4 @@
-"""The configuration of a model: how deep it is, whose classes it names, how many weights it declares."""
+"""The configuration of a model: its depth, the classes it names, and the number of weights it declares."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -10,21 +10,21 @@ from typing import Any, TypeAlias
 from executors.inspection.errors import EXPECTED, invalid, too_large
 from executors.inspection.limits import Limits
 
-#: Says of a name under which classes are registered in Keras whether it is one that may be loaded.
+#: A function that returns whether a class name registered in Keras may be loaded.
 Registered: TypeAlias = Callable[[str], bool]
 
-#: Packages whose classes may be named, beside those that are registered.
+#: Packages with allowed classes, in addition to registered ones.
 _PACKAGES = frozenset({"keras", "tf_keras", "keras_hub", "keras_nlp", "builtins"})
 
 _MOST = 10**12
 _MOST_AXES = 8
 
-#: Classes that run code of their own.
+#: Classes that run arbitrary code.
 _CODE = frozenset({"Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "FlaxLayer", "JaxLayer"})
 _REWRITE = "rewrite it with Keras's own layers, and save the model again"
 _PLUG_IN = "install a plug-in that registers it (docs/models-and-data.md), or " + _REWRITE
 
-#: Settings whose product is the least number of weights that a layer of the class has.
+#: Settings with a product that is a lower bound on the number of a layer's weights.
 _WIDTHS: Mapping[str, tuple[str, ...]] = {
     "Dense": ("units",),
     "EinsumDense": ("output_shape",),
@@ -47,8 +47,8 @@ class ClassPolicy:
 
     Attributes:
         limits: Limits on size and depth.
-        registered: Whether a foreign class may be loaded that is registered in Keras under a name, such as
-            `package>Name`.
+        registered: Whether a foreign class registered in Keras under a name, such as `package>Name`, may be
+            loaded.
     """
 
     limits: Limits
@@ -56,7 +56,7 @@ class ClassPolicy:
 
 
 def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any]:
-    """Return the configuration in a text.
+    """Parse a configuration.
 
     Args:
         path: The file named in errors.
@@ -64,7 +64,7 @@ def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any
         limits: Limits on bytes and levels.
 
     Raises:
-        MistifyError: INVALID_MODEL: it is no JSON object, too long or too deep.
+        MistifyError: INVALID_MODEL if it is not a JSON object, too long or too deep.
     """
     if len(text) > limits.config_bytes:
         raise too_large(path, f"a configuration of {len(text):,} bytes", limits.config_bytes)
@@ -91,14 +91,13 @@ def check_config(
     policy: ClassPolicy,
     unread: Collection[str] = ("compile_config",),
 ) -> None:
-    """Refuse a configuration that names code, foreign classes, or weights that the file does not hold.
+    """Refuse a configuration with code, foreign classes, or more weights than the file holds.
 
     Args:
         path: The model named in errors.
-        config: The model's configuration, as Keras wrote it.
-        stored: An upper limit of the number of weights stored with it.
-        unread: Parts of the configuration that nobody reads: how the model was compiled, unless it is a
-            preset.
+        config: The model's configuration, as written by Keras.
+        stored: An upper bound on the number of weights stored with it.
+        unread: Parts of the configuration that are never read: the compile settings, unless it is a preset.
 
     Raises:
         MistifyError: INVALID_MODEL.
@@ -122,7 +121,7 @@ def check_config(
 
 
 def _values(value: object) -> Iterator[tuple[int, Any]]:
-    """Yield every value in a JSON value with its depth, itself included."""
+    """Yield every value in a JSON value, including the value itself, with its depth."""
     left: list[tuple[int, object]] = [(1, value)]
     while left:
         depth, value = left.pop()
@@ -148,11 +147,11 @@ def _check_class(path: Path, value: Mapping[str, Any], registered: Registered) -
 def _check_vocabulary(path: Path, value: Mapping[str, Any]) -> None:
     settings = value.get("config")
     if isinstance(settings, dict) and isinstance(settings.get("vocabulary"), str):
-        raise invalid(path, f"{_called(value)} that reads a file of words", "the words themselves")
+        raise invalid(path, f"{_called(value)} that reads a vocabulary file", "the vocabulary itself")
 
 
 def _called(value: Mapping[str, Any]) -> str:
-    """Return the name of an object of a configuration in errors."""
+    """Return the description of an object of a configuration for errors."""
     settings = value.get("config")
     name = settings.get("name") if isinstance(settings, dict) else None
     kind = str(value["class_name"])[:100]
@@ -160,7 +159,7 @@ def _called(value: Mapping[str, Any]) -> str:
 
 
 def _least_weights(path: Path, value: Mapping[str, Any]) -> int:
-    """Return the least number of weights of a layer, for any input."""
+    """Return a lower bound on the number of a layer's weights, for any input."""
     settings = value.get("config")
     keys = _WIDTHS.get(str(value["class_name"]))
     if keys is None or not isinstance(settings, dict):

@@ -1,4 +1,4 @@
-"""Models that are directories: SavedModels, and presets of keras_hub."""
+"""Models that are directories: SavedModels and keras_hub presets."""
 
 import os
 import stat
@@ -17,23 +17,23 @@ CONFIG = "config.json"
 
 NOT_ADAPTABLE = "can be quantized and packaged but whose architecture cannot be adapted"
 
-#: Says in which files a preset has its weights, if it has several.
+#: The file that lists a preset's weight files, if there are several.
 _INDEX = "model.weights.json"
 
-_KERAS_HUB = "a preset of keras_hub"
+_KERAS_HUB = "a keras_hub preset"
 _PRESET = "save it with save_to_preset(DIRECTORY)"
 
 
 def is_graph(path: Path) -> bool:
-    """Check whether a path is a SavedModel that Keras has not described."""
+    """Check whether a path is a SavedModel without Keras metadata."""
     return (path / GRAPH).is_file() and not (path / METADATA).exists()
 
 
 def inspect_graph(path: Path, _policy: ClassPolicy) -> int:
-    """Return the most weights that a SavedModel can hold, one per byte.
+    """Return an upper bound on the number of weights in a SavedModel: one per byte.
 
     Raises:
-        MistifyError: INVALID_MODEL, it is incomplete.
+        MistifyError: INVALID_MODEL if it is incomplete.
     """
     if not (path / "variables" / "variables.index").is_file():
         raise invalid(path, "a SavedModel without variables/variables.index", fix="copy the whole directory")
@@ -41,10 +41,10 @@ def inspect_graph(path: Path, _policy: ClassPolicy) -> int:
 
 
 def inspect_saved_model(path: Path, policy: ClassPolicy) -> int:
-    """Return the most weights that a SavedModel of Keras can hold, one per byte; read its configuration.
+    """Check the metadata of a Keras SavedModel; return an upper bound on its weights: one per byte.
 
     Raises:
-        MistifyError: INVALID_MODEL, its description is too large.
+        MistifyError: INVALID_MODEL if its metadata are too large.
     """
     if (size := (path / METADATA).stat().st_size) > policy.limits.config_bytes:
         raise too_large(path, f"a {METADATA} of {size:,} bytes", policy.limits.config_bytes)
@@ -52,10 +52,10 @@ def inspect_saved_model(path: Path, policy: ClassPolicy) -> int:
 
 
 def inspect_preset(path: Path, policy: ClassPolicy) -> int:
-    """Return how many weights a preset of keras_hub holds.
+    """Return the number of weights in a keras_hub preset.
 
     Raises:
-        MistifyError: INVALID_MODEL, the preset is not fit to be loaded.
+        MistifyError: INVALID_MODEL if the preset is not safe to load.
     """
     files = list(path.glob("*.h5"))
     if not files:
@@ -77,7 +77,7 @@ def _json_file(path: Path, file: Path, limits: Limits) -> dict[str, Any]:
 
 
 def _check_library(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse the parts of a preset that follow file names anywhere, in the formats of other libraries."""
+    """Refuse preset formats of other libraries, in which file names may point anywhere."""
     if "registered_name" not in config:
         raise invalid(path, "a preset of another library", _KERAS_HUB, _PRESET)
     for file in path.glob("*.safetensors*"):
@@ -85,7 +85,7 @@ def _check_library(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _check_index(path: Path, index: Mapping[str, Any], files: Sequence[str]) -> None:
-    """Refuse an index of weights that names anything but the directory's own files of weights."""
+    """Refuse an index that names anything other than weight files in the directory."""
     places = index.get("weight_map")
     for place in places.values() if isinstance(places, dict) else [places]:
         for name in place if isinstance(place, list) else [place]:
@@ -95,10 +95,10 @@ def _check_index(path: Path, index: Mapping[str, Any], files: Sequence[str]) -> 
 
 
 def check_tree(path: Path, limits: Limits) -> int:
-    """Return the bytes of all files below a directory.
+    """Return the total size of all files below a directory, in bytes.
 
     Raises:
-        MistifyError: INVALID_MODEL: anything but files and directories, or too much.
+        MistifyError: INVALID_MODEL if it contains anything but files and directories, or exceeds the limits.
     """
     total = 0
     for count, entry in enumerate(_entries(path), 1):

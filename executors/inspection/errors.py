@@ -21,10 +21,10 @@ def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = 
 
 
 def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
-    """Return an INVALID_MODEL error for something that exceeds a limit, with its kind and size.
+    """Return an INVALID_MODEL error for a part that exceeds a limit.
 
     Args:
-        actual: A description and the size of the part that is too large.
-        limit: The largest size that is allowed.
+        actual: A description of the part that is too large, with its size.
+        limit: The maximum size.
     """
     return invalid(path, actual, f"at most {limit:,.0f}", "save a smaller model")

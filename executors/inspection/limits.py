@@ -1,4 +1,4 @@
-"""Limits on the size of a model file, and on its declarations."""
+"""Limits on the size of a model file and on its declarations."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a source model may take; the largest of `keras.applications` takes a tenth.
+    """Size limits for a source model, about ten times the size of the largest model in `keras.applications`.
 
     Attributes:
-        total_bytes: All files of a model together, also once they are unpacked.
+        total_bytes: All files of a model together, also after unpacking.
         config_bytes: The text of its configuration.
-        config_depth: Objects and lists of the configuration in each other.
-        entries: Members of an archive, objects of an HDF5 file, files of a directory.
-        weights: Weights that the configuration declares.
-        expansion: Unpacked bytes per packed byte, of whatever is larger than a mebibyte.
+        config_depth: Nesting depth of objects and lists in the configuration.
+        entries: Members of an archive, objects in an HDF5 file, or files in a directory.
+        weights: Weights declared by the configuration.
+        expansion: Unpacked bytes per packed byte, for members larger than a mebibyte.
     """
 
     total_bytes: int = 4 * GIB
@@ -27,5 +27,5 @@ class Limits:
     expansion: int = 100
 
 
-#: What is checked wherever nothing else is said.
+#: The default limits.
 LIMITS = Limits()

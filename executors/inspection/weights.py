@@ -1,4 +1,4 @@
-"""HDF5 files: what they declare, read from their headers alone."""
+"""HDF5 files: checks of their declared contents, based only on their headers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,23 +9,23 @@ import h5py
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 
-_NO_MODEL = "an HDF5 file that is damaged, or cut off"
+_NO_MODEL = "a damaged or truncated HDF5 file"
 _REFERENCES = "weights in the file itself"
 
-#: gzip, shuffle, checksum, szip, lzf: what comes with h5py. Others are programs of their own.
+#: gzip, shuffle, checksum, szip and lzf, which are part of h5py. Other filters are separate programs.
 _FILTERS = frozenset({1, 2, 3, 4, 32000})
 
 
 def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int:
-    """Return how many weights an HDF5 file holds, once it is known that they can be read.
+    """Return the number of weights in an HDF5 file, after checking that they can be read.
 
     Args:
         path: The model named in errors.
         content: The file, if it is not the model itself.
 
     Raises:
-        MistifyError: INVALID_MODEL: no HDF5, links that lead elsewhere, arrays that are too large, or larger
-            than what is stored of them.
+        MistifyError: INVALID_MODEL if it is not an HDF5 file, has soft or external links, or has arrays that
+            exceed the limits or are larger than their stored data.
     """
     weights = taken = 0
     try:
@@ -36,13 +36,13 @@ def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int
                 if taken > limits.total_bytes:
                     raise too_large(path, f"arrays of {taken:,} bytes", limits.total_bytes)
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        # h5py's errors for what HDF5 finds damaged.
+        # h5py raises these for damaged files.
         raise invalid(path, _NO_MODEL) from error
     return weights
 
 
 def model_config(path: Path) -> bytes | str | None:
-    """Return the configuration in an HDF5 file, which `stored_weights` has accepted; None without one."""
+    """Return the configuration in an HDF5 file accepted by `stored_weights`; None if it has none."""
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
@@ -52,7 +52,7 @@ def model_config(path: Path) -> bytes | str | None:
 
 
 def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
-    """Yield every array of a file, once; links must not lead out of it, nor by names."""
+    """Yield every array of a file once; refuse soft and external links."""
     seen = set()
     left = [file]
     while left:
@@ -60,7 +60,7 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
         for name in group:
             place = f"{group.name.rstrip('/')}/{name}"
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise invalid(path, f"a link that leads elsewhere, at {place[:100]}", _REFERENCES)
+                raise invalid(path, f"a soft or external link at {place[:100]}", _REFERENCES)
             member = group[name]
             address = h5py.h5o.get_info(member.id).addr
             if address in seen:
@@ -77,7 +77,7 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
 def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
     """Return the bytes of an array."""
     if dataset.is_virtual or dataset.external:
-        raise invalid(path, f"array {name} of another file", _REFERENCES)
+        raise invalid(path, f"array {name} stored in another file", _REFERENCES)
     if dataset.dtype.hasobject:
         raise invalid(path, f"array {name} of type {dataset.dtype}", "arrays of numbers")
     settings = dataset.id.get_create_plist()
@@ -88,6 +88,6 @@ def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
     if size > MIB and size > limits.expansion * dataset.id.get_storage_size():
         stored = dataset.id.get_storage_size()
         raise invalid(
-            path, f"array {name} of {size:,} bytes, of which {stored:,} are stored", "arrays as they are"
+            path, f"array {name} of {size:,} bytes, of which {stored:,} are stored", "arrays stored in full"
         )
     return int(size)

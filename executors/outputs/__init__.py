@@ -1,1 +1,1 @@
-"""The outputs of a network: their objectives and scores."""
+"""Objectives and scores of a network's outputs."""

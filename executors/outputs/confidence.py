@@ -1,4 +1,4 @@
-"""The figure that a network can be relied on to reach, estimated from some examples."""
+"""Lower confidence bounds on a network's scores, estimated from a sample of examples."""
 
 from collections.abc import Iterable, Mapping
 from math import sqrt
@@ -12,13 +12,13 @@ from executors.outputs.objectives import OutputObjective
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import OVERALL, Target
 
-#: Chance that a network is at least as good as its bound.
+#: The confidence level of a bound.
 CONFIDENCE: Final = 0.9
 
-#: Groups of examples of which each is left out once.
+#: Groups of examples for the jackknife; each is left out once.
 _GROUPS: Final = 20
 
-#: Metrics that are the share of examples, or of positions in them, that are right.
+#: Metrics that are the share of correct examples or positions.
 _SHARES_OF_RIGHT: Final = (Metric.ACCURACY, Metric.AGREEMENT, Metric.EXACT_MATCH)
 
 
@@ -26,13 +26,15 @@ def lower_bound(
     metric: Metric, objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
-    """Return the figure that is reached or bettered on data like these, with 90 % confidence.
+    """Return the score that is reached or exceeded on data of this kind with 90 % confidence.
 
-    A share of right answers has Wilson's bound (1927). Other metrics have the jackknife's standard error:
-    they are computed without one group of examples after the other (Efron and Tibshirani, 1993).
+    For shares of correct answers, this is Wilson's bound (1927). For other metrics it uses the jackknife
+    standard
+    error: the metric is computed repeatedly, each time without one group of examples (Efron and Tibshirani,
+        1993).
 
     Args:
-        metric: For an error, the bound is above the measured figure.
+        metric: For an error metric, the bound is above the measured score.
         outputs: Output name -> predictions [examples, ...].
         targets: Output name -> [examples, ...]; positions of -1 are ignored.
     """
@@ -58,10 +60,10 @@ def reached_with_confidence(
     wanted: Iterable[Target], objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> bool:  # fmt: skip
-    """Return whether a network can be relied on to reach each of some targets, with 90 % confidence.
+    """Return whether a network reaches each of some targets with 90 % confidence.
 
     Args:
-        wanted: Targets of single outputs, or of all of them together.
+        wanted: Targets for single outputs, or for all of them together.
         outputs: Output name -> predictions [examples, ...].
         targets: Output name -> [examples, ...]; positions of -1 are ignored.
     """

@@ -1,4 +1,4 @@
-"""Metrics of a network's predictions on labelled data, whether Keras or LiteRT made them."""
+"""Metrics of a network's predictions on labelled data, computed by Keras or LiteRT."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -14,10 +14,10 @@ from executors.outputs.plugged_in import OutputKind, plugged_in, plugged_in_scor
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue, unknown_name
 
-#: Targets of so many dimensions, that of the examples included, are a class at each position of images.
+#: Targets with at least this many dimensions, including that of the examples, are a class per image position.
 _IMAGE_DIMENSIONS: Final = 3
 
-#: A metric of one output: predictions and targets, without what is ignored.
+#: A metric of one output, given predictions and targets without ignored positions.
 OfOutput = Callable[[Array, Array], float]
 
 
@@ -25,7 +25,7 @@ def score(
     metric: Metric, objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
-    """Return a metric as the mean over the outputs that have it; some are of all of them at once.
+    """Return a metric as the mean over the outputs that it applies to; some metrics combine all outputs.
 
     Args:
         outputs: Output name -> predictions [examples, ...].
@@ -39,7 +39,7 @@ def score(
     if metric is Metric.MEAN_SCORE:
         figures = [_quality(objectives[name], predicted[name], targets[name]) for name in predicted]
     else:
-        of_output = _OF_OUTPUT.get(metric) or partial(plugged_in_score, metric)
+        of_output = _OUTPUT_METRICS.get(metric) or partial(plugged_in_score, metric)
         vectors = metric.plugged_in and OutputKind.VECTORS in plugged_in(metric).kinds
         figures = [of_output(*_counted(own, targets[name], vectors)) for name, own in predicted.items()]
     return float(np.mean(figures))
@@ -49,13 +49,13 @@ def output_scores(
     objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array], targets: Mapping[str, Array],
     chosen: Mapping[str, Metric], *, labelled: bool = True,
 ) -> tuple[OutputScore, ...]:  # fmt: skip
-    """Return the score of each output; of agreement with the source also the balanced one.
+    """Return the score of each output; for agreement with the source, also the balanced score.
 
     Args:
         outputs: Output name -> predictions [examples, ...].
         targets: Output name -> [examples, ...]; positions of -1 are ignored.
-        chosen: Output name -> metric; other outputs have the metric of their kind.
-        labelled: Whether the targets are true rather than the source's answers.
+        chosen: Output name -> metric; the other outputs have the default metric of their kind.
+        labelled: Whether the targets are true labels rather than the source's predictions.
     """
     metrics = []
     for name, metric in output_metrics(objectives, targets, chosen, labelled=labelled).items():
@@ -79,8 +79,8 @@ def output_metrics(
 
     Args:
         targets: Output name -> [examples, ...].
-        chosen: Output name -> metric; other outputs have the metric of their kind.
-        labelled: Whether the targets are true rather than the source's answers.
+        chosen: Output name -> metric; the other outputs have the default metric of their kind.
+        labelled: Whether the targets are true labels rather than the source's predictions.
     """
     own = {
         name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
@@ -89,17 +89,17 @@ def output_metrics(
 
 
 def metric_of(objective: OutputObjective, target: Array) -> Metric:
-    """Return the metric of an output's kind: figures, a class at each position of an image, or others."""
+    """Return the default metric of an output: for figures, a class per image position, or other classes."""
     if isinstance(objective, Regression):
         return Metric.MSE
     return Metric.MEAN_IOU if target.ndim >= _IMAGE_DIMENSIONS else Metric.ACCURACY
 
 
 def default_metric(objectives: Mapping[str, OutputObjective], targets: Mapping[str, Array]) -> Metric:
-    """Return the metric by which networks are compared, if no config says otherwise.
+    """Return the metric by which networks are compared unless the config sets one.
 
-    For a single output, it is the metric of its kind; `exact_match` for several outputs with classes, `mse`
-    for several with figures, and `mean_score` where there are both.
+    For a single output, it is the default metric of its kind. For several outputs, it is `exact_match` if all
+    have classes, `mse` if all have figures, and `mean_score` if there are both.
     """
     figures = [isinstance(objective, Regression) for objective in objectives.values()]
     if len(figures) == 1:
@@ -140,27 +140,27 @@ def _kinds(metric: Metric) -> Collection[OutputKind]:
 
 
 def check_labels(metric: Metric | None) -> None:
-    """Make sure that a metric needs no true answers, where there are only the source's.
+    """Check that a metric needs no true labels, for data with only the source's predictions.
 
     Raises:
-        InvalidValue: The metric needs true answers.
+        InvalidValue: The metric needs true labels.
     """
     if metric is not None and metric.without_labels is not metric:
         instead = metric.without_labels
-        expected = f"{instead}: without labels there are no right answers"
+        expected = f"{instead}: there are no true labels"
         raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 
 def check_metric(
     metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
 ) -> None:
-    """Make sure that a metric applies to some output, and is a number on each part of the data.
+    """Check that a metric applies to some output, and is defined on each part of the data.
 
     Args:
         parts: Name ("validation", "test") -> part of the data.
 
     Raises:
-        InvalidValue: No output has this metric, or it is `roc_auc` and the targets are all of one class.
+        InvalidValue: No output has this metric, or it is `roc_auc` and all targets have the same class.
     """
     names = measured(metric, objectives)
     for part, data in parts.items():
@@ -173,7 +173,7 @@ def check_metric(
 def check_output_metric(
     name: str, metric: Metric, objectives: Mapping[str, OutputObjective], parts: Mapping[str, Dataset]
 ) -> None:
-    """Make sure that an output exists, and has a metric on each part of the data.
+    """Check that an output exists, and that its metric is defined on each part of the data.
 
     Args:
         name: Name of the output.
@@ -193,7 +193,7 @@ def _counted(predicted: Array, target: Array, vectors: bool = False) -> tuple[Ar
     Args:
         predicted: [examples, ...].
         target: [examples, ...].
-        vectors: Whether the figures along the last axis belong together; predictions are then [counted,
+        vectors: Whether the figures along the last axis form one value; predictions are then [counted,
             figures].
     """
     if vectors and np.issubdtype(target.dtype, np.floating):
@@ -215,21 +215,21 @@ def _accuracy(predicted: Array, target: Array) -> float:
 
 
 def _balanced_accuracy(predicted: Array, target: Array) -> float:
-    """Return the mean over the targets' classes."""
+    """Return the mean recall over the targets' classes."""
     from sklearn.metrics import recall_score  # noqa: PLC0415 (takes a second to import)
 
     return float(recall_score(target, _classes(predicted), labels=np.unique(target), average="macro"))
 
 
 def _f1(predicted: Array, target: Array) -> float:
-    """Return the mean over the classes, each as one against the others."""
+    """Return the mean one-vs-rest F1 score over the classes."""
     from sklearn.metrics import f1_score  # noqa: PLC0415 (as above)
 
     return float(f1_score(target, _classes(predicted), average="macro", zero_division=0))
 
 
 def _roc_auc(predicted: Array, target: Array) -> float:
-    """Return the mean over the targets' classes, each against the others if there are more than two."""
+    """Return the mean one-vs-rest score over the targets' classes; with two classes, the binary score."""
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415 (as above)
 
     _require_finite(predicted)
@@ -252,10 +252,10 @@ def _mae(predicted: Array, target: Array) -> float:
 
 
 def _require_finite(predicted: Array) -> None:
-    """Refuse predictions that no distance can be measured from.
+    """Refuse predictions for which no distance can be computed.
 
     Raises:
-        FloatingPointError: Some are infinite or not numbers.
+        FloatingPointError: Some are infinite or NaN.
     """
     finite = np.isfinite(predicted)
     if not finite.all():
@@ -266,7 +266,7 @@ def _require_finite(predicted: Array) -> None:
 
 
 def _mean_iou(predicted: Array, target: Array) -> float:
-    """Return the mean over the classes that are predicted or true somewhere."""
+    """Return the mean over the classes that occur in predictions or targets."""
     classes, true = _classes(predicted), target.astype(np.int64)
     count = int(max(classes.max(initial=0), true.max(initial=0))) + 1
     pairs = np.bincount(count * true + classes, minlength=count * count).reshape(count, count)
@@ -275,18 +275,18 @@ def _mean_iou(predicted: Array, target: Array) -> float:
 
 
 def _quality(objective: OutputObjective, predicted: Array, target: Array) -> float:
-    """Return how good the predictions of an output are, between 0 and 1."""
+    """Return the quality of an output's predictions, between 0 and 1."""
     counted = _counted(predicted, target)
     metric = metric_of(objective, target)
     if metric is not Metric.MSE:
-        return _OF_OUTPUT[metric](*counted)
+        return _OUTPUT_METRICS[metric](*counted)
     variance = float(np.var(counted[1]))
     error = _mse(*counted)
     return max(0.0, 1 - error / variance) if variance else float(error == 0)
 
 
 def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
-    """Return which examples [examples] are right at every position that is not ignored."""
+    """Return which examples are correct at every position that is not ignored [examples]."""
     if predicted.size == target.size:
         right = (predicted >= 0.5).reshape(target.shape) == target
     else:
@@ -294,7 +294,7 @@ def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(right.reshape(len(right), -1).all(axis=1))
 
 
-_OF_OUTPUT: Mapping[Metric, OfOutput] = {
+_OUTPUT_METRICS: Mapping[Metric, OfOutput] = {
     Metric.ACCURACY: _accuracy,
     Metric.AGREEMENT: _accuracy,
     Metric.BALANCED_ACCURACY: _balanced_accuracy,

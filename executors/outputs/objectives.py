@@ -1,4 +1,4 @@
-"""The objective of each output of a network, by its activation and shape, and by its targets.
+"""The objective of each output of a network, determined by its activation, its shape, and its targets.
 
 | objective | output | targets |
 | --- | --- | --- |
@@ -6,8 +6,7 @@
 | `Binary` | sigmoid or a logit, [n, ...] | integers 0 or 1, of the output's shape |
 | `Regression` | any but softmax, [n, ...] | floats, of the output's shape; of a sigmoid 0 to 1 |
 
-So a choice among positions (the start of a span) is one classification, and a label for every position is
-another.
+So a choice among positions (the start of a span) is one classification; labelling every position is many.
 """
 
 from abc import ABC, abstractmethod
@@ -30,13 +29,13 @@ from mistify.parsing.validation import InvalidValue
 
 Floats = npt.NDArray[np.float32]
 
-#: Below this a probability's logarithm says nothing in float32.
+#: Smaller probabilities have meaningless logarithms in float32.
 SMALLEST: Final = 1e-7
 
-#: A target of this class is ignored.
+#: Targets with this class are ignored.
 IGNORED: Final = -1
 
-#: A target that nobody knows; figures are NaN. The teacher's predictions are learned all the same.
+#: Class of an unknown target; unknown figures are NaN. The teacher's predictions are still learned.
 _UNKNOWN: Final = -2
 
 
@@ -45,9 +44,9 @@ class OutputObjective(ABC):
     """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
 
     Attributes:
-        activation: The activation behind the output.
-        weights: Weight of each class in the loss; None for equal ones.
-        plugged_in: The loss of a plug-in, in place of the usual one.
+        activation: The activation of the output.
+        weights: Weight of each class in the loss; None for equal weights.
+        plugged_in: The loss of a plug-in, in place of the default one.
         kinds: The kinds of the output, by the names that plug-ins use.
     """
 
@@ -71,9 +70,9 @@ class OutputObjective(ABC):
 
         Args:
             output: The network's output [batch, ...].
-            target: Targets of the batch, which say what is ignored.
+            target: Targets of the batch, which determine the ignored positions.
             teacher: The teacher's predictions, of the output's shape.
-            temperature: Softens output and teacher where they are probabilities of classes.
+            temperature: Softens class probabilities of the output and the teacher.
         """
 
     @abstractmethod
@@ -82,15 +81,15 @@ class OutputObjective(ABC):
 
     @abstractmethod
     def _answers(self, output: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return targets of a batch, with any value in place of unknown ones, and the weight of each."""
+        """Return the targets of a batch, with arbitrary values for unknown ones, and the weight of each."""
 
     @abstractmethod
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
-        """Return the usual loss of each target, of the targets' shape."""
+        """Return the default loss of each target, of the targets' shape."""
 
     @abstractmethod
     def predicted(self, output: tf.Tensor) -> tf.Tensor:
-        """Return the predictions in TensorFlow."""
+        """Return the predictions as a TensorFlow tensor."""
 
     def distilled_loss(
         self,
@@ -100,14 +99,14 @@ class OutputObjective(ABC):
         share: float,
         temperature: float,
     ) -> tf.Tensor:
-        """Return the loss of a batch, with a `share` of it from the teacher's predictions, if there are any.
+        """Return the loss of a batch, with a `share` of distillation if there is a teacher.
 
         Args:
             output: The network's output [batch, ...].
             target: Targets of the batch.
             teacher: The teacher's predictions, of the output's shape; None without a teacher.
-            share: Part of the loss that comes from the teacher, 0 to 1.
-            temperature: Softens output and teacher where they are probabilities of classes.
+            share: Weight of the distillation loss, 0 to 1.
+            temperature: Softens class probabilities of the output and the teacher.
         """
         output = tf.cast(output, tf.float32)
         loss = self.loss(output, target)
@@ -117,14 +116,14 @@ class OutputObjective(ABC):
 
 
 class Categorical(OutputObjective):
-    """One of several classes for each example, or each position of it; learned by cross entropy."""
+    """One of several classes for each example or position, with a cross-entropy loss."""
 
     kinds = frozenset({OutputKind.CLASSES})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Return cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
+        """Return the cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
         soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / temperature)
         entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
         return temperature**2 * _mean(entropy, tf.cast(target != IGNORED, tf.float32))
@@ -145,7 +144,7 @@ class Categorical(OutputObjective):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, self._logits(output))
 
     def predicted(self, output: tf.Tensor) -> tf.Tensor:
-        """Return probabilities of the classes, of a batch in TensorFlow."""
+        """Return class probabilities of a batch, as a TensorFlow tensor."""
         return output if self.activation is Activation.SOFTMAX else tf.nn.softmax(output)
 
     def _logits(self, output: tf.Tensor) -> tf.Tensor:
@@ -153,18 +152,18 @@ class Categorical(OutputObjective):
 
 
 class Binary(OutputObjective):
-    """Yes or no, once or several times for each example; learned by cross entropy."""
+    """Binary labels, one or several for each example, with a cross-entropy loss."""
 
     kinds = frozenset({OutputKind.YES_OR_NO})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Return cross entropy with the teacher's probabilities."""
+        """Return the cross entropy with the teacher's probabilities."""
         return tf.reduce_mean(self._entropy(output, teacher))
 
     def predictions(self, output: Array) -> Floats:
-        """Return probabilities of a yes."""
+        """Return probabilities of the positive class."""
         values = np.asarray(output, np.float32)
         return values if self.activation is Activation.SIGMOID else expit(values)
 
@@ -179,7 +178,7 @@ class Binary(OutputObjective):
         return self._entropy(output, answers)
 
     def predicted(self, output: tf.Tensor) -> tf.Tensor:
-        """Return probabilities of a yes, of a batch in TensorFlow."""
+        """Return probabilities of the positive class for a batch, as a TensorFlow tensor."""
         return output if self.activation is Activation.SIGMOID else tf.sigmoid(output)
 
     def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -189,14 +188,14 @@ class Binary(OutputObjective):
 
 
 class Regression(OutputObjective):
-    """Figures; learned by their squared errors."""
+    """Figures, with a squared-error loss."""
 
     kinds = frozenset({OutputKind.FIGURES, OutputKind.VECTORS})
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Return mean squared distance from the teacher's figures."""
+        """Return the mean squared distance from the teacher's figures."""
         return tf.reduce_mean(tf.square(output - teacher))
 
     def predictions(self, output: Array) -> Floats:
@@ -212,7 +211,7 @@ class Regression(OutputObjective):
         return tf.square(output - answers)
 
     def predicted(self, output: tf.Tensor) -> tf.Tensor:
-        """Return the figures themselves, of a batch in TensorFlow."""
+        """Return the figures themselves for a batch, as a TensorFlow tensor."""
         return output
 
 
@@ -236,7 +235,7 @@ def objective_of(output: Output, target: Array) -> OutputObjective:
 def objectives_of(
     model: keras.Model, data: Dataset, settings: DataSettings | None = None
 ) -> dict[str, OutputObjective]:
-    """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
+    """Return the objective of each of a model's outputs on checked data; see `objectives_for`.
 
     Args:
         model: A model whose outputs have the names of the data's targets.
@@ -248,16 +247,16 @@ def objectives_of(
 def objectives_for(
     signature: Signature, data: Dataset, settings: DataSettings | None = None
 ) -> dict[str, OutputObjective]:
-    """Return the objective of each output on data that were checked against it, by name.
+    """Return the objective of each output on data that have been checked against it, by name.
 
     Args:
-        signature: A signature whose outputs have the names of the data's targets.
+        signature: A signature with outputs named like the data's targets.
         data: Training data.
-        settings: The weight of each class, either given or "balanced": `n / (classes * n_of_class)`; and the
-            losses of plug-ins for outputs.
+        settings: The class weights, either given or "balanced": `n / (classes * n_of_class)`; and the losses
+            of plug-ins for outputs.
 
     Raises:
-        InvalidValue: An output has another number of classes than weights are given.
+        InvalidValue: The number of class weights differs from an output's number of classes.
     """
     settings = settings or DataSettings()
     weights, objectives = settings.class_weights, dict[str, OutputObjective]()
@@ -279,7 +278,7 @@ def objectives_for(
 
 
 def empty_classes(signature: Signature, data: Dataset) -> list[int]:
-    """Return the classes of a classifier that have no example in training data; none of other models."""
+    """Return the classes of a classifier without examples in the training data; empty for other models."""
     if len(signature.outputs) > 1:
         return []
     (output,) = signature.outputs
@@ -291,40 +290,40 @@ def empty_classes(signature: Signature, data: Dataset) -> list[int]:
 
 
 def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
-    """Make sure that all classes that should count alike have examples.
+    """Check that all classes have examples if they are to be weighted equally.
 
     Args:
         data: Training data.
-        weights: "balanced" where all classes are to count alike.
+        weights: "balanced" for equal weights.
 
     Raises:
         InvalidValue: A class has no example.
     """
     empty = empty_classes(signature, data) if weights == "balanced" else []
     if empty:
-        expected = f"training data with examples of all classes; there is none of {named(empty)}"
+        expected = f"training data with examples of all classes; there are none of {named(empty)}"
         raise InvalidValue(weights, expected, "add some, or give a list of weights")
 
 
 def named(classes: list[int]) -> str:
-    """List some classes, the first of them by its number."""
+    """Describe some classes: the number of the first, and how many more there are."""
     more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
     return f"class {classes[0]}{more}"
 
 
 def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
-    """Return a network's predictions from its outputs, by their names."""
+    """Return a network's predictions from its outputs, by name."""
     return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
 
 
 def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
-    """Return labelled examples and others whose targets are unknown.
+    """Return the labelled examples, followed by others with unknown targets.
 
     Args:
         inputs: Input name -> [examples, ...].
 
     Raises:
-        MistifyError: INVALID_DATASET, the inputs are of another shape than the labelled ones.
+        MistifyError: INVALID_DATASET if the inputs differ in shape from the labelled ones.
     """
     count = len(next(iter(inputs.values())))
     targets = {
@@ -339,7 +338,7 @@ def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
 
 
 def class_count(objective: OutputObjective, output: Output) -> int:
-    """Return the number of classes that an output distinguishes; 0 where it learns figures."""
+    """Return the number of classes that an output distinguishes; 0 for figures."""
     if isinstance(objective, Categorical):
         return output.shape[-1] or 0
     return 2 if isinstance(objective, Binary) else 0
@@ -372,7 +371,7 @@ def _expected(output: Output) -> str:
 
 
 def _known(target: tf.Tensor) -> tf.Tensor:
-    """Return 1 for the targets of classes that are neither ignored nor unknown, 0 for others."""
+    """Return 1 for class targets that are neither ignored nor unknown, 0 for others."""
     return tf.cast(target >= 0, tf.float32)
 
 

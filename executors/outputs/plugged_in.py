@@ -1,4 +1,4 @@
-"""Metrics and losses of outputs of plug-ins (`mistify.scores`, `mistify.losses`), and of users' own files."""
+"""Metrics (`mistify.metrics`) and losses (`mistify.losses`) from plug-ins and from users' files."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from typing_extensions import override
 from executors.data.storage import Array
 from mistify.config.data.code import CodeFile
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES, Metric
+from mistify.config.data.metric import METRICS, Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify.plugins import load_class, plug_ins
@@ -26,9 +26,9 @@ __all__ = ["OutputKind", "OutputLoss", "OutputMetric"]
 
 
 class OutputKind(StrEnum):
-    """A kind of output: one of several classes, yes or no, figures, or figures that belong together.
+    """A kind of output: one of several classes, a binary label, figures, or vectors of figures.
 
-    Vectors are figures, too: those along the last axis, such as the corners of a box.
+    A vector holds the figures along the last axis, such as the corners of a box.
     """
 
     CLASSES = "classes"
@@ -38,7 +38,7 @@ class OutputKind(StrEnum):
 
 
 class _OfKinds(ABC):
-    """The base of plug-ins for outputs of some kinds; made without arguments."""
+    """The base class of plug-ins for outputs of certain kinds; instantiated without arguments."""
 
     kinds: ClassVar[Collection[OutputKind]]
 
@@ -47,14 +47,14 @@ T = TypeVar("T", bound=_OfKinds)
 
 
 class OutputMetric(_OfKinds):
-    """The base of metrics of one output, made without arguments. The entry point's name is that in configs.
+    """The base class of metrics of one output. In configs, a metric is named after its entry point.
 
     If the name ends in `_error`, lower is better, from 0 on. Otherwise the metric is a share between 0 and 1,
-    and higher is better: clients and manifests know only the name. A score depends on nothing but its
-    arguments, which may be any part of the examples.
+    and higher is better: clients and manifests only have the name. A score must depend only on its arguments,
+    which may be any subset of the examples.
 
     Attributes:
-        kinds: The kinds of outputs that it suits.
+        kinds: The kinds of outputs that it applies to.
     """
 
     @abstractmethod
@@ -64,18 +64,18 @@ class OutputMetric(_OfKinds):
         Args:
             predictions: Probabilities [counted, classes] or [counted], figures [counted], or vectors
                 [counted, figures].
-            targets: Classes, 0 or 1, or figures [counted], or vectors; ignored positions are left out.
+            targets: Classes, 0 or 1, or figures [counted], or vectors, without ignored positions.
         """
 
 
 class OutputLoss(_OfKinds):
-    """The base of losses of one output, made without arguments. The entry point's name is that in configs.
+    """The base class of losses of one output. In configs, a loss is named after its entry point.
 
-    It is made of TensorFlow operations, and traced without autograph. A package is trained by it on a device
-    if LiteRT has these operations, and their gradients.
+    It consists of TensorFlow operations, traced without autograph. Packages can be trained with it on devices
+    if LiteRT supports these operations and their gradients.
 
     Attributes:
-        kinds: The kinds of outputs that it suits.
+        kinds: The kinds of outputs that it applies to.
     """
 
     @abstractmethod
@@ -84,20 +84,20 @@ class OutputLoss(_OfKinds):
 
         Args:
             predictions: Probabilities [n, ..., classes] or [n, ...], or figures [n, ...].
-            targets: Classes [n, ...], or of the shape of the predictions 0 or 1, or figures, all in float32
-                but for classes; where they are ignored, any of these.
-            counts: Weight of each target, of the targets' shape: the weight of its class, which is 1 by
-                default, and 0 where it is ignored.
+            targets: Integer classes [n, ...]; or 0 or 1, or figures, in float32 and of the predictions'
+                shape. Ignored targets have arbitrary valid values.
+            counts: Weight of each target, of the targets' shape: the weight of its class (1 by default), or 0
+                if it is ignored.
         """
 
 
-#: Files with metrics and losses, by the names of these.
+#: Metric or loss name -> file that defines it.
 _CODE: ContextVar[Mapping[str, CodeFile]] = ContextVar("code")
 
 
 @contextmanager
 def code_from(files: Mapping[str, CodeFile]) -> Iterator[None]:
-    """Take metrics and losses from files inside the block, even if plug-ins have the same names."""
+    """Use metrics and losses from files inside the block, even if plug-ins have the same names."""
     token = _CODE.set(files)
     try:
         yield
@@ -106,7 +106,7 @@ def code_from(files: Mapping[str, CodeFile]) -> Iterator[None]:
 
 
 def plugged_in(metric: Metric) -> OutputMetric:
-    """Return the metric that a plug-in or a file adds.
+    """Return the metric with this name from a plug-in or a file.
 
     Raises:
         InvalidValue: There is no such metric, or it cannot be used.
@@ -114,14 +114,14 @@ def plugged_in(metric: Metric) -> OutputMetric:
     file = _CODE.get({}).get(metric.value)
     made: OutputMetric
     if file is None:
-        made = _made(SCORES, metric.value, OutputMetric, "metric")
+        made = _made(METRICS, metric.value, OutputMetric, "metric")
     else:
         made = _from_file(file.path, file.sha256, metric.value, OutputMetric, _MetricFunction)
     return made
 
 
 def plugged_in_loss(name: str) -> OutputLoss:
-    """Return the loss that a plug-in or a file adds.
+    """Return the loss with this name from a plug-in or a file.
 
     Raises:
         InvalidValue: There is no such loss, or it cannot be used.
@@ -136,7 +136,7 @@ def plugged_in_loss(name: str) -> OutputLoss:
 
 
 class _MetricFunction(OutputMetric):
-    """A function of predictions and targets, which suits every output."""
+    """A function of predictions and targets, applicable to every output."""
 
     kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO, OutputKind.FIGURES)
 
@@ -149,7 +149,7 @@ class _MetricFunction(OutputMetric):
 
 
 class _LossFunction(OutputLoss):
-    """A function of predictions, targets and counts, which suits every output."""
+    """A function of predictions, targets and counts, applicable to every output."""
 
     kinds = (OutputKind.CLASSES, OutputKind.YES_OR_NO, OutputKind.FIGURES)
 
@@ -163,9 +163,9 @@ class _LossFunction(OutputLoss):
 
 @cache
 def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_function: Callable[[Any], T]) -> T:
-    """Return the object with a name in a file: a class derived from the base, or a function.
+    """Return the object with a name in a file: an instance of a subclass of the base, or a wrapped function.
 
-    The file runs by itself: modules beside it cannot be imported.
+    The file runs on its own: it cannot import modules from its directory.
     """
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
@@ -175,7 +175,7 @@ def _from_file(path: str, sha256: str | None, name: str, base: type[T], of_funct
     try:
         exec(compile(content, path, "exec"), vars(module))  # noqa: S102 (the operator allows it)
         definition = vars(module)[name]
-    except Exception as error:  # what a user's file raises is its own business
+    except Exception as error:  # a user's file may raise anything
         raise InvalidValue(name, f"a name in {Path(path).name}", f"fix the file: {error!r}") from error
     if callable(definition) and not isinstance(definition, type):
         return of_function(definition)
@@ -195,13 +195,13 @@ def _made(group: str, name: str, base: type[T], what: str) -> T:
         raise InvalidValue(name, f"the name of a {what}", "install the plug-in that defines it")
     try:
         return _instance(load_class(point, base))
-    except Exception as error:  # what a plug-in raises is its own business
+    except Exception as error:  # a plug-in may raise anything
         fix = f"fix the plug-in {name}: {error}"
         raise InvalidValue(name, f"the name of a {what} that can be used", fix) from error
 
 
 def _instance(definition: type[T]) -> T:
-    """Return an instance of a class, which has to suit some outputs."""
+    """Return an instance of a class, which must apply to some kinds of outputs."""
     made = definition()
     if not made.kinds:
         raise ValueError(f"{definition.__module__}.{definition.__qualname__} names no kinds of outputs")
@@ -209,14 +209,14 @@ def _instance(definition: type[T]) -> T:
 
 
 def plugged_in_score(metric: Metric, predictions: Array, targets: Array) -> float:
-    """Return the score by the metric of a plug-in.
+    """Return the score by a plug-in's metric.
 
     Raises:
-        MistifyError: INTERNAL, the plug-in fails, or returns something that is no score.
+        MistifyError: INTERNAL if the plug-in fails, or returns an invalid score.
     """
     try:
         figure = float(plugged_in(metric).score(predictions, targets))
-    except Exception as error:  # what a plug-in raises is its own business
+    except Exception as error:  # a plug-in may raise anything
         message = f"the plug-in's metric {metric} fails: {error!r}; fix the plug-in"
         raise MistifyError(ErrorCode.INTERNAL, message) from error
     if isfinite(figure) and 0 <= figure <= (1.0 if metric.is_share else figure):

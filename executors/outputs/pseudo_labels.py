@@ -1,4 +1,4 @@
-"""Pseudo-labels: the predictions of a network as targets, for inputs without labels."""
+"""Pseudo-labels: a network's predictions as targets for inputs without labels."""
 
 from collections.abc import Mapping
 
@@ -25,13 +25,14 @@ def with_pseudo_labels(
         inputs: Input name -> [examples, ...].
         outputs: Output name -> the network's predictions [examples, ...].
         source: Name of the inputs in errors.
-        objectives: Output name -> its objective, where labelled data show it; elsewhere the activation does.
+        objectives: Output name -> its objective, if labelled data determine it; otherwise its activation
+            does.
 
     Returns:
-        The inputs; as targets the most probable class, 0 or 1, or figures as they are.
+        The inputs, with targets: the most probable class, 0 or 1, or the predicted figures.
 
     Raises:
-        MistifyError: INVALID_DATASET, some of the answers are no numbers.
+        MistifyError: INVALID_DATASET if some of the predictions are not finite.
     """
     for name, array in (*inputs.items(), *outputs.items()):
         if not np.isfinite(array).all():

@@ -1,1 +1,1 @@
-"""Cutting channel groups: the least important units go, and the remaining ones take over."""
+"""Channel pruning: the least important units are cut, and the remaining ones compensate for them."""

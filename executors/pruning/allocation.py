@@ -1,14 +1,14 @@
-"""The widths and the blocks that a network keeps under limits.
+"""The choice of widths and blocks that a network keeps under given limits.
 
-The loss of a group grows faster than the logarithm of its width, so that none is starved, and is weighted by
-the network's loss without half of the group; its cost is the device's time for a width, which falls in the
-steps in which kernels compute channels. Widths go down where the least is lost for the savings, as in HALP
-(Shen et al., 2022), several channels at once where a device computes several (along the lower hull of worth
-over cost), and come back where the limits leave room.
+The loss of a group grows faster than the logarithm of its width, so that no group is starved. It is weighted
+by the network's loss without half of the group. The cost of a group is the device's time at a width, which is
+a step function because kernels compute several channels at once. Widths are reduced where the loss per saving
+is smallest, as in HALP (Shen et al., 2022), several channels at a time if the device computes several (along
+the lower convex hull of worth over cost), and increased again where the limits leave room.
 
-On ResNet-8 (CIFAR-10, 28 networks with widths between 1/8 and 1 of the source's) this worth and the depth
-predict accuracy within 1.2 points, multiply-adds and depth within 1.8. A residual block of three costs 2 to 5
-points, the less the wider the network.
+On ResNet-8 (CIFAR-10, 28 networks with widths between 1/8 and 1 of the source's), this worth together with
+the depth predicts accuracy within 1.2 points; multiply-adds and depth predict it within 1.8. Removing one of
+the three residual blocks costs 2 to 5 points, less in wider networks.
 """
 
 import heapq
@@ -23,26 +23,26 @@ from mistify.costs.budget import Costs, exceeded
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile
 
-#: How much the logarithm of the depth counts, against what widths lose.
+#: Weight of the logarithm of the depth, relative to the loss from reduced widths.
 DEPTH: Final = 0.8
 
-#: Power of the halvings of a width with which its loss grows.
+#: The exponent with which the loss of a group grows with the halvings of its width.
 POWER: Final = 1.5
 
-#: The name of a group -> how much it counts, above 0.
+#: Group name -> weight, above 0.
 Weights: TypeAlias = Mapping[str, float]
 
-#: Widths of a group that are tried at once, at most about.
+#: Approximate maximum number of widths of a group that are compared in one step.
 _WIDTHS: Final = 16
 
-#: Worth that an exchange gains at least, and that is given up for it at most.
+#: Minimum gain in worth of an exchange, and maximum worth given up for it.
 _LEAST_GAIN: Final = 0.01
 _MOST_EXCHANGED: Final = 0.25
 
-#: Groups of the largest networks in which exchanges are tried: with more they take minutes.
+#: Maximum number of groups for which exchanges are tried; with more groups they take minutes.
 _MOST_GROUPS: Final = 12
 
-#: Blocks that are left out, until so many of these numbers in a row were of no use.
+#: Numbers of blocks to remove, and the number of consecutive ones without improvement that ends the search.
 _COUNTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PATIENCE: Final = 2
 
@@ -53,9 +53,9 @@ class AllocationTerms:
 
     Attributes:
         limits: Limits on costs.
-        profiles: Profiles of the hardware whose latency is limited, among others.
+        profiles: Profiles of the hardware, including all with limited latency.
         weights: Weight of each group.
-        blocks: Weight of each residual block; blocks that are not named count alike.
+        blocks: Weight of each residual block; the others have equal weights.
         source: Structure of the network from which all others descend.
     """
 
@@ -66,39 +66,38 @@ class AllocationTerms:
     source: Structure
 
     def of_limited_hardware(self) -> "AllocationTerms":
-        """Return the terms without hardware that no limit names."""
+        """Return the terms without hardware that no limit refers to."""
         limited = (each for each in self.profiles if depend_on_hardware(self.limits, each.name))
         return replace(self, profiles=tuple(limited))
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """The remaining part of a network.
+    """A reduced network.
 
     Attributes:
         widths: Number of units left in each channel group.
-        left_out: Names of the residual blocks that are gone.
+        removed_blocks: Names of the removed residual blocks.
         worth: 0 for the source, -1 for a network that is half as wide.
     """
 
     widths: Mapping[str, int]
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
     worth: float
 
 
 def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) -> list[Allocation]:
-    """Return the most worthy networks within limits that can be cut from one, each with fewer blocks.
+    """Return the best networks within limits that can be cut from one, with ever fewer blocks.
 
-    Blocks go one after the other, those first that save most for their weight, as long as the network gains
-    by it. The real loss without a block depends on what the network has learned; the worth is that of the
-    usual network.
+    Blocks are removed one after the other, in order of savings per weight, as long as the worth increases.
+    The real loss without a block depends on the trained network; the worth is that of a typical network.
 
     Args:
         widths: Number of units left in each group.
 
     Returns:
-        The networks, the first with the most blocks; none if the limits cannot be met with the least units of
-        each group and the fewest blocks.
+        The networks, the one with the most blocks first; none if the limits cannot be met even with the
+        minimum units of each group and the fewest blocks.
     """
     terms = terms.of_limited_hardware()
     networks: list[Allocation] = []
@@ -118,11 +117,11 @@ def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) ->
 def allocate(
     structure: Structure, widths: Widths, terms: AllocationTerms, *, quickly: bool = False
 ) -> Allocation | None:
-    """Return the most worthy network that has all blocks of a structure; None if none is within the limits.
+    """Return the network of highest worth with all blocks of a structure; None if none is within the limits.
 
     Args:
         widths: Number of units left in each group.
-        quickly: Accept a network that is worth hardly less, in a quarter of the time.
+        quickly: Accept a network with slightly lower worth, found in a quarter of the time.
     """
     return _allocation(_Depth(structure, frozenset()), widths, terms.of_limited_hardware(), quickly=quickly)
 
@@ -135,7 +134,7 @@ def _allocation(
         return None
     if len(widths) <= _MOST_GROUPS and not quickly:
         descent.exchange()
-    return Allocation(descent.widths, at.left_out, descent.worth)
+    return Allocation(descent.widths, at.removed_blocks, descent.worth)
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,13 @@ class _Depth:
     """A network without some of its blocks."""
 
     structure: Structure
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
 
 
 def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
     """Yield the network with all of its blocks, and then with fewer and fewer.
 
-    Blocks that save most for their weight go first.
+    Blocks with the highest savings per weight are removed first.
     """
     yield _Depth(structure, frozenset())
 
@@ -166,7 +165,7 @@ def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
 
 
 def depth(network: NetworkCost) -> int:
-    """Return the most layers that multiply by weights on a way from an input to an output."""
+    """Return the largest number of layers with multiplied weights on a path from an input to an output."""
     depths: dict[int, int] = {}
     for layer in network.layers:
         before = max((depths.get(tensor, 0) for tensor in layer.inputs), default=0)
@@ -175,13 +174,13 @@ def depth(network: NetworkCost) -> int:
 
 
 class _Descent:
-    """The way down from the widths of a network to those within limits.
+    """A greedy descent from the widths of a network to widths within the limits.
 
     Args:
-        start: The widths at the start, which no group exceeds.
+        start: The initial widths, which no group exceeds.
 
     Attributes:
-        widths: The present widths.
+        widths: The current widths.
     """
 
     def __init__(self, structure: Structure, start: Widths, terms: AllocationTerms) -> None:
@@ -193,7 +192,7 @@ class _Descent:
         source, weights = terms.source, terms.weights
         total = sum(weights[name] for name in start)
         self._weights = {name: weights[name] / total for name in start}
-        # A group that is not the source's comes of one that was taken apart.
+        # A group that the source lacks is part of a group that was split.
         self._sizes = {name: source.groups.get(name, structure.groups[name]).size for name in start}
         deep, source_deep = depth(structure.network(start)), depth(source.network())
         self._of_depth = DEPTH * log2(max(deep, 1) / max(source_deep, 1))
@@ -201,11 +200,11 @@ class _Descent:
 
     @property
     def worth(self) -> float:
-        """The worth of the network: less by the weighted mean of the groups' losses, and by that of depth."""
+        """The worth of the network: the depth term minus the weighted mean loss of the groups."""
         return self._of_depth - sum(self._loss(name, width) for name, width in self.widths.items())
 
     def reach(self) -> bool:
-        """Go down to within the limits; return whether they can be met."""
+        """Reduce widths until the limits are met; return whether this is possible."""
         if exceeded(self._costs(self._least), self._limits):
             return False
         costs = self._costs({})
@@ -213,12 +212,12 @@ class _Descent:
         heapq.heapify(queue)
         while exceeded(costs, self._limits):
             lost, width, name = heapq.heappop(queue)
-            fresh = self._step(name, costs)  # what a cut saves changes with those of its neighbours
+            fresh = self._step(name, costs)  # the savings of a cut depend on the neighbouring groups
             if fresh > (lost, width) and queue and fresh > queue[0][:2]:
                 heapq.heappush(queue, (*fresh, name))
                 continue
             lost, width = fresh
-            if lost == inf:  # no group saves anything by itself
+            if lost == inf:  # no group saves anything on its own
                 self.widths = {
                     other: max(self._least[other], wide - 1) for other, wide in self.widths.items()
                 }
@@ -230,7 +229,7 @@ class _Descent:
         return True
 
     def exchange(self) -> None:
-        """Cut one group to put back others, as long as that makes the network more worthy."""
+        """Cut one group to widen others, as long as the worth of the network increases."""
         improved = True
         while improved:
             improved = False
@@ -247,14 +246,14 @@ class _Descent:
                         break
 
     def _fill(self, but: str = "") -> None:
-        """Put back units wherever the limits leave room, most worth first; not of one group."""
+        """Widen groups wherever the limits leave room, highest gain first; skip the group `but`."""
         while True:
             gains = [gain for name in self.widths if name != but and (gain := self._gain(name)) is not None]
             if not gains:
                 break
             _, name, width = max(gains)
             self.widths[name] = width
-        # Then what lies between two of the widths that were tried.
+        # Then try the widths between the compared ones.
         for name in (name for name in self.widths if name != but):
             while self.widths[name] < self._start[name] and not exceeded(
                 self._costs({name: self.widths[name] + 1}), self._limits
@@ -262,12 +261,12 @@ class _Descent:
                 self.widths[name] += 1
 
     def _loss(self, name: str, width: int) -> float:
-        """Return the loss of a group at a width, weighted for the mean; negative if it was widened."""
+        """Return the weighted loss of a group at a width; negative if it is wider than the source's."""
         halvings = log2(self._sizes[name] / width)
         return self._weights[name] * copysign(abs(halvings) ** POWER, halvings)
 
     def _gain(self, name: str) -> tuple[float, str, int] | None:
-        """Return the gain of a wider width of a group within the limits; None if there is none."""
+        """Return the gain from widening a group within the limits; None if it cannot be widened."""
         now, start = self.widths[name], self._start[name]
         above = min((width for width in self._narrower(name, start) if width > now), default=start)
         for width in dict.fromkeys((above, start)) if start > now else ():
@@ -276,7 +275,7 @@ class _Descent:
         return None
 
     def _step(self, name: str, costs: Costs) -> tuple[float, int]:
-        """Return the least loss of worth over savings by cutting a group, and the width to cut it to."""
+        """Return the smallest loss of worth per saving from cutting a group, and the width to cut it to."""
         now, best = self.widths[name], (inf, self._least[name])
         for width in self._narrower(name, now):
             saved = self._saved(costs, self._costs({name: width}))
@@ -285,7 +284,7 @@ class _Descent:
         return best
 
     def _saved(self, costs: Costs, less: Costs) -> float:
-        """Return the savings on exceeded limits, as a share of the necessary savings."""
+        """Return the savings on exceeded limits, as a share of the required savings."""
         return sum(
             (costs[axis] - less[axis]) / (costs[axis] - limit)
             for axis, limit in self._limits.items()
@@ -297,7 +296,7 @@ class _Descent:
         return costs_of(network, self._profiles, only=self._limits)
 
     def _narrower(self, name: str, width: int) -> Iterator[int]:
-        """Yield widths of a group below one: all, or multiples of a power of two; the least at the end."""
+        """Yield smaller widths of a group: all, or multiples of a power of two; the minimum at the end."""
         grain, least = 1, self._least[name]
         while width // grain > _WIDTHS:
             grain *= 2

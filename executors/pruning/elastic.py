@@ -1,9 +1,9 @@
-"""A network with others nested in it: all share its weights, and each has the first units of every group.
+"""A network with nested subnetworks: they share its weights, and each has the first units of every group.
 
-Units are ordered by how much the source misses them, most first. Every few steps another of the networks is
-trained, so that one training serves all sizes in between (slimmable networks: Yu and Huang, 2019). Networks
-of very different sizes want different weights, so the range of sizes is divided into segments, and each
-segment has a network of its own, which starts from the narrowest network of the segment before.
+Units are ordered by their importance to the source, most important first. Training switches to another of the
+networks every few steps, so that one training run covers all sizes in between (slimmable networks: Yu and
+Huang, 2019). Networks of very different sizes need different weights, so the range of sizes is divided into
+segments. Each segment has its own network, which starts from the narrowest network of the previous segment.
 """
 
 import io
@@ -24,30 +24,30 @@ from executors.training.trainer import OptimizerState, cosine
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
-#: Steps in a row of one of the nested networks, and between two reports.
+#: Consecutive steps for one nested network, and steps between progress reports.
 _STEPS: Final = 2
 _REPORT_STEPS: Final = 50
 
-#: Parts of the training after each of which it can be taken up again.
+#: Parts of the training, after each of which it can be resumed.
 _PARTS: Final = 8
 
-#: How far beyond the widest and the narrowest network places are drawn, to count as those: they have others
-#: on one side only, from which they learn.
+#: How far beyond the widest and the narrowest network positions are drawn; they are then clipped to these
+#: two. The two networks would otherwise be trained less, because they have neighbours on only one side.
 _BEYOND: Final = 0.08
 
-#: What is saved of a segment.
+#: The parts of a segment that are saved.
 _KINDS: Final = ("keep", "order", "sizes", "weights")
 
 
 @dataclass(frozen=True)
 class NestedSegment:
-    """A network with others nested in it, from the widest, which is itself, to the narrowest.
+    """A network and its nested networks, from the widest (itself) to the narrowest.
 
     Attributes:
         keep: The source's units in this segment, by group.
         order: Group -> indices of its units [units], the most important first.
-        sizes: Group -> number of units in each network on the way to the narrowest [networks], equally far
-            apart.
+        sizes: Group -> number of units in each network from the widest to the narrowest [networks], equally
+            spaced.
         weights: Weight name -> array.
     """
 
@@ -58,11 +58,11 @@ class NestedSegment:
 
     @property
     def narrowest(self) -> dict[str, int]:
-        """The units of each group in the narrowest network."""
+        """The number of units of each group in the narrowest network."""
         return self.widths(1.0)
 
     def widths(self, place: float) -> dict[str, int]:
-        """Return the units of each group at a place on the way: 0 is the widest network, 1 the narrowest."""
+        """Return each group's number of units at a position: 0 is the widest network, 1 the narrowest."""
         return {name: _between(sizes, place) for name, sizes in self.sizes.items()}
 
     def network(self, source: Structure) -> keras.Model:
@@ -73,7 +73,7 @@ class NestedSegment:
         return model
 
     def onward(self) -> tuple[Keep, dict[str, Ids]]:
-        """Return the source's units of the narrowest network, and their order."""
+        """Return the source's units that the narrowest network keeps, and their order."""
         keep, order, widths = {}, {}, self.narrowest
         for name, first in first_units(self.order, widths).items():
             keep[name] = self.keep[name].copy()
@@ -83,23 +83,23 @@ class NestedSegment:
 
 
 def _between(sizes: Ids, place: float) -> int:
-    """Return a size between others along a geometric scale."""
+    """Interpolate between sizes on a geometric scale."""
     return round(float(np.exp(np.interp(place * (len(sizes) - 1), np.arange(len(sizes)), np.log(sizes)))))
 
 
 def first_units(order: Mapping[str, Ids], widths: Widths) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return masks of the first units of each group in an order, as many as are wanted."""
+    """Return masks of the first units of each group, for the given widths and order."""
     return {name: np.isin(np.arange(len(units)), units[: widths[name]]) for name, units in order.items()}
 
 
 class NestedWeights:
-    """The weights of a network that has only some of its units at a time.
+    """The full weights of a network that shows only some of its units at a time.
 
     Args:
-        state: The network and its masks, which mask no unit.
+        state: The network, with masks that mask no unit.
 
     Attributes:
-        store: Saves the weights of the units that are there.
+        store: Saves the weights of the shown units.
     """
 
     def __init__(self, state: PruningState) -> None:
@@ -107,7 +107,7 @@ class NestedWeights:
         self._variables = list(self._named.values())
         self._masks: Masks = state.masks
         self._whole = [tf.Variable(variable, trainable=False) for variable in self._variables]
-        # One call each, as they come every few steps.
+        # Each is a single traced call, because they run every few steps.
         self._show = tf.function(self._masked, autograph=False)
         self.store = tf.function(self._stored, autograph=False)
 
@@ -135,9 +135,9 @@ class SegmentTraining:
     """The training of a segment, with its progress.
 
     Attributes:
-        segment: The segment with its present weights.
+        segment: The segment with its current weights.
         steps: Number of training steps so far.
-        optimizer_state: The trainer's state besides the weights; None before the first step.
+        optimizer_state: The trainer's state apart from the weights; None before the first step.
     """
 
     segment: NestedSegment
@@ -145,13 +145,13 @@ class SegmentTraining:
     optimizer_state: OptimizerState | None = None
 
     def saved(self) -> bytes:
-        """Return the training as bytes."""
+        """Return the training, serialized."""
         arrays = _arrays_of("segment", self.segment) | {"steps": np.array(self.steps)}
         return _written(arrays | (self.optimizer_state.flat() if self.optimizer_state else {}))
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
-        """Return the training that `saved` has returned."""
+        """Load a training saved by `saved`."""
         arrays = _read(content)
         own = {name: array for name, array in arrays.items() if name.startswith("segment ")}
         segment = _segment_of(_parted(own)["segment"])
@@ -165,15 +165,14 @@ def train_nested(
     report: Callable[[int, float], None],
     keep: Callable[[SegmentTraining], None],
 ) -> NestedSegment:
-    """Train all networks of a segment together, and return it with their weights.
+    """Train all networks of a segment together, and return the segment with its weights.
 
-    Each part begins as after an interruption, so that both cases end at the same weights.
+    Each part begins as after an interruption, so that both cases end with the same weights.
 
     Args:
-        state: The state of the segment's widest network, with the present weights.
-        steps: Number of training steps of all networks together.
-        report: Called now and then with the number of steps, and the mean training loss since the last
-            report.
+        state: The state of the segment's widest network, with the current weights.
+        steps: Total number of training steps for all networks.
+        report: Called regularly with the number of steps, and the mean training loss since the last report.
         keep: Called with the training after each part of it.
     """
     weights, schedule, segment = NestedWeights(state), cosine(steps), training.segment
@@ -199,7 +198,7 @@ def train_nested(
 
 
 def saved(segments: Iterable[NestedSegment]) -> bytes:
-    """Return segments as bytes."""
+    """Return segments, serialized."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     for number, segment in enumerate(segments):
         arrays |= _arrays_of(str(number), segment)
@@ -207,13 +206,13 @@ def saved(segments: Iterable[NestedSegment]) -> bytes:
 
 
 def loaded(content: bytes) -> list[NestedSegment]:
-    """Return the segments given to `saved`; none for empty content."""
+    """Load the segments that `saved` serialized; none for empty content."""
     parts = _parted(_read(content)) if content else {}
     return [_segment_of(parts[number]) for number in sorted(parts, key=int)]
 
 
 def _segment_of(part: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> NestedSegment:
-    """Return a segment from its arrays; without groups, it only has weights."""
+    """Return a segment from its arrays; one without groups only has weights."""
     return NestedSegment(**{kind: part.get(kind, {}) for kind in _KINDS})
 
 
@@ -222,7 +221,7 @@ def _arrays_of(name: str, segment: NestedSegment) -> dict[str, npt.NDArray[Any]]
 
 
 def _parted(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, dict[str, npt.NDArray[Any]]]]:
-    """Return arrays by the parts of their names, which may have more blanks in the last one."""
+    """Return arrays by the parts of their names; the last part may contain spaces."""
     parts: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {}
     for key, array in arrays.items():
         name, kind, of = key.split(" ", 2)

@@ -1,4 +1,4 @@
-"""Bases of algorithms that mask units before cutting them, and of those that take several cuts."""
+"""Base classes of algorithms that mask units before cutting them, and of those that cut several times."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Keep, Structure, copied, narrow, resolution
 from executors.timing import activity
 from executors.training.trainer import Trainer, constant
-from mistify.costs.budget import Costs, share_left
+from mistify.costs.budget import Costs, tightest_ratio
 
 __all__ = ["IterativePruningExecutor"]
 
-#: Rebuilding a network and tracing it takes the time of so many multiply-adds of training for each of its
-#: layers: 2.7 s for a ResNet-8, at 50 thousand million a second.
+#: Multiply-adds of training that take as long as rebuilding and tracing a network, per layer: 2.7 s for a
+#: ResNet-8, at 50 billion per second.
 _BUILDING: Final = 4e9
 
-#: A training step computes a network once forwards, and about twice backwards.
+#: Cost of a training step in inferences: one for the forward pass, about two for the backward pass.
 _PASSES: Final = 3
 
 
 class PruningExecutor(AdaptationExecutor):
-    """An executor that masks the units which it cuts, and continues from one edge of a path to the next."""
+    """An executor that masks the units that it cuts, and continues from one edge of a path to the next."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
@@ -40,11 +40,11 @@ class PruningExecutor(AdaptationExecutor):
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer of the present network."""
+        """The trainer of the current network."""
         return self._state.trainer
 
     def init(self, assignment: Assignment) -> None:
-        """Take a new network, or continue with the one that was delivered last."""
+        """Start from a new network, or continue with the last one delivered."""
         new = self._is_new(assignment.model)
         state = self._state_of(assignment) if new else self._state
         self._current = state.at_start_of(assignment)
@@ -54,7 +54,7 @@ class PruningExecutor(AdaptationExecutor):
         return self._state.costs
 
     def network(self) -> keras.Model:
-        """Return the network without its masked units, and remember it as the one to continue with."""
+        """Return the network without its masked units, and remember it for the next edge."""
         self._delivered = narrow(self._state.structure, self._state.masks.keep)
         return self._delivered
 
@@ -69,28 +69,28 @@ class PruningExecutor(AdaptationExecutor):
         return PruningState.of(copied(assignment.model), assignment, self._structure_loss)
 
     def _is_new(self, model: keras.Model) -> bool:
-        """Check whether a network differs from the one that was delivered last."""
+        """Check whether a network differs from the last one delivered."""
         return self._delivered is None or model is not self._delivered
 
     def _structure_loss(self, structure: Structure) -> StructureLoss | None:
-        """Return the structure losses that a network of this structure is trained with, if any."""
+        """Return the structure losses for training a network of this structure, if any."""
         return None
 
 
 class IterativePruningExecutor(PruningExecutor):
-    """An executor whose iterations each train, then cut towards the next share of the way.
+    """An executor whose iterations train, and then cut towards the next share of the distance to the goal.
 
-    The remaining units take over from those that are cut as well as they can without training.
+    The remaining units compensate for the cut ones as far as possible without training.
     """
 
     _params: IterativePruningParams
 
     def iterate(self) -> int:
-        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
+        """Train for an equal part of the edge's steps, then cut towards the next share of the distance."""
         steps = self._params.steps_of_cut
         self.trainer.train(constant(steps))
         self._current = replace(self._state, cuts=self._state.cuts + 1)
-        distance = 1 / share_left(self._state.start, self._state.assignment.budget)
+        distance = 1 / tightest_ratio(self._state.start, self._state.assignment.budget)
         done = min(1.0, self._state.cuts / self._params.planned_cuts(distance))
         with activity("cutting"):
             try:
@@ -98,7 +98,8 @@ class IterativePruningExecutor(PruningExecutor):
             except StuckError:
                 if not self._state.masked_flops:
                     raise
-                # Rebuilt, it may have other groups: a grouped convolution of one group is an ordinary one.
+                # Rebuilding may change the groups: a grouped convolution with one group becomes an ordinary
+                # one.
                 self._rebuild(self._state.structure)
                 self._cut(done)
         return steps
@@ -108,25 +109,25 @@ class IterativePruningExecutor(PruningExecutor):
         """Choose the units to cut next, and adopt the network without them.
 
         Args:
-            done: Share of the way to the budget that lies behind the cut.
+            done: Share of the distance to the budget covered after the cut.
 
         Raises:
-            StuckError: The limits do not hold though nothing is left to cut.
+            StuckError: The limits are exceeded, and nothing is left to cut.
         """
 
     def _adopt(self, keep: Keep, moments: Mapping[int, Moments], structure: Structure | None = None) -> None:
-        """Go on with these units of every group, which take over from the others.
+        """Continue with these units of every group, which compensate for the others.
 
-        Where cuts are not trained, all layers are fitted again.
+        If cuts are not followed by training, all layers are refitted.
 
         Args:
-            moments: The moments that the remaining units are fitted by.
-            structure: The structure without some blocks, or at another resolution, that replaces the present
+            moments: The moments used to fit the remaining units.
+            structure: The structure without some blocks, or at another resolution, that replaces the current
                 one.
         """
         state = self._state
         target = structure or state.structure
-        # What was computed at other positions tells nothing of these.
+        # Outputs at another resolution are at other positions, to which layers cannot be fitted.
         fitted = not self._params.steps_of_cut and resolution(target.graph) == resolution(
             state.structure.graph
         )
@@ -146,17 +147,17 @@ class IterativePruningExecutor(PruningExecutor):
         self._state.trainer.start_average()
 
     def _work_ahead(self) -> float:
-        """Return the multiply-adds of training until the next cut that would be spent on masked units."""
+        """Return the multiply-adds of training until the next cut that masked units would waste."""
         state, params = self._state, self._params
-        distance = 1 / share_left(state.start, state.assignment.budget)
+        distance = 1 / tightest_ratio(state.start, state.assignment.budget)
         is_last = state.cuts >= params.planned_cuts(distance)
         steps = params.tune_steps if is_last else params.steps_of_cut
         return _PASSES * params.batch_size * steps * state.masked_flops
 
     def _rebuild(self, structure: Structure) -> None:
-        """Go on with a network that is physically as narrow as its masks were.
+        """Continue with a network that is physically as narrow as its masks.
 
         Args:
-            structure: The present structure, or one without some blocks or at another resolution.
+            structure: The current structure, or one without some blocks or at another resolution.
         """
         self._current = self._state.rebuilt(structure, self._structure_loss)

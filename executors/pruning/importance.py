@@ -11,9 +11,9 @@ Array = npt.NDArray[np.float64]
 
 
 def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
-    """Return for each group the L2 norm of each unit's weights [units], over the mean of those kept.
+    """Return for each group the L2 norms of its units' weights [units], relative to the mean of kept units.
 
-    Weights of every slot count: those that make the channel, scale it and read it.
+    The weights of all slots count: those that produce the channel, scale it and read it.
 
     Args:
         keep: The units left in each group.

@@ -9,9 +9,9 @@ from executors.structure import Keep, Structure
 
 
 class Masks:
-    """Holds the weights of cut units at zero while the network keeps its physical widths.
+    """Masks that hold the weights of cut units at zero while the network keeps its physical widths.
 
-    A masked network computes what the narrowed one computes, without a new trace for each cut.
+    A masked network computes the same as the narrowed one, without a new trace for each cut.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -37,12 +37,12 @@ class Masks:
         return {name: int(mask.sum()) for name, mask in self.keep.items()}
 
     def set(self, keep: Keep) -> None:
-        """Keep these units and cut the others, at once and after every step."""
+        """Keep these units and cut the others, immediately and after every step."""
         self.choose(keep)
         self.apply()
 
     def choose(self, keep: Keep) -> None:
-        """Keep these units and cut the others from the next step on; weights do not change."""
+        """Keep these units and cut the others from the next step on, without changing weights now."""
         self.keep = {**self.keep, **keep}
         values = {key: np.ones(mask.shape, np.float32) for key, mask in self._axes.items()}
         for group in self._structure.groups.values():
@@ -59,7 +59,7 @@ class Masks:
             variable.assign(tf.convert_to_tensor(variable) * _along(axis, mask, variable))
 
     def left(self, variable: keras.Variable) -> tf.Tensor:
-        """Return 1 for the entries of a weight that belong to remaining units, else 0, in its shape."""
+        """Return a mask of a weight's shape: 1 for entries of remaining units, else 0."""
         left = tf.ones(variable.shape)
         for masked, axis, mask in self._along:
             if masked is variable:
@@ -68,7 +68,7 @@ class Masks:
 
 
 def _along(axis: int, mask: tf.Variable, variable: keras.Variable) -> tf.Tensor:
-    """Return a mask [units] in a shape that lies along an axis of a weight."""
+    """Return a mask [units], reshaped to broadcast along an axis of a weight."""
     shape = [1] * len(variable.shape)
     shape[axis] = -1
     return tf.reshape(mask, shape)

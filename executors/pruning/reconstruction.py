@@ -1,4 +1,4 @@
-"""Letting the remaining channels take over from those that are cut, by least squares, without training."""
+"""Compensation for cut channels by the remaining ones, by least squares, without training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,29 +16,28 @@ from executors.training.evaluation import Tensors, compiled, examples_at_once, q
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-#: Training examples that the channels are compared on, and how many of them at once.
+#: Training examples used to compare channels, and the batch size.
 _EXAMPLES: Final = 1_000
 _BATCH: Final = 250
 
-#: Positions whose mean is near enough to that of all to be the centre of their sums.
+#: Number of positions used to estimate the centre of the sums.
 _CENTRED: Final = 1_000
 
-#: Share of the mean variance that is added to every channel's, so that near copies share their weights.
+#: Share of the mean variance added to each channel's variance, so that near duplicates share their weights.
 _RIDGE: Final = 1e-3
 
-#: Wider than this, a layer is left as it is: its covariances would take longer than they save.
+#: Wider layers are not adjusted: computing their covariances would take longer than it saves.
 _MOST_CHANNELS: Final = 2_048
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A kernel that sums over channels, and where each group stands among them.
+    """A kernel that sums over channels, and the position of each group among them.
 
     Attributes:
         tensor: Index in the graph of the tensor that the kernel reads.
         slots: Groups with their slots along the kernel's axis.
-        absorbs_shift: Whether a constant can be added behind the kernel: by its own bias, or by a batch
-            norm's.
+        absorbs_shift: Whether a constant can be added after the kernel, by its own bias or a batch norm's.
     """
 
     product: Product
@@ -48,7 +47,7 @@ class Consumer:
 
     @property
     def channels(self) -> int:
-        """The number of channels that it reads."""
+        """The number of channels that the kernel reads."""
         count: int = self.product.kernel.shape[self.product.axis]
         return count
 
@@ -60,11 +59,11 @@ class Consumer:
         return mask
 
     def by_channel(self) -> Array:
-        """Return the kernel with the channels first."""
+        """Return the kernel with the channel axis first."""
         return np.moveaxis(np.asarray(self.product.kernel, np.float64), self.product.axis, 0)
 
     def rows(self) -> Array:
-        """Return the kernel as a matrix [channels, all else]."""
+        """Return the kernel as a matrix [channels, other axes]."""
         return self.by_channel().reshape(self.channels, -1)
 
 
@@ -77,7 +76,7 @@ class Moments:
 
 
 class _Sums(NamedTuple):
-    """Sums over the positions of a tensor, of their distances from a centre.
+    """Sums over the positions of a tensor, of distances from a centre.
 
     Attributes:
         centre: A point near the mean [channels].
@@ -93,13 +92,13 @@ class _Sums(NamedTuple):
 
 
 class Compensation:
-    """Adjusts the layers that read the channels of a network when some of them are cut.
+    """Adjustment of the layers that read a network's channels when some channels are cut.
 
-    A channel that is cut is, for the most part, a combination of those that stay: `x_cut = x_kept A + b` in
-    the least squares of training examples. Its readers can read the others instead, with its weights for the
-    cut channel multiplied by `A` and added to those for the kept ones. Training goes on from a network that
-    still computes nearly what it did. (Weight reconstruction after pruning, as in channel pruning by He et
-    al., 2017, layer by layer and in closed form.)
+    A cut channel is largely a linear combination of the remaining ones: `x_cut = x_kept A + b`, by least
+    squares over training examples. Its readers can read the others instead: their weights for the cut channel
+    are multiplied by `A` and added to those for the kept channels. Training then continues from a network
+    that computes nearly the same outputs. (Weight reconstruction after pruning, as in channel pruning by He
+    et al., 2017, layer by layer and in closed form.)
 
     Attributes:
         consumers: Group -> kernels that can be adjusted when it is cut.
@@ -118,7 +117,7 @@ class Compensation:
             self._sums = compiled(self._products, self._watched)
 
     def moments(self, data: Dataset, seed: int = 0) -> dict[int, Moments]:
-        """Return the moments of every tensor that is read, by its index in the graph, over some examples."""
+        """Return the moments over some examples of every tensor that a consumer reads, by its graph index."""
         if not self._all:
             return {}
         order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
@@ -133,9 +132,9 @@ class Compensation:
         return moments
 
     def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
-        """Change the weights of a network whose units `before` become `after`, which cuts some.
+        """Adjust the weights of a network for a cut from the units `before` to the units `after`.
 
-        The weights of the units that are cut stay; the caller removes them.
+        The weights of cut units stay; the caller removes them.
 
         Args:
             before: The units left before the cut.
@@ -151,10 +150,10 @@ class Compensation:
     def _products(self, inputs: Tensors) -> list[_Sums]:
         """Return the sums of each tensor.
 
-        Sums of squares about zero would lose the variance of a channel that hardly varies: it is a small
-        difference of large numbers, of which float32 keeps seven digits.
+        Sums of squares about zero would lose the variance of a nearly constant channel: it is a small
+        difference between large numbers, of which float32 keeps seven digits.
         """
-        # As in training: batch norms by the batch, whose statistics are true of the network as it is.
+        # As in training, batch norms use batch statistics, which are correct for the current network.
         outputs = quick_call(self._watched, inputs, training=True)
         sums = []
         for output in outputs.values():
@@ -175,10 +174,10 @@ def _exact(sums: _Sums) -> tuple[Array, Array, int]:
 
 
 def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
-    """Return the covariance of the kept channels [kept, kept] as a consumer sees it, with the ridge added.
+    """Return the covariance of the kept channels [kept, kept] for a consumer, including the ridge term.
 
     Args:
-        consumer: Where it absorbs a shift, the mean does not count.
+        consumer: If it absorbs a shift, the covariance is centred.
         moments: The moments of the tensor that it reads.
         kept: Indices of the channels [kept].
     """
@@ -188,14 +187,14 @@ def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]
 
 
 def _product(consumer: Consumer, moments: Moments) -> Array:
-    """Return the mean outer product, about the mean where a constant can be added behind the consumer."""
+    """Return the mean outer product, centred if the consumer absorbs a shift."""
     if not consumer.absorbs_shift:
         return moments.product
     return np.asarray(moments.product - np.outer(moments.mean, moments.mean))
 
 
 def _consumers(structure: Structure) -> list[Consumer]:
-    """Return the kernels that sum over channels of groups, of layers that are called once."""
+    """Return the kernels that sum over channels of groups, in layers that are called once."""
     graph = structure.graph
     calls = [node.name for node in graph.nodes]
     followed = {maker.name for maker in foldable(graph).values()}
@@ -222,7 +221,7 @@ def _consumers(structure: Structure) -> list[Consumer]:
 def _take_over(
     consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
 ) -> None:
-    """Add to the weights for the kept channels the effect of the cut ones."""
+    """Add the effect of the cut channels to the weights for the kept ones."""
     crossed = _product(consumer, moments)[np.ix_(kept, cut)]
     combination = np.linalg.solve(covariance(consumer, moments, kept), crossed)
     kernel, bias = consumer.by_channel(), consumer.product.bias

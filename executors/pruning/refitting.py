@@ -1,9 +1,9 @@
-"""Fitting the rest of a network to its values before a cut, layer by layer, without training.
+"""Refitting of a cut network to its outputs before the cut, layer by layer, without training.
 
-Layers are fitted in order, from the inputs on. Each one gets the inputs that the remaining network computes,
-and is fitted to what it computed before the cut: so it makes up for cuts in its inputs, and for errors that
-the layers before it could not compensate. (He et al., Channel Pruning, 2017, fit each layer to its old
-outputs from the inputs of the network that is left.)
+Layers are fitted in order from the inputs on. Each layer receives the inputs that the cut network computes,
+and is fitted to its own outputs before the cut. It thereby compensates both for cuts in its inputs and for
+the remaining errors of earlier layers. (He et al., Channel Pruning, 2017, also fit each layer to its old
+outputs with the inputs of the cut network.)
 """
 
 from collections import Counter
@@ -26,20 +26,20 @@ from executors.training.evaluation import examples_of_shapes
 Array: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.int64]
 
-#: Training examples that layers are fitted on, at most.
+#: Maximum number of training examples for fitting layers.
 _EXAMPLES: Final = 250
 
-#: Places at which a layer is fitted: so many for each column of its kernel, between these two.
+#: Positions used to fit a layer: a number per kernel column, with a minimum and a maximum.
 _PLACES_PER_COLUMN: Final = 24
 _FEWEST_PLACES: Final = 4_000
 _MOST_PLACES: Final = 24_000
 
-#: Kernels of more columns are not fitted as a whole, and those that read more channels are left as they are:
-#: it would take long, and gigabytes.
+#: Kernels with more columns are not fitted as a whole, and kernels with more input channels not at all: this
+#: would take long, and gigabytes.
 _MOST_COLUMNS: Final = 2_500
 
-#: Share of the mean variance of a kernel's inputs that is added to each: what they do not tell stays as it
-#: is.
+#: Share of the mean variance of a kernel's inputs added to each, so that weights that the inputs do not
+#: determine stay unchanged.
 _RIDGE: Final = 1e-3
 
 
@@ -61,12 +61,12 @@ class Original:
 
 
 def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
-    """Fit the kernels of a network that was cut to their former values.
+    """Fit the kernels of a cut network to their outputs before the cut.
 
     Args:
-        keep: The units that are left, by group.
-        graph: The network after the cut: layers of the same names with the weights of all other units at
-            zero, or narrow ones; some may be gone. Its weights are changed.
+        keep: The units left in each group.
+        graph: The network after the cut, with the same layer names: either narrow, or with the weights of all
+            other units at zero; some layers may be missing. Its weights are changed.
         data: Training data.
     """
     count = examples_of_shapes(original.structure.graph.shapes, _EXAMPLES)
@@ -76,14 +76,14 @@ def refit(original: Original, keep: Keep, graph: Graph, data: Dataset) -> None:
     for node, inputs in _walk(graph, examples, {}):
         if node.name in fitted:
             products = handler_of(node.name, node.layer).products(node)
-            # A grouped convolution that is left one group is an ordinary one, and was none before.
+            # A grouped convolution left with one group has become an ordinary one, with other weights.
             for product, target in zip(products, before.targets(node.name), strict=False):
                 if product.kernel.trainable and target is not None:
                     target.fit(product, inputs[product.input].numpy())
 
 
 def _following(original: Original, keep: Keep, graph: Graph) -> Iterator[str]:
-    """Yield the names of the layers that are called once, and read something else than before the cut."""
+    """Yield the names of the layers that are called once and read other inputs than before the cut."""
     wires, changed = frozenset(_wires(original.structure.graph)), set[int]()
     calls = Counter(node.name for node in original.structure.graph.nodes)
     losing = {
@@ -118,12 +118,12 @@ class _KeptWeight:
         return np.asarray(self.whole[np.ix_(*self.left)])
 
     def places(self, variable: keras.Variable) -> list[Ids]:
-        """Return where it stands along each axis of the weight now."""
+        """Return the indices of the remaining part along each axis of the current weight."""
         same = [now == before for now, before in zip(variable.shape, self.whole.shape, strict=True)]
         return [ids if as_wide else np.arange(len(ids)) for ids, as_wide in zip(self.left, same, strict=True)]
 
     def assign(self, variable: keras.Variable, values: Array) -> None:
-        """Set the remaining part of the weight to new values, and everything else to zero."""
+        """Set the remaining part of the weight to new values, and all other entries to zero."""
         array = np.zeros(variable.shape, np.float32)
         array[np.ix_(*self.places(variable))] = values
         variable.assign(array)
@@ -131,16 +131,16 @@ class _KeptWeight:
 
 @dataclass(frozen=True)
 class _FitTarget:
-    """Values that a kernel is fitted to, at some places of its layer.
+    """Outputs that a kernel is fitted to, at some positions of its layer.
 
     Attributes:
-        rows: The kernel's former results for the outputs that are left [places, outputs]; without a window
-            its former inputs [places, channels].
+        rows: The kernel's results before the cut for the remaining outputs [places, outputs]; without a
+            window its inputs before the cut [places, channels].
         places: Positions in the output; without a window, positions in the input.
         window: The positions that the kernel sums over; None to fit it to inputs like the old ones.
         kernel: The remaining part of the kernel.
-        bias: The remaining part of the bias; None where there is none.
-        centred: Whether a constant can be added behind the kernel: by its bias, or by a batch norm.
+        bias: The remaining part of the bias; None if there is no bias.
+        centred: Whether a constant can be added after the kernel, by its bias or a batch norm.
     """
 
     rows: Array
@@ -154,8 +154,8 @@ class _FitTarget:
         """Fit a kernel.
 
         Args:
-            product: The present kernel.
-            inputs: The present inputs of the layer.
+            product: The current kernel.
+            inputs: The current inputs of the layer.
         """
         channels = self.kernel.places(product.kernel)[product.axis]
         rows = window_rows(inputs[..., channels], self.window or Window(), self.places)
@@ -175,7 +175,7 @@ class _FitTarget:
             self.bias.assign(product.bias, bias + product.added(shift, bias.ndim))
 
     def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
-        """Return the weights [columns, outputs] that compute the target best, and the constant to add.
+        """Return the weights [columns, outputs] that fit the target best, and the constant to add.
 
         Args:
             inputs: [places, columns].
@@ -192,12 +192,12 @@ class _FitTarget:
 
 
 class _UncutNetwork:
-    """The network before a cut, which is run only as far as its targets are asked for.
+    """The network before a cut, which is run only as far as targets are requested.
 
     Args:
-        keep: The units that are left, by group.
+        keep: The units left in each group.
         examples: The examples to run it on.
-        wanted: The layers whose targets are needed.
+        wanted: The layers with required targets.
     """
 
     def __init__(self, original: Original, keep: Keep, examples: Dataset, wanted: Collection[str]) -> None:
@@ -208,7 +208,7 @@ class _UncutNetwork:
         self._targets: dict[str, list[_FitTarget | None]] = {}
 
     def targets(self, layer: str) -> list[_FitTarget | None]:
-        """Return the target of each kernel of a layer that is called once; None of one that is too wide."""
+        """Return the target of each kernel of a layer that is called once; None if a kernel is too wide."""
         while layer not in self._targets:
             node, inputs = next(self._nodes)
             if node.name in self._wanted:
@@ -247,7 +247,7 @@ class _UncutNetwork:
 
 
 def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:
-    """Yield for each call its layer's name and the names of the layers that make its inputs."""
+    """Yield for each call its layer's name and the names of the layers that produce its inputs."""
     makers = {**graph.inputs, **{node.output: node.name for node in graph.nodes}}
     return ((node.name, *(makers[index] for index in node.inputs)) for node in graph.nodes)
 
@@ -255,13 +255,13 @@ def _wires(graph: Graph) -> Iterator[tuple[str, ...]]:
 def _walk(
     graph: Graph, examples: Dataset, weights: Mapping[str, Sequence[Array]]
 ) -> Iterator[tuple[Node, list[tf.Tensor]]]:
-    """Run a network on examples, and yield each call with its inputs before it is made.
+    """Run a network on examples; yield each call with its inputs before it runs.
 
-    Batch norms normalise by these examples. Nothing of the network is changed.
+    Batch norms use the statistics of these examples. The network is not changed.
 
     Args:
         examples: The inputs of the network.
-        weights: Layer name -> weights that replace those of the layer.
+        weights: Layer name -> weights that replace the layer's own.
     """
     tensors: dict[int, Any] = {
         index: tf.constant(examples.inputs[name].astype(graph.dtypes[index], copy=False))

@@ -1,4 +1,4 @@
-"""The units of a channel group that a network misses least, once the others have taken over from them."""
+"""Saliency of a channel group's units: the loss without each unit after the others have compensated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from executors.structure import Keep
 
 Ids = npt.NDArray[np.int64]
 
-#: Part of a group's units that are put in order one by one; the others follow in the order found by then.
+#: Share of a group's units that are eliminated one by one; the others follow in the order found by then.
 _ORDERED = 0.5
 
 
 def saliencies(
     consumers: Mapping[str, list[Consumer]], keep: Keep, moments: Mapping[int, Moments]
 ) -> dict[str, Array]:
-    """Return for each group the loss when each of its units goes, after those that matter less.
+    """Return for each group the loss from removing each of its units, after the less important ones.
 
-    Units are eliminated one by one, always the one whose loss changes least what the group's consumers
-    compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and Stork,
-    1993, for each layer's output). Of two equivalent units, the first is worth nothing, and the second is
-    worth both.
+    Units are eliminated one by one. Each step removes the unit that changes the outputs of the group's
+    consumers least after the remaining units have compensated by least squares (Optimal Brain Surgeon,
+    Hassibi and Stork, 1993, for each layer's output). Of two equivalent units, the first has a loss of zero,
+    and the second that of both.
 
     Args:
         consumers: Group -> kernels that read it.
-        keep: The units that are left.
+        keep: The units left in each group.
         moments: The moments of the tensors that are read.
 
     Returns:
-        The root of the share of the consumers' output variance that goes with each unit [units], rising in
-        the order of elimination; 0 for units that are gone already.
+        The square root of the share of the consumers' output variance lost with each unit [units], increasing
+        in the order of elimination; 0 for units that were already cut.
     """
     return {group: _eliminate(group, readers, keep, moments) for group, readers in consumers.items()}
 
@@ -60,10 +60,10 @@ def _total(fits: "list[_Fit]", units: Ids) -> Array:
 
 @dataclass
 class _Fit:
-    """A consumer's weights while units are eliminated, each time fitted again.
+    """A consumer's weights, refitted after each elimination of a unit.
 
     Attributes:
-        inverse: Inverse covariance of the channels that are left [channels, channels].
+        inverse: Inverse covariance of the remaining channels [channels, channels].
         weights: Contribution of each channel [channels, outputs].
         positions: The channels of each unit [units, channels per unit].
         total: Variance of the outputs.
@@ -89,17 +89,17 @@ class _Fit:
         return cls(inverse, weights, positions, total)
 
     def losses(self, units: Ids) -> Array:
-        """Return the share of the output's variance that is lost with each of these units by itself."""
+        """Return the share of the output variance lost by removing each of these units alone."""
         squares = np.square(self.weights).sum(axis=1) / np.diag(self.inverse).clip(np.finfo(float).tiny)
         return np.asarray(squares[self.positions[units]].sum(axis=1) / self.total)
 
     def eliminate(self, unit: int) -> None:
-        """Take a unit out; the others take over."""
+        """Remove a unit; the others compensate."""
         for channel in self.positions[unit]:
             column = self.inverse[:, channel] / self.inverse[channel, channel]
             self.weights -= np.outer(column, self.weights[channel])
             self.inverse -= np.outer(column, self.inverse[channel])
-            # Exactly gone: what rounding leaves would be divided by what rounding leaves.
+            # Set to exactly zero: otherwise one rounding error would be divided by another.
             self.inverse[channel] = self.inverse[:, channel] = 0
             self.inverse[channel, channel] = 1
             self.weights[channel] = 0

@@ -1,4 +1,4 @@
-"""A network that is being pruned, and where it stands on the way to its goal."""
+"""A network that is being pruned, and its progress towards its goal."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,20 +17,20 @@ from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Structure, analyse, narrow, narrow_arrays
 from executors.training.trainer import OptimizerState, Trainer
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, share_left
+from mistify.costs.budget import Costs, tightest_ratio
 
 layers = keras.layers
 
-#: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
-#: halvings in between. These multiples of it are the least and the most.
+#: Limits on the learning rate, as multiples of the setting. The setting applies to a goal with half the
+#: source's costs; the rate increases with the number of halvings between source and goal.
 _SLOWEST: Final = 0.1
 _FASTEST: Final = 2.0
 
-#: Part of the source's dropout that is left in what is cut from it: a smaller network with a teacher learns
-#: less by heart. (Rates that fall with the connections: Han et al., 2015.)
+#: Factor on the source's dropout rates in networks cut from it: a smaller network with a teacher overfits
+#: less. (Rates that fall with the number of connections: Han et al., 2015.)
 _DROPOUT: Final = 1 / 3
 
-#: Below any mean loss: where nothing is lost with a group's units, each of them is worth nothing.
+#: Below any mean loss; avoids division by zero if no unit of a group causes a loss.
 _TINY: Final = float(np.finfo(float).tiny)
 
 _DROPOUTS: Final = (
@@ -40,7 +40,7 @@ _DROPOUTS: Final = (
     layers.SpatialDropout2D,
 )
 
-#: Makes the structure losses that a network of a structure is trained with; None without any.
+#: A function that makes the structure losses for training a network of a structure; it may return None.
 LossFactory = Callable[[Structure], StructureLoss | None]
 
 
@@ -51,11 +51,11 @@ class PruningState:
     Attributes:
         structure: The structure at the network's physical widths.
         masks: The units that are left.
-        compensation: Fits the remaining units so that they take over from those that are cut.
+        compensation: Adjusts the remaining units to compensate for the cut ones.
         loss: The structure losses of the training; None without any.
         start: Costs at the start of the edge.
         cuts: Number of cuts on the edge so far.
-        work_on_masked: Multiply-adds of training masked units, since the network was built.
+        work_on_masked: Multiply-adds spent on training masked units since the network was built.
     """
 
     assignment: Assignment
@@ -78,13 +78,13 @@ class PruningState:
         cuts: int = 0,
         optimizer_state: OptimizerState | None = None,
     ) -> "PruningState":
-        """Return the state of a network that has no masked units.
+        """Return the state of a network without masked units.
 
         Args:
             model: A network, which is changed in place from now on.
             loss: Makes the structure losses.
             cuts: Number of cuts on the edge so far.
-            optimizer_state: The state that an earlier trainer had for these weights.
+            optimizer_state: The state of an earlier trainer for these weights.
         """
         structure = analyse(model, assignment.source.rules)
         _reduce_dropout(structure, assignment.source)
@@ -103,20 +103,20 @@ class PruningState:
 
     @property
     def masked_flops(self) -> float:
-        """The multiply-adds of an inference that are spent on masked units."""
+        """The multiply-adds of an inference that masked units waste."""
         return self.structure.network().flops - self.structure.network(self.masks.widths).flops
 
     def at_start_of(self, assignment: Assignment) -> "PruningState":
-        """Return the state at the start of an edge, with the learning rate that suits its goal."""
+        """Return the state at the start of an edge, with the learning rate for its goal."""
         state = replace(self, assignment=assignment, cuts=0)
-        state.trainer.learning_rate = _pace(assignment) * state.trainer.usual_rate
+        state.trainer.learning_rate = _learning_rate_factor(assignment) * state.trainer.usual_rate
         return replace(state, start=state.costs)
 
     def rebuilt(self, structure: Structure, loss: LossFactory) -> "PruningState":
-        """Return the state with a network that is physically as narrow as its masks were.
+        """Return the state with a network that is physically as narrow as its masks.
 
         Args:
-            structure: The present structure, or one without some blocks or at another resolution.
+            structure: The current structure, or one without some blocks or at another resolution.
             loss: Makes the structure losses.
         """
         keep = {name: self.masks.keep[name] for name in structure.groups}
@@ -131,14 +131,14 @@ class PruningState:
             cuts=self.cuts,
             optimizer_state=replace(optimizer_state, arrays=arrays),
         )
-        state.trainer.learning_rate = _pace(self.assignment) * state.trainer.usual_rate
+        state.trainer.learning_rate = _learning_rate_factor(self.assignment) * state.trainer.usual_rate
         return replace(state, start=self.start)
 
     def limits(self, done: float) -> Costs:
         """Return the costs that a cut has to reach, on a geometric path from the start to the budget.
 
         Args:
-            done: Share of the way that lies behind the cut.
+            done: Share of the distance covered after the cut.
         """
         return {
             axis: self.start[axis] * (limit / self.start[axis]) ** done if limit < self.start[axis] else limit
@@ -146,10 +146,10 @@ class PruningState:
         }
 
     def values(self, moments: Mapping[int, Moments]) -> dict[str, Array]:
-        """Return the worth of each unit [units], over the mean of the remaining units of its group.
+        """Return the worth of each unit [units], relative to the mean of its group's remaining units.
 
-        The worth is the loss without the unit once the others have taken over, or the norm of its weights
-        where nothing can take over.
+        The worth is the loss without the unit after the others have compensated, or the norm of its weights
+        if no other unit can compensate.
 
         Args:
             moments: The moments of the tensors that the groups' consumers read.
@@ -168,8 +168,8 @@ def _reduce_dropout(structure: Structure, source: Structure) -> None:
             layer.rate = _DROPOUT * source.graph.layers[name].rate
 
 
-def _pace(assignment: Assignment) -> float:
-    """Return the factor of the learning rate: the less remains of the source, the more is relearned."""
+def _learning_rate_factor(assignment: Assignment) -> float:
+    """Return the factor on the learning rate: the smaller the goal, the more has to be relearned."""
     source = costs_of(assignment.source.network(), assignment.profiles)
-    left = share_left(source, assignment.budget)
+    left = tightest_ratio(source, assignment.budget)
     return min(max(_SLOWEST, -log2(left)), _FASTEST)

@@ -13,7 +13,7 @@ class StructureLoss:
     """The structure losses of all groups: `sum_g strength_g * sum_u |gamma_u|` (paper 4.2).
 
     For a group that passes through batch norms, it is the L1 norm of their scales; otherwise a group lasso
-    over the weights that make each unit. Strengths can change without a new trace.
+    over the weights that produce each unit. Strengths can change without a new trace.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -22,11 +22,11 @@ class StructureLoss:
         self._strengths = tf.Variable(np.zeros(len(self._names), np.float32), trainable=False)
 
     def set_strengths(self, strengths: Mapping[str, float]) -> None:
-        """Set the cost of a unit of magnitude in each group."""
+        """Set the loss per unit of magnitude in each group."""
         self._strengths.assign(np.asarray([strengths[name] for name in self._names], np.float32))
 
     def __call__(self) -> tf.Tensor:
-        """Return the loss of the present weights."""
+        """Return the loss of the current weights."""
         terms = tf.stack([term() for term in self._terms])
         return tf.reduce_sum(self._strengths * terms)
 
@@ -40,7 +40,7 @@ def _magnitude(structure: Structure, group: ChannelGroup):  # type: ignore[no-un
         and layers[slot.layer].weights[slot.weight] is getattr(layers[slot.layer], "gamma", None)
     ]
     if scales:
-        # What is concatenated passes through one batch norm, of which each group has a part.
+        # Concatenated groups pass through one batch norm, of which each group has a part.
         return lambda: tf.add_n(
             [
                 tf.reduce_sum(tf.abs(tf.gather(tf.convert_to_tensor(scale), positions)))

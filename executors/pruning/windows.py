@@ -1,4 +1,4 @@
-"""The inputs that a sliding kernel sums over at some positions of its output."""
+"""The inputs of a sliding kernel at some positions of its output."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -14,20 +14,20 @@ Ids = npt.NDArray[np.int64]
 
 
 def sampled(shape: Sequence[int], count: int, rng: np.random.Generator) -> tuple[Ids, ...]:
-    """Return some places of an array of a shape, as indices [places] along each of its axes."""
+    """Return random positions in an array of a shape, as indices [places] along each of its axes."""
     size = int(np.prod(shape))
     chosen = np.arange(size) if size <= count else rng.choice(size, count, replace=False, shuffle=False)
     return tuple(np.asarray(along, np.int64) for along in np.unravel_index(chosen, tuple(shape)))
 
 
 def places_of(shape: Sequence[int], window: Window) -> tuple[int, ...]:
-    """Return the shape of a layer's output without its channels, from the shape of its input."""
+    """Return the shape of a layer's output without its channels, given the shape of its input."""
     examples, *sizes = shape[:-1]
     return (examples, *(_outputs(sizes, window) if window.size else sizes))
 
 
 def window_rows(inputs: Array, window: Window, places: Sequence[Ids]) -> Array:
-    """Return the values that a kernel sums over for places of its output [places, columns].
+    """Return the values that a kernel sums over at positions of its output [places, columns].
 
     Args:
         inputs: Inputs of the layer [n, ..., channels].
@@ -49,7 +49,7 @@ def window_rows(inputs: Array, window: Window, places: Sequence[Ids]) -> Array:
 
 
 def _outputs(sizes: Sequence[int], window: Window) -> list[int]:
-    """Return the positions of the output along each axis."""
+    """Return the number of output positions along each axis."""
     along = zip(sizes, _extents(window), window.strides, strict=True)
     if window.padding == "valid":
         return [(size - extent) // stride + 1 for size, extent, stride in along]
@@ -57,7 +57,7 @@ def _outputs(sizes: Sequence[int], window: Window) -> list[int]:
 
 
 def _paddings(sizes: Sequence[int], window: Window) -> list[tuple[int, int]]:
-    """Return the zeros before and after along each axis of positions."""
+    """Return the zero padding before and after along each spatial axis."""
     extents = _extents(window)
     if window.padding == "valid":
         return [(0, 0)] * len(sizes)
@@ -69,5 +69,5 @@ def _paddings(sizes: Sequence[int], window: Window) -> list[tuple[int, int]]:
 
 
 def _extents(window: Window) -> list[int]:
-    """Return how many positions of the input a window spans along each axis."""
+    """Return the number of input positions that a window spans along each axis."""
     return [(size - 1) * step + 1 for size, step in zip(window.size, window.dilation, strict=True)]

@@ -1,1 +1,1 @@
-"""Readers, one module for each format of data, and the checks of the data against the model."""
+"""Readers, one module per data format, and checks of the data against the model."""

@@ -1,4 +1,4 @@
-"""Targets that answer tasks of a space, for each example one or many of them."""
+"""Targets that answer one or many tasks of a space for each example."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def with_answers_of_tasks(arrays: Arrays, request: Request, source: str) -> Arra
         source: Name of the data in errors.
 
     Raises:
-        MistifyError: INVALID_DATASET, a task that there is not, or an answer that is none.
+        MistifyError: INVALID_DATASET: an unknown task or an invalid answer.
     """
     if request.space is None or not request.labelled or TASK not in arrays:
         return arrays
@@ -47,8 +47,8 @@ def with_answers_of_tasks(arrays: Arrays, request: Request, source: str) -> Arra
 def answering(data: Dataset, space: TaskSpace) -> Dataset:
     """Return data whose targets are answers to all tasks as data of these tasks.
 
-    The target of each example is its answer to one task, drawn from those that it answers: so whatever knows
-    no tasks sees an ordinary yes or no. Examples that answer none have an ignored target.
+    The target of each example is its answer to a random one of the tasks that it answers, so that code
+    without support for tasks sees a binary label. Examples without answers have an ignored target.
     """
     ((output, target),) = data.targets.items()
     answers = target.reshape(len(target), -1).astype(np.int8)

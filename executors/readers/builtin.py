@@ -1,4 +1,4 @@
-"""Data that come with Mistify."""
+"""Data included with Mistify."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ BUILTIN = "builtin:"
 
 def read_builtin(source: str) -> Arrays:
     """Return scikit-learn's handwritten digits, 8 x 8 pixels scaled to 0..1, split 4 to 1."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, for the demo alone
+    from sklearn.datasets import load_digits  # noqa: PLC0415 (half a second to import, only for the demo)
 
     digits = load_digits()
     x = (digits.images[..., None] / 16.0).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A cell of a table, or several, made into a row of an array."""
+"""Conversion of one or several table cells to a row of an array."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from mistify.wording import counted, listed
 
 _PADDING: Final = 0
 
-#: What stands among the names of classes for a position that is to be ignored.
+#: The class name that marks an ignored position.
 NO_CLASS: Final = str(IGNORED)
 
 
 class CellError(ValueError):
-    """A cell that cannot be used: its value, what was expected, how to fix it, and its column."""
+    """A cell that cannot be used: its value, the expected value, the fix, and the column."""
 
     def __init__(self, actual: str, expected: str, fix: str = "repair the row", column: str = "") -> None:
         super().__init__(actual)
@@ -33,20 +33,20 @@ class CellError(ValueError):
 
 @dataclass
 class Cells(ABC):
-    """Makes a row of an array from the cells of some columns.
+    """A converter of the cells of some columns to a row of an array.
 
     Attributes:
-        columns: One or more; several columns are the figures of one input.
+        columns: One or more columns; several columns are the figures of one input.
     """
 
     columns: tuple[str, ...]
 
     @abstractmethod
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        """Return a row of the array, from the cells of a row of the file."""
+        """Return a row of the array, given the cells of a row of the file."""
 
     def figures(self, cell: object) -> Array:
-        """Return the numbers of a cell, in the shape in which they are nested."""
+        """Return the numbers in a cell, shaped as they are nested."""
         values: object = cell
         if isinstance(cell, str):
             parts = cell.split()
@@ -61,7 +61,7 @@ class Cells(ABC):
 
 
 class InputCells(Cells):
-    """Figures, token ids or text, in the shape of an input."""
+    """Figures, token ids or text for an input, in its shape."""
 
     def __init__(self, columns: tuple[str, ...], tensor: Input, request: Request) -> None:
         super().__init__(columns)
@@ -132,9 +132,10 @@ class TargetCells(Cells):
         self._names = schema.classes.get(output.name)
         self._numbers = {NO_CLASS: IGNORED}
         self._numbers |= {name: number for number, name in enumerate(self._names or ())}
-        # Training data that cannot be read tell nothing; a softmax or a sigmoid is about classes in any case.
+        # If the training data are unreadable, the activation decides: softmax and sigmoid outputs have
+        # classes.
         self._whole = schema.whole.get(output.name, output.activation is not Activation.NONE)
-        # Only classes can be ignored, and where there is one figure for each position there are none.
+        # Only classes can be ignored; outputs with one figure per position have none.
         self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
@@ -157,7 +158,7 @@ class TargetCells(Cells):
 
 
 class AnswerCells(Cells):
-    """Answers to tasks, one for each column; blank or null where nobody knows."""
+    """Answers to tasks, one for each column; blank or null if unknown."""
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
         """Return 1, 0 or -1 for each column."""
@@ -168,7 +169,7 @@ class AnswerCells(Cells):
             return IGNORED
         answer = self.figures(cell)
         if answer.ndim or answer not in (IGNORED, 0, 1):
-            raise CellError(repr(cell), "1, 0, or nothing where nobody knows", column=column)
+            raise CellError(repr(cell), "1, 0, or blank for unknown", column=column)
         return int(answer)
 
 
@@ -189,7 +190,7 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def names_of(cell: object, output: Output) -> list[str]:
-    """Return the names in a cell: one, or one for each position, blank for none; numbers are no names."""
+    """Return the names in a cell: one, or one per position ("" for none); empty if it has only numbers."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
     if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
@@ -198,16 +199,16 @@ def names_of(cell: object, output: Output) -> list[str]:
 
 
 def are_classes(names: set[str], output: Output) -> bool:
-    """Check whether these, numbers among them, are names of classes, and no figures with something amiss."""
+    """Check whether these texts are class names, possibly with numbers, rather than faulty figures."""
     numbers = [is_number(name) for name in names]
     if output.shape[-1:] in ((), (1,)):
-        # A yes or no, where there are two names; a text beside numbers is none of them.
+        # A binary label with two names. If some texts are numbers, the others are errors.
         return bool(names) and not any(numbers)
     return output.activation is not Activation.SIGMOID and not all(numbers)
 
 
 def is_whole(cell: object) -> bool:
-    """Check whether all numbers of a cell are written as whole ones."""
+    """Check whether all numbers of a cell are written as integers."""
     if isinstance(cell, str):
         return all(part.lstrip("+-").isdigit() for part in cell.split())
     return all(map(is_whole, cell)) if isinstance(cell, list) else isinstance(cell, int)

@@ -1,4 +1,4 @@
-"""Rows of cells, as CSV and JSONL files have them, made into arrays."""
+"""Conversion of the rows of CSV and JSONL files to arrays."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -25,10 +25,10 @@ from executors.structure.signature import Input, Output
 from mistify.errors import Problem
 from mistify.wording import counted, listed
 
-#: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
+#: A row number, from 1 on, and the row's cells by column: texts, or JSON values.
 Row = tuple[int, Mapping[str, object]]
 
-#: Rows that are read at once, and cells of them.
+#: Limits on the rows and cells read at a time.
 _BLOCK: Final = 1_000
 _BLOCK_CELLS: Final = 100_000
 
@@ -41,14 +41,14 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
         rows: Row numbers with cells by column.
 
     Returns:
-        Column name -> [examples, ...]; empty where the model does not need the column.
+        Column name -> [examples, ...]; empty if the model does not need the column.
 
     Raises:
-        MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
+        MistifyError: INVALID_DATASET, naming the row or the missing column.
     """
     first = next(rows, None)
     if first is None:
-        raise invalid(Problem(str(path), "no rows", "one at least", "check the file"))
+        raise invalid(Problem(str(path), "no rows", "at least one", "check the file"))
     converters = _converters(path, list(first[1]), request)
     arrays = {name: Rows() for name in converters}
     waiting: Iterable[Row] = (first,)
@@ -63,7 +63,7 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
 
 
 def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
-    """Return the schema of a table's targets: sorted names of classes, or numbers, whole or not."""
+    """Return the schema of a table's targets: sorted class names, or numbers that are integers or not."""
     first = next(rows, None)
     if first is None:
         return Schema()
@@ -105,7 +105,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
 
 
 def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
-    """Return all columns but the targets, where no column is named after the one input."""
+    """Return all columns except the targets, if no column is named after the only input."""
     signature = request.signature
     count = len(signature.outputs)
     targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
@@ -118,10 +118,10 @@ def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
 
 
 def _check_present(path: Path, names: Sequence[str], columns: Sequence[str], expected: str) -> None:
-    """Refuse a table without one of the columns that it has to have.
+    """Check that a table has all required columns.
 
     Raises:
-        MistifyError: INVALID_DATASET, naming the first column that is missing.
+        MistifyError: INVALID_DATASET, naming the first missing column.
     """
     present = {*columns}
     missing = [name for name in names if name not in present]
@@ -131,17 +131,17 @@ def _check_present(path: Path, names: Sequence[str], columns: Sequence[str], exp
 
 
 def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
-    """Refuse more columns than one input has figures: each column has a figure at least.
+    """Refuse more columns than an input has figures, as each column has at least one.
 
     Raises:
-        MistifyError: INVALID_DATASET, there are more columns than figures.
+        MistifyError: INVALID_DATASET if there are more columns than figures.
     """
     size = tensor.shape[0] if len(tensor.shape) == 1 else None
     if size is None or len(columns) <= max(size, 1):
         return
     actual = f"{len(columns):,} columns for the input {tensor.name}: {listed(columns)}"
     expected = f"{counted(size, 'column')}, one number in each"
-    fix = f"remove what is not an input of the model, such as row numbers ({columns[0]}?)"
+    fix = f"remove columns that are not inputs of the model, such as row numbers ({columns[0]}?)"
     raise invalid(Problem(str(path), actual, expected, fix))
 
 

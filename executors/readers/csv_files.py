@@ -1,4 +1,4 @@
-"""`.csv`: a header with the names of columns, then a row for each example."""
+"""`.csv`: a header with column names, then a row for each example."""
 
 import csv
 from collections import Counter
@@ -12,14 +12,14 @@ from executors.readers.formats import Arrays, Reader, Request, Schema
 from mistify.errors import Problem
 from mistify.wording import counted
 
-#: What the csv module says of a cell beyond `csv.field_size_limit()`.
+#: The csv module's message for a cell larger than `csv.field_size_limit()`.
 _TOO_LONG: Final = "larger than field limit"
 
 
 class CsvReader(Reader):
-    """Reads columns named as the inputs and outputs; several numbers of a cell are separated by spaces.
+    """A reader of columns named after inputs and outputs; spaces separate several numbers in a cell.
 
-    Where no column is named as the one input, all columns but the target are its figures.
+    If no column is named after the only input, all columns except the target are its figures.
     """
 
     def accepts(self, path: Path) -> bool:
@@ -31,7 +31,7 @@ class CsvReader(Reader):
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the schema of all targets, and of other columns where none is named after the one input."""
+        """Return the schema of all targets, and the other columns if none is named after the only input."""
         return schema_of_table(_rows(path), request)
 
 
@@ -49,7 +49,7 @@ def _rows(path: Path) -> Iterator[Row]:
                     )
                 yield reader.line_num, dict(cells)
         except (csv.Error, UnicodeDecodeError) as error:
-            row = reader.reader.line_num  # that of the DictReader is of the last row without error
+            row = reader.reader.line_num  # the DictReader still has the number of the last valid row
             if _TOO_LONG in str(error):
                 actual = f"a cell of more than {csv.field_size_limit():,} characters"
                 fix = "write the data as .jsonl or .npz"
@@ -58,7 +58,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
-    """Return the number of columns, whose names all differ."""
+    """Return the number of columns, after checking that their names are unique."""
     names = Counter(reader.fieldnames or ())
     for name, count in names.items():
         if count > 1:

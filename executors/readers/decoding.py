@@ -1,4 +1,4 @@
-"""Encoded images, decoded to the channels and the size that an input takes."""
+"""Decoding of images to the channels and the size of an input."""
 
 import io
 from collections.abc import Mapping
@@ -12,40 +12,40 @@ from executors.data.storage import Array
 from executors.readers.image_sizes import JPEG, PNG, pixel_count
 from executors.structure.signature import Shape
 
-#: Formats that can be told from the first bytes, and need no other program to be read.
+#: Formats that are recognizable by their first bytes, and readable without another program.
 _WANTED: Final = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 Image.init()  # registers the formats
 FORMATS: Final = tuple(name for name in _WANTED if name in Image.OPEN)
 
-#: Suffixes of files in these formats, in lower case.
+#: Lower-case file suffixes of these formats.
 SUFFIXES: Final = frozenset(
     suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS
 )
 
-#: Pillow's modes by the channels of an input.
+#: Number of channels -> Pillow's mode.
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
 
-#: The most that an image may have once it is decoded.
+#: Maximum number of pixels of a decoded image.
 _MOST_PIXELS: Final = 50_000_000
 
-_DAMAGED: Final = "it is damaged or cut off"
+_DAMAGED: Final = "it is damaged or truncated"
 
 
 def takes_images(shape: Shape) -> bool:
-    """Check whether inputs of a shape, [height, width, channels], can be images."""
+    """Check whether inputs of a shape [height, width, channels] can be images."""
     return len(shape) == 3 and (shape[2] is None or shape[2] in MODES)
 
 
 def decode_image(content: bytes, shape: Shape) -> Array:
     """Return an encoded image as uint8 [height, width, channels], resized to the requested shape.
 
-    The pixels are those that Keras and Pillow read: the orientation in a photo's metadata is not applied, the
-    upper 8 of 16 bits are kept, and the first image of an animation.
+    Pixels are the same as in Keras and Pillow: the orientation in a photo's metadata is ignored, only the
+    upper 8 of 16 bits are used, and only the first image of an animation.
 
     Args:
-        content: An image in one of `FORMATS`. TensorFlow decodes JPEG and PNG, which takes it two thirds of
-            the time.
-        shape: Shape of an input that takes images; None for a size that is free.
+        content: An image in one of `FORMATS`. TensorFlow decodes JPEG and PNG, in two thirds of Pillow's
+            time.
+        shape: Shape of an input that takes images; None for a variable size.
 
     Raises:
         ValueError: The image cannot be decoded, or is larger than 50 megapixels.
@@ -61,7 +61,7 @@ def decode_image(content: bytes, shape: Shape) -> Array:
 
 
 def _by_tensorflow(content: bytes, channels: int | None) -> Array | None:
-    """Return the pixels of a JPEG or PNG; None where TensorFlow does not take it, such as CMYK as grey."""
+    """Return the pixels of a JPEG or PNG; None if TensorFlow cannot decode it, such as CMYK to grey."""
     try:
         _check_size(pixel_count(content))
         return np.asarray(tf.io.decode_image(content, channels or 0, expand_animations=False))
@@ -80,13 +80,13 @@ def _by_pillow(content: bytes, channels: int | None) -> Array:
         raise ValueError(f"more than {_MOST_PIXELS:,} pixels") from error
     except (_RefusedError, MemoryError):
         raise
-    except Exception as error:  # decoders raise whatever they stumble over
+    except Exception as error:  # decoders may raise anything
         raise ValueError(_DAMAGED) from error
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
 def _in_mode(image: Image.Image, mode: str | None) -> Image.Image:
-    """Return an image in a mode of `MODES`; None keeps it grey or in colours."""
+    """Convert an image to a mode in `MODES`; None keeps it greyscale or colour."""
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):
@@ -102,4 +102,4 @@ def _check_size(pixels: int) -> None:
 
 
 class _RefusedError(ValueError):
-    """An image that could be decoded, but is not."""
+    """A decodable image that is refused."""

@@ -1,4 +1,4 @@
-"""The base of the readers of data formats, and the requests that they are given."""
+"""The base class of readers of data formats, and the requests passed to them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,31 +18,30 @@ from mistify.scenarios.space import TaskSpace
 
 Arrays = Mapping[str, Array]
 
-#: What a file may call the one input and the one output of a model.
+#: Alternative names in a file for a model's only input and only output.
 X: Final = "x"
 Y: Final = "y"
 
 
-#: The array of a file that says which task of a space the target of each example answers.
+#: The array in a file with the number of the task that the target of each example answers.
 TASK: Final = "task"
 
 
 @dataclass(frozen=True)
 class Answers(Output):
-    """In the place of an output: answers to tasks, 1, 0, or -1 where nobody knows [tasks]."""
+    """Answers to tasks in place of an output: 1, 0, or -1 for unknown [tasks]."""
 
     tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Decisions that training data make for test data as well.
+    """Properties of the training data that also apply to test data.
 
     Attributes:
-        classes: Names of the classes, where they have names.
-        whole: Output -> whether its targets are whole numbers, as classes are, rather than figures.
-        figure_columns: Columns with the figures of the one input, in order, where no column is named after
-            it.
+        classes: Names of the classes, if they have names.
+        whole: Output -> whether its targets are integers, such as classes, rather than figures.
+        figure_columns: Columns with the figures of the only input, in order, if no column is named after it.
     """
 
     classes: ClassNames = field(default_factory=dict)
@@ -56,10 +55,10 @@ class Request:
 
     Attributes:
         signature: The inputs and outputs of the model.
-        text: How text becomes token ids.
+        text: How text is converted to token ids.
         schema: The schema of the training data.
         labelled: Read targets; otherwise they may be missing.
-        space: The tasks that the targets answer; None where they are the only output's own.
+        space: The tasks that the targets answer; None if the targets are those of the outputs.
     """
 
     signature: Signature
@@ -70,7 +69,7 @@ class Request:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The outputs whose targets are read; with a space the answers to its tasks."""
+        """The outputs for which targets are read; with a space, the answers to its tasks."""
         if not self.labelled:
             return ()
         if self.space is None:
@@ -82,16 +81,16 @@ class Request:
         )
 
     def expected_class(self, output: Tensor) -> str:
-        """Return the description, for errors, of the names that the training data have."""
+        """Return a description of the training data's class names for errors."""
         names = self.schema.classes.get(output.name, ())
         if not names:
             return "numbers of classes, because the training data have no class names"
         return f"one of the training data's {', '.join(names[:10])}"
 
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the arrays of a file that the model needs, by their names there.
+        """Return the arrays of a file that the model needs, by their names in the file.
 
-        With a space, a file may have one answer for each example, and the task that it answers.
+        With a space, a file may contain one answer per example and the number of its task.
         """
         needed: dict[str, Tensor] = {}
         for tensors, alias in ((self.signature.inputs, X), (self.outputs, Y)):
@@ -106,11 +105,11 @@ class Request:
 
 
 class Reader(ABC):
-    """Reads one format."""
+    """A reader of one format."""
 
     @abstractmethod
     def accepts(self, path: Path) -> bool:
-        """Check whether a file or directory is of this format, by its name and a directory's contents."""
+        """Check whether a path has this format, by its name and, for a directory, its contents."""
 
     @abstractmethod
     def read(self, path: Path, request: Request) -> Arrays:
@@ -118,19 +117,19 @@ class Reader(ABC):
 
         Raises:
             MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
-            OSError: The file cannot be read; `StorageError`, there is no room to keep its content.
+            OSError: The file cannot be read; `StorageError`: there is no space to store its content.
         """
 
     @abstractmethod
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the decisions that training data make for test data.
+        """Return the properties of training data that also apply to test data.
 
         Raises:
             MistifyError: As for `read`.
         """
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return the number of files that `read` skips without an error, and their kinds; empty if none.
+        """Describe the number and kinds of files that `read` skips without an error; empty if none.
 
         Raises:
             MistifyError: As for `read`.
@@ -139,16 +138,17 @@ class Reader(ABC):
 
 
 def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
-    """Append rows of one shape and type to an array; each comes with its place in the file.
+    """Append rows to an array.
 
     Args:
-        arrays: The rows that were read before.
+        arrays: The rows read so far.
         path: The file named in errors.
         name: Name of the array.
-        rows: Rows of one shape, each with its place in the file.
+        rows: Rows of one shape and type, each with its place in the file.
 
     Raises:
-        MistifyError: INVALID_DATASET, naming the first row of another shape, or of a type that loses digits.
+        MistifyError: INVALID_DATASET, naming the first row with another shape, or a type that loses
+            precision.
     """
     like = rows[0][1][None] if arrays.like is None else arrays.like
     for place, row in rows:
@@ -159,16 +159,16 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
         else:
             continue
         actual = f"{place}: {name} of {actual}"
-        raise invalid(Problem(str(path), actual, f"{expected}, as before", "repair the row"))
+        raise invalid(Problem(str(path), actual, f"{expected}, as in earlier rows", "repair the row"))
     arrays.append(np.stack([row for _, row in rows]))
 
 
 def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
-    """Return the name under which a file has an array, if it does.
+    """Return the name of an array in a file, or None if it is missing.
 
     Args:
         names: Names of the arrays in the file.
         wanted: Name of the tensor in the model.
-        alias: A name that stands for it, such as `x`.
+        alias: An alternative name, such as `x`.
     """
     return next((name for name in (wanted, alias) if name in names), None)

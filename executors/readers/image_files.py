@@ -1,4 +1,4 @@
-"""The files of an image folder: those that are read, and those that are skipped."""
+"""The files of an image folder: images to read, and files to skip."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,36 +10,36 @@ from executors.readers.decoding import SUFFIXES
 from mistify.errors import Problem
 from mistify.wording import listed
 
-#: Directories of which a message says what is left out.
+#: Maximum number of directories for which a message lists skipped files.
 _MOST_DIRECTORIES: Final = 10
 
 
 def is_image(path: Path) -> bool:
-    """Check by its name whether a file is an image that can be read."""
+    """Check whether a file name has the suffix of a readable image."""
     return path.suffix.lower() in SUFFIXES and _is_shown(path)
 
 
 def directories(path: Path) -> list[Path]:
-    """Return the directories in a folder, in the order of their names, without hidden ones."""
+    """Return the visible directories in a folder, sorted by name."""
     return [entry for entry in shown(path) if entry.is_dir()]
 
 
 def shown(directory: Path) -> list[Path]:
-    """Return the visible entries of a directory, in the order of their names."""
+    """Return the visible entries of a directory, sorted by name."""
     return sorted(filter(_is_shown, directory.iterdir()))
 
 
 def images(directory: Path, root: Path) -> Iterator[Path]:
-    """Yield every image below a directory, in the order of the names.
+    """Yield every image below a directory, sorted by name.
 
     Raises:
-        MistifyError: INVALID_DATASET, a link leads out of the root, or to a directory.
+        MistifyError: INVALID_DATASET if a link leads out of the root, or to a directory.
     """
     return filter(is_image, _files(directory, root))
 
 
 def without_images(directory: Path, root: Path) -> str:
-    """Describe the contents of a directory that has files but no images; empty for others.
+    """Describe the contents of a directory with files but no images; empty for others.
 
     Raises:
         MistifyError: As for `images`.
@@ -49,11 +49,11 @@ def without_images(directory: Path, root: Path) -> str:
 
 
 def left_out(root: Path, *, by_class: bool) -> str:
-    """Return the number of skipped files of a folder, their kinds, and places; empty if there are none.
+    """Describe the number, kinds and places of a folder's skipped files; empty if there are none.
 
     Args:
         root: The folder with all images.
-        by_class: Whether images have to lie in the directory of a class.
+        by_class: Whether images must be in class directories.
 
     Raises:
         MistifyError: As for `images`.
@@ -76,7 +76,7 @@ def counts_by_suffix(files: list[Path]) -> str:
 
 
 def _files(directory: Path, root: Path) -> Iterator[Path]:
-    """Yield all files below a directory, however deep, without hidden ones."""
+    """Yield all visible files below a directory, at any depth."""
     waiting = [directory]
     while waiting:
         entry = waiting.pop()
@@ -93,7 +93,7 @@ def _check_link(link: Path, root: Path) -> None:
     if outside or link.is_dir():
         leads = "leads out of the folder" if outside else "leads to a directory"
         actual = f"{link.relative_to(root)}, a link that {leads}"
-        raise invalid(Problem(str(root), actual, "files", "copy what it leads to"))
+        raise invalid(Problem(str(root), actual, "files", "copy the target of the link"))
 
 
 def _is_shown(path: Path) -> bool:

@@ -1,33 +1,33 @@
-"""The decoded size of a JPEG or PNG, read from its headers before anything of it is decoded."""
+"""The size of a JPEG or PNG in pixels, read from its headers before decoding."""
 
 import struct
 from typing import Final
 
 import tensorflow as tf
 
-#: The first bytes of a file.
+#: The first bytes of a PNG or JPEG file.
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 JPEG: Final = b"\xff\xd8\xff"
 
 
 def pixel_count(content: bytes) -> int:
-    """Return the pixels of an encoded image.
+    """Return the number of pixels of an encoded image.
 
     Args:
-        content: The beginning of a JPEG or a PNG.
+        content: The beginning of a JPEG or PNG file.
 
     Raises:
         ValueError: The headers of a PNG are damaged.
-        InvalidArgumentError: TensorFlow's, for a damaged JPEG.
+        InvalidArgumentError: TensorFlow's error for a damaged JPEG.
     """
     if content.startswith(JPEG):
         height, width, _ = tf.io.extract_jpeg_shape(content)
         return int(height) * int(width)
-    # Decoders skip chunks that they do not know, also before this one.
+    # Decoders skip unknown chunks, even before this one.
     if content[12:16] != b"IHDR":
         raise ValueError("a PNG that does not begin with its size")
     try:
         width, height = struct.unpack_from(">II", content, 16)
     except struct.error as error:
-        raise ValueError("an image that is cut off") from error
+        raise ValueError("a truncated image") from error
     return int(width) * int(height)

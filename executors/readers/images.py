@@ -1,4 +1,4 @@
-"""Image folders: a directory for each class, with images in it and in its directories; or images alone."""
+"""Image folders: one directory per class, with images at any depth; or images without labels."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +18,14 @@ from mistify.errors import MistifyError, Problem
 _BLOCK: Final = 256
 _THREADS: Final = 4
 
-#: Files that are reported at once.
+#: Maximum number of files per report.
 _MOST_PROBLEMS: Final = 10
 
 
 class ImageFolderReader(Reader):
-    """Reads `CLASS/NAME.jpg`: classes are numbered in the order of their names in the training data.
+    """A reader of `CLASS/NAME.jpg`: classes are numbered in the order of their names in the training data.
 
-    Images get the size that the model takes. Images without labels may also lie in the folder itself.
+    Images are resized to the model's input. Images without labels may also be in the folder itself.
     """
 
     def accepts(self, path: Path) -> bool:
@@ -46,21 +46,21 @@ class ImageFolderReader(Reader):
         return arrays if labelled is None else {**arrays, "y": np.array([*labelled.values()], np.int64)}
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the sorted names of the directories."""
+        """Return the sorted names of the class directories."""
         names = [directory.name for directory in directories(path)]
         outputs = [output.name for output in request.outputs]
         return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return the number of files that are no readable images, or lie in no directory of a class."""
+        """Describe the files that are not readable images, or are not in a class directory."""
         return left_out(path, by_class=request.labelled)
 
 
 def _shape(path: Path, request: Request) -> Shape:
-    """Return the shape of the one input, which takes images.
+    """Return the shape of the only input, which must take images.
 
     Raises:
-        MistifyError: The model takes something else.
+        MistifyError: The model takes other inputs.
     """
     inputs = request.signature.inputs
     if len(inputs) > 1 or len(request.outputs) > 1 or not takes_images(inputs[0].shape):
@@ -70,11 +70,11 @@ def _shape(path: Path, request: Request) -> Shape:
 
 
 def _labelled(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
-    """Yield every image with its class, in the order of their names.
+    """Yield every image with its class, sorted by name.
 
     Raises:
-        MistifyError: No class, one that the training data do not have, one whose files are no images, or a
-            link out of the folder.
+        MistifyError: There are no classes, a class that the training data lack, a class whose files are not
+            images, or a link out of the folder.
     """
     (output,) = request.signature.outputs
     names = request.schema.classes.get(output.name, ())
@@ -94,7 +94,7 @@ def _labelled(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
 
 
 def _image(file: Path, root: Path, shape: Shape) -> Array | str:
-    """Return an image, or its problem."""
+    """Return an image, or a description of its problem."""
     try:
         return decode_image(file.read_bytes(), shape)
     except (OSError, ValueError) as error:

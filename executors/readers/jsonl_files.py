@@ -1,4 +1,4 @@
-"""`.jsonl`: an object for each example, on a line of its own."""
+"""`.jsonl`: one object per example, each on its own line."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from mistify.errors import Problem
 
 
 class JsonlReader(Reader):
-    """Reads keys named as the inputs and outputs: numbers, lists of them, names of classes, text, words."""
+    """A reader of keys named after the inputs and outputs: numbers, lists, class names, text or words."""
 
     def accepts(self, path: Path) -> bool:
         """Check the suffix."""
@@ -22,7 +22,7 @@ class JsonlReader(Reader):
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the schema of all targets, and of other keys where none is named after the one input."""
+        """Return the schema of all targets, and the other keys if none is named after the only input."""
         return schema_of_table(_rows(path), request)
 
 

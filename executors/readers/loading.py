@@ -1,4 +1,4 @@
-"""Data of any format as a model takes them."""
+"""Loading of data in any format for a model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,17 +49,17 @@ def load_dataset(
     Args:
         source: A file or directory in a format of one of `READERS`, or the name of built-in data.
         signature: The inputs and outputs of the model.
-        train: For test data, the training data, whose classes, columns and kinds of targets they share.
-        text: How text becomes token ids.
+        train: For test data, the training data, with the same classes, columns and kinds of targets.
+        text: How text is converted to token ids.
         labelled: Read targets; otherwise none are returned, and columns that look like targets are not read
             as inputs.
-        space: The tasks that targets answer; None where they are those of the outputs.
+        space: The tasks that the targets answer; None if the targets are those of the outputs.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
-        SchemaSourceError: The training data of test data cannot be used; the test data have no mistake that
-            shows without them.
-        StorageError: Data that are larger than memory cannot be kept in a file.
+        SchemaSourceError: The training data of test data cannot be used; the test data have no error that is
+            visible without them.
+        StorageError: Data larger than memory cannot be stored in a file.
     """
     request = Request(signature, text, labelled=labelled, space=space)
     if space is not None and len(signature.outputs) > 1:
@@ -74,9 +74,7 @@ def load_dataset(
     except StorageError:
         raise
     except OSError as error:
-        problem = Problem(
-            source, f"what cannot be read ({error.strerror})", "readable data", "check the file"
-        )
+        problem = Problem(source, f"unreadable data ({error.strerror})", "readable data", "check the file")
         raise invalid(problem) from error
     data = matched_to_model(with_answers_of_tasks(arrays, request, source), request, source)
     data = data if space is None or not labelled else answering(data, space)
@@ -84,11 +82,10 @@ def load_dataset(
 
 
 def _decided(source: str, schema_source: str, request: Request) -> Schema:
-    """Return the schema of the data that decide for others.
+    """Return the schema defined by the training data.
 
     Raises:
-        SchemaSourceError: The data with the schema cannot be used, and the others have no mistake of their
-            own.
+        SchemaSourceError: The training data cannot be used, and the test data have no error of their own.
     """
     try:
         return _schema(schema_source, request)
@@ -101,7 +98,7 @@ def _decided(source: str, schema_source: str, request: Request) -> Schema:
 
 
 def _schema(source: str, request: Request) -> Schema:
-    """Return the decisions that training data make."""
+    """Return the schema of training data."""
     if source.startswith(BUILTIN):
         return Schema(whole={output.name: True for output in request.outputs})
     return _reader(source).schema(Path(source), request)

@@ -1,4 +1,4 @@
-"""Arrays from files, made into training data for a model; all of their problems are reported at once."""
+"""Matching of arrays from files to a model's inputs and outputs; reports all problems at once."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,12 +21,12 @@ from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
 from mistify.wording import listed
 
-#: Examples that are looked through for NaN at once.
+#: Examples checked for NaN at a time.
 _BLOCK = 1_000
 
 
 def matched_to_model(arrays: Arrays, request: Request, source: str) -> Dataset:
-    """Return the data in the names and the order of a model.
+    """Return the data with a model's names, in its order.
 
     Args:
         arrays: The arrays by their names in the file.
@@ -64,12 +64,12 @@ def matched_to_model(arrays: Arrays, request: Request, source: str) -> Dataset:
 
 
 def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
-    """Refuse an array that cannot be the model's whatever is in it; it need not have been read.
+    """Refuse an array with a shape or type that the model cannot take; its values need not have been read.
 
     Args:
         source: Name of the data in errors.
         name: Name of the array.
-        array: An array; only its shape and type count.
+        array: An array of which only shape and type are used.
         wanted: The input or output of the model.
 
     Raises:
@@ -92,7 +92,7 @@ def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) 
     also = f" (or {' and '.join(aliases)})" if one else ""
     fix = "name the data as the model's inputs and outputs"
     if outputs and not {tensor.name for tensor in outputs} - {*missing}:
-        fix += ', or give inputs alone as "unlabelled"'
+        fix += ', or give only inputs as "unlabelled"'
     return Problem(source, actual, f"{' and '.join(needed)}{also}", fix)
 
 
@@ -104,7 +104,7 @@ def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
 
 
 def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
-    """Yield the problems of inputs: a wrong shape, a wrong type, or values that are no numbers."""
+    """Yield the problems of inputs: a wrong shape, a wrong type, or NaN."""
     yield from _misshapen_inputs(source, name, array, wanted)
     whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
     floats = np.issubdtype(array.dtype, np.floating)
@@ -125,7 +125,7 @@ def _misshapen_inputs(source: str, name: str, array: Array, wanted: Tensor) -> I
         sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
         yield Problem(
             source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
-            f"reshape {name} to what the model takes",
+            f"reshape {name} to the shape of the input",
         )  # fmt: skip
 
 
@@ -140,7 +140,11 @@ def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
         fits = np.abs(array[at : at + _BLOCK]) <= np.finfo(np.float32).max
         if not fits.all():
             row = at + int(np.argwhere(~fits)[0][0])
-            what = "a number beyond float32" if np.isfinite(array[row]).all() else "NaN or infinity"
+            what = (
+                "a number outside the range of float32"
+                if np.isfinite(array[row]).all()
+                else "NaN or infinity"
+            )
             yield Problem(source, f"{what} in {name}[{row}]", "finite figures", "drop or repair the example")
             return
 
@@ -160,12 +164,12 @@ def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[P
 def _target(
     source: str, name: str, array: Array, output: Output, schema: Schema
 ) -> tuple[Array, list[Problem]]:
-    """Return targets in their type, and their problems."""
+    """Return targets converted to their type, and their problems."""
     array = _without_column(array)
     if array.dtype == np.bool_:
         array = array.astype(np.int64)
     if array.ndim == 0:
-        return array, []  # told as no rows
+        return array, []  # reported as a lack of rows
     if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
         return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", f"cast {name}")]
     trained = _as_in_training(array, output, schema)
@@ -185,7 +189,7 @@ def _target(
 
 
 def _misshapen_target(source: str, name: str, array: Array, output: Output) -> Iterator[Problem]:
-    """Yield the problem of a target whose shape is one of neither classes nor figures."""
+    """Yield the problem of a target with a shape of neither classes nor figures."""
     if not array.ndim:
         return
     if isinstance(output, Answers):
@@ -203,7 +207,7 @@ def _misshapen_target(source: str, name: str, array: Array, output: Output) -> I
 
 
 def _refusal(output: Output, target: Array) -> InvalidValue | None:
-    """Return why a target is none for an output, or None."""
+    """Return the reason why a target does not fit an output, or None."""
     try:
         objective_of(output, target)
     except InvalidValue as error:
@@ -212,15 +216,15 @@ def _refusal(output: Output, target: Array) -> InvalidValue | None:
 
 
 def _without_column(array: Array) -> Array:
-    """Return targets [n] for those of a column, [n, 1]."""
+    """Return targets [n] for a column [n, 1]."""
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
-    """Return targets in the type of the training data's, if they can be.
+    """Convert targets to the type of the training data's, if possible.
 
-    They distinguish classes from figures where the output's activation does not. A sigmoid's own targets do
-    so: 0 or 1, also as floats, or figures between.
+    The training data distinguish classes from figures if the output's activation does not. For a sigmoid, the
+    targets themselves do: 0 or 1, possibly as floats, or figures in between.
     """
     if output.activation is Activation.SIGMOID:
         return array.astype(np.int64) if _are_whole(array) else array
@@ -236,7 +240,7 @@ def _are_whole(array: Array) -> bool:
 
 
 def _fractions(source: str, name: str, array: Array, output: Output, schema: Schema) -> Iterator[Problem]:
-    """Yield the problem of figures where the training data have classes."""
+    """Yield the problem of figures if the training data have classes."""
     if output.activation is Activation.NONE and schema.whole.get(output.name):
         wrong = array != np.floor(array)
         yield from _first(source, name, array, wrong, "whole numbers, as in the training data")
@@ -250,12 +254,12 @@ def _out_of_range(
         wrong = (target < lowest) | (target >= (output.shape[-1] or 0))
         expected = f"classes 0 to {(output.shape[-1] or 0) - 1}"
         if lowest == IGNORED:
-            expected += f", or {IGNORED} for what is ignored"
+            expected += f", or {IGNORED} for ignored positions"
     elif isinstance(objective, Binary):
         known = (target == 0) | (target == 1)
         wrong, expected = ~known, "0 or 1, or floats if the output is a number"
         if isinstance(output, Answers):
-            wrong, expected = ~known & (target != IGNORED), f"0 or 1, or {IGNORED} where nobody knows"
+            wrong, expected = ~known & (target != IGNORED), f"0 or 1, or {IGNORED} for unknown"
     elif output.activation is Activation.SIGMOID:
         wrong, expected = (target < 0) | (target > 1), "numbers from 0 to 1, as from a sigmoid"
     else:
@@ -264,7 +268,7 @@ def _out_of_range(
 
 
 def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -> Iterator[Problem]:
-    """Yield the problem of the first target that is wrong."""
+    """Yield the problem of the first wrong target."""
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         shown = ", ".join(map(str, place))
@@ -272,7 +276,7 @@ def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -
 
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
-    """Refuse the names of a part of the classes: classes are numbered in the order of all names."""
+    """Refuse names for only some of the classes, because classes are numbered in the order of all names."""
     names, classes = (
         request.schema.classes.get(output.name, ()),
         class_count(objective_of(output, target), output),

@@ -1,4 +1,4 @@
-"""`.npz`: arrays by the names of the model's inputs and outputs, or `x` and `y`."""
+"""`.npz`: arrays named after the model's inputs and outputs, or `x` and `y`."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -18,22 +18,22 @@ from mistify.parsing.quantities import format_bytes
 _SUFFIX = ".npy"
 _BLOCK_BYTES = 16 * 2**20
 
-#: Kinds of types: truth, whole numbers, floats.
+#: NumPy's kind codes of booleans, integers and floats.
 _NUMBERS = "biuf"
 
-#: How often what is stored a larger array may be: zeros by the gigabyte take a few megabytes.
+#: Maximum ratio of an array's size to its compressed size: gigabytes of zeros compress to a few megabytes.
 _MOST_TIMES = 200
 
 
 class NpzReader(Reader):
-    """Reads `.npz` files block by block, so that they may be larger than memory."""
+    """A reader of `.npz` files that works block by block, so that they may be larger than memory."""
 
     def accepts(self, path: Path) -> bool:
         """Check the suffix; accept `.npy` as well, to report what is wrong with it."""
         return path.suffix in (".npz", _SUFFIX)
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """Return the arrays that the model needs; of the others, only the names."""
+        """Return the arrays that the model needs, and only the names of the others."""
         try:
             if path.suffix == _SUFFIX:
                 raise ValueError("it is a single array")
@@ -46,13 +46,13 @@ class NpzReader(Reader):
                 }
         except (StorageError, MistifyError, MemoryError):
             raise
-        except Exception as error:  # whatever readers of archives and of headers stumble over
+        except Exception as error:  # archive and header readers may raise anything
             actual = f"a file that cannot be read ({_reason(error)})"
             problem = Problem(str(path), actual, "an .npz file", "write it with np.savez(FILE, x=..., y=...)")
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return which targets are whole numbers, by their types; skip arrays that `read` will refuse."""
+        """Return which targets are integers, by their types; skip arrays that `read` will refuse."""
         whole: dict[str, bool] = {}
         with suppress(Exception), ZipFile(path) as archive:
             members = _members(archive)
@@ -65,7 +65,7 @@ class NpzReader(Reader):
 
 
 def _reason(error: Exception) -> str:
-    """Return why a file cannot be read, without the path that the system's errors have."""
+    """Return why a file cannot be read, without the path that system errors contain."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text.splitlines()[0][:200] if text else type(error).__name__
 
@@ -74,7 +74,7 @@ def _members(archive: ZipFile) -> dict[str, str]:
     """Return the files in an archive by the names of their arrays.
 
     Raises:
-        ValueError: Two arrays have one name.
+        ValueError: Two arrays have the same name.
     """
     names = archive.namelist()
     members = {name.removesuffix(_SUFFIX): name for name in names}
@@ -84,14 +84,14 @@ def _members(archive: ZipFile) -> dict[str, str]:
 
 
 def _check_size(archive: ZipFile, member: str, size: int) -> None:
-    """Refuse an array that would fill the disk although its file is small, and one that is cut short.
+    """Refuse an array that would fill the disk although its file is small, and a truncated one.
 
     Raises:
-        ValueError: The array has either fault.
+        ValueError: The array is one of these.
     """
     info = archive.getinfo(member)
     if size > info.file_size:
-        raise ValueError(f"{member} is shorter than it says")
+        raise ValueError(f"{member} is truncated")
     if size > max(IN_MEMORY_BYTES, _MOST_TIMES * info.compress_size):
         raise ValueError(
             f"{member} has {format_bytes(size, 3)} in {format_bytes(info.compress_size, 3)}, more than "
@@ -100,11 +100,11 @@ def _check_size(archive: ZipFile, member: str, size: int) -> None:
 
 
 def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
-    """Return an array in this machine's byte order; if it has no numbers, describe it without reading it."""
+    """Return an array in native byte order; if it is not numeric, describe it without reading it."""
     with archive.open(member) as file:
         shape, columns_first, dtype = _header(file)
         if dtype.hasobject:
-            raise ValueError(f"{member} has Python objects in it")
+            raise ValueError(f"{member} contains Python objects")
         if 0 in shape[1:]:
             raise ValueError(f"{member} has empty rows")
         unread = np.broadcast_to(np.empty((), dtype), shape)
@@ -121,14 +121,14 @@ def _array(archive: ZipFile, member: str, source: str, wanted: Tensor) -> Array:
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type of numbers that TensorFlow has, for one of another byte order or of more than 64 bits."""
+    """Return TensorFlow's type for a numeric type of another byte order or of more than 64 bits."""
     if dtype.kind == "f" and dtype.itemsize > np.dtype(np.float64).itemsize:
         return np.dtype(np.float64)
     return dtype.newbyteorder("=")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return shape, whether columns come first, and type."""
+    """Return the shape, whether it is in column-major order, and the type."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(file)

@@ -1,4 +1,4 @@
-"""Text as token ids: through a vocabulary, or by hashing."""
+"""Conversion of text to token ids, by a vocabulary or by hashing."""
 
 import re
 from functools import cached_property
@@ -13,18 +13,18 @@ _UNKNOWN: Final = ("[UNK]", "<unk>", "<UNK>")
 _FIRST: Final = ("[CLS]", "<s>")
 _LAST: Final = ("[SEP]", "</s>")
 
-#: Begins a token that goes on with a word, in vocabularies of pieces of words.
+#: Prefix of tokens that continue a word, in word-piece vocabularies.
 _ONWARD: Final = "##"
 
-#: Characters of the longest word that is cut into pieces, as in Hugging Face's BERT.
+#: Maximum length of a word that is split into pieces, as in Hugging Face's BERT.
 _LONGEST: Final = 100
 
 
 class Tokenizer:
-    """Makes ids of words and punctuation, in lower case.
+    """A tokenizer of words and punctuation, in lower case.
 
-    With a vocabulary of word pieces, a word becomes the longest pieces from its left, as in BERT (Devlin et
-    al., 2019), and a text stands between the vocabulary's start and end tokens.
+    With a word-piece vocabulary, a word is split into the longest pieces from the left, as in BERT (Devlin et
+    al., 2019), and a text is enclosed by the vocabulary's start and end tokens.
     """
 
     def __init__(self, settings: TextSettings) -> None:
@@ -37,14 +37,14 @@ class Tokenizer:
         return [*first, *words[: length - len(first) - len(last)], *last]
 
     def word(self, word: str) -> int:
-        """Return the id of one word, so that labels of words stay aligned."""
+        """Return the id of one word, so that labels per word stay aligned."""
         return self._pieces(word.lower())[0]
 
     @cached_property
     def _ids(self) -> dict[str, int]:
         if self._settings.vocabulary is None:
             return {}
-        # What else splits lines for Python, such as U+2028, may stand in a token.
+        # Other line separators for Python, such as U+2028, may occur in a token.
         with Path(self._settings.vocabulary).open(encoding="utf-8", errors="replace", newline="\n") as lines:
             return {line.rstrip("\r\n"): number for number, line in enumerate(lines)}
 

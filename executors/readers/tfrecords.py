@@ -1,4 +1,4 @@
-"""TFRecord: `tf.train.Example`s, in one file or in the shards of a directory."""
+"""TFRecord: `tf.train.Example` records in one file, or in the shards of a directory."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -20,19 +20,19 @@ from mistify.errors import Problem
 _BLOCK: Final = 256
 _MARK: Final = ".tfrecord"
 
-#: A record is its length, a check of that, its content, and a check of this.
+#: A record consists of its length, a checksum of the length, the content, and a checksum of the content.
 _LENGTH_BYTES: Final = 8
 _FRAME_BYTES: Final = _LENGTH_BYTES + 4 + 4
 
-#: The first bytes of a compressed file.
+#: The first bytes of a gzip-compressed file.
 _GZIP: Final = b"\x1f\x8b"
 
-#: Where an example stands, and the example.
+#: The place of an example, and the example.
 Record: TypeAlias = tuple[str, Any]
 
 
 class TFRecordReader(Reader):
-    """Reads features named as the inputs and outputs: numbers, encoded images, or names of classes."""
+    """A reader of features named after the inputs and outputs: numbers, encoded images, or class names."""
 
     def accepts(self, path: Path) -> bool:
         """Check for a file with `.tfrecord` in its name, or a directory with such files in it."""
@@ -51,12 +51,12 @@ class TFRecordReader(Reader):
         return {name: rows.array() for name, rows in arrays.items()}
 
     def left_out(self, path: Path, request: Request) -> str:
-        """Return the number of files beside shards, and links that lead out of the directory."""
+        """Describe the files other than shards, and links that lead out of the directory."""
         shards = {*_shards(path)}
         return counts_by_suffix([file for file in shown(path) if file not in shards]) if path.is_dir() else ""
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Return the sorted texts of features named as outputs, and which of these have no floats."""
+        """Return the sorted texts of features named after outputs, and which outputs have only integers."""
         names: dict[str, set[str]] = {}
         whole: dict[str, bool] = {}
         for _, example in _records(path):
@@ -70,7 +70,7 @@ class TFRecordReader(Reader):
 
 
 def _shards(path: Path) -> list[Path]:
-    """Return the files of a dataset, in the order of their names."""
+    """Return the files of a dataset, sorted by name."""
     if path.is_dir():
         root = path.resolve()
         return sorted(
@@ -90,12 +90,12 @@ def _records(path: Path) -> Iterator[Record]:
                 yield f"{shard.name}, record {number}", tf.train.Example.FromString(record.numpy())
                 number += 1
         except (tf.errors.OpError, DecodeError) as error:
-            actual = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
+            actual = f"{shard.name}, record {number}: unreadable ({type(error).__name__})"
             raise invalid(Problem(str(path), actual, "tf.train.Example", "write the file again")) from error
 
 
 def _check_lengths(path: Path, shard: Path) -> None:
-    """Refuse a file that ends before one of its records, which TensorFlow would make room for.
+    """Refuse a file with a truncated record: TensorFlow would allocate memory for its declared length.
 
     Raises:
         MistifyError: INVALID_DATASET, naming the record.
@@ -107,10 +107,10 @@ def _check_lengths(path: Path, shard: Path) -> None:
             end = at + int.from_bytes(length, "little") + _FRAME_BYTES
             if end > size:
                 actual = (
-                    f"{shard.name}, record {number}: {'compressed' if length[:2] == _GZIP else 'cut off'}"
+                    f"{shard.name}, record {number}: {'compressed' if length[:2] == _GZIP else 'truncated'}"
                 )
                 raise invalid(
-                    Problem(str(path), actual, "whole records, not compressed", "write the file again")
+                    Problem(str(path), actual, "complete records, not compressed", "write the file again")
                 )
             file.seek(end)
             at, number = end, number + 1
@@ -144,7 +144,7 @@ def _image(content: bytes, tensor: Tensor) -> Array:
 
 
 def _classes(values: Any, tensor: Tensor, names: tuple[str, ...]) -> Array:
-    """Return the numbers of classes, from their names."""
+    """Return the class numbers of class names."""
     labels = _texts(values) if isinstance(values[0], bytes) else list(values)
     unknown = [name for name in labels if name not in names]
     if unknown:
@@ -158,7 +158,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _shaped(values: Array, tensor: Tensor) -> Array:
-    """Return numbers in the shape of an input, or of an output's targets."""
+    """Return numbers in the shape of an input or of an output's targets."""
     if isinstance(tensor, Input):
         return values.reshape([-1 if size is None else size for size in tensor.shape])
     return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]

@@ -1,4 +1,4 @@
-"""Searching for architectures: the candidates, their predicted quality, and the choice of the best."""
+"""Architecture search: candidates, their predicted quality, and the choice of the best."""
 
 from executors.search.evolution import Evolution, initial_population
 from executors.search.inheritance import Inheritance

@@ -1,4 +1,4 @@
-"""A population of genes that gets better from generation to generation."""
+"""A population of genes that improves from generation to generation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from executors.search.space import Genes
 
-#: How far a mutation moves the width of a group, in halvings: the standard deviation.
+#: Standard deviation of mutations of a group's width, in halvings.
 _STEP = 0.5
 
-#: How much the widths of the first population differ, likewise.
+#: Standard deviation of the widths in the initial population, in halvings.
 _SPREAD = 0.5
 
-#: Share of the first population's blocks that are left out.
+#: Share of blocks left out in the initial population.
 _LEFT_OUT = 0.1
 
 
@@ -23,7 +23,7 @@ def initial_population(groups: int, blocks: int, count: int, rng: np.random.Gene
 
     Args:
         groups: Number of channel groups.
-        blocks: Number of parts that can be left out.
+        blocks: Number of removable parts.
         count: Number of architectures.
 
     Returns:
@@ -40,8 +40,8 @@ class Evolution:
     """Crossover and mutation.
 
     Attributes:
-        groups: Number of genes that are widths; those behind them are blocks.
-        crossover_rate: Share of the children that have two parents.
+        groups: Number of width genes; the remaining genes are blocks.
+        crossover_rate: Share of children with two parents.
         mutation: Share of a child's genes that change.
     """
 
@@ -51,7 +51,7 @@ class Evolution:
     rng: np.random.Generator
 
     def child(self, parents: Sequence[Genes]) -> Genes:
-        """Return a child of parents drawn from some; the first of them are drawn more often."""
+        """Return a child of random parents, with a preference for those at the start."""
         first = self._drawn(parents).copy()
         if self.rng.random() < self.crossover_rate:
             from_second = self.rng.random(len(first)) < 0.5
@@ -70,13 +70,13 @@ class Evolution:
         fitted: Callable[[Genes], Genes | None],
         promise: Callable[[Sequence[Genes]], npt.NDArray[np.float64]],
     ) -> list[Genes]:
-        """Return the best after some generations, the most promising first; as many as there were.
+        """Return the best genes after some generations, most promising first, as many as in the population.
 
         Args:
             population: Genes that meet the limits.
-            generations: Number of generations, each of as many children as there are parents.
-            fitted: Scales genes until they meet the limits; returns None if they cannot.
-            promise: Returns the quality to maximise, one for each of the genes.
+            generations: Number of generations, each with as many children as parents.
+            fitted: Scales genes until they meet the limits; returns None if that is impossible.
+            promise: Returns the quality to maximise for each of the genes.
         """
         best = list(population)
         for _ in range(generations):
@@ -88,5 +88,5 @@ class Evolution:
         return best
 
     def _drawn(self, parents: Sequence[Genes]) -> Genes:
-        """Return the better of two."""
+        """Return the better of two random parents."""
         return parents[int(self.rng.integers(len(parents), size=2).min())]

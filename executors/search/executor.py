@@ -1,4 +1,4 @@
-"""The base of algorithms that choose each cut among whole architectures."""
+"""The base class of algorithms that choose each cut among whole architectures."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +15,15 @@ from executors.pruning.state import PruningState
 from executors.search import ArchitectureSpace, Genes, Inheritance, initial_population
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, exceeded, share_left
+from mistify.costs.budget import Costs, exceeded, tightest_ratio
 
 __all__ = ["SearchExecutor"]
 
-#: The depth that suits a share of a network's costs, as a power of it: of the networks that are best at each
-#: size those with twice the multiply-adds are 1.2 times as deep (Tan and Le, 2019: compound scaling).
+#: Exponent with which the depth falls with a network's costs: among the best networks of each size, those
+#: with twice the multiply-adds are 1.2 times as deep (Tan and Le, 2019: compound scaling).
 _DEPTH: Final = log2(1.2)
 
-#: Makes genes meet limits, or returns None where that cannot be.
+#: A function that scales genes until they meet limits, or returns None if that is impossible.
 Fitted: TypeAlias = Callable[[Genes], Genes | None]
 
 
@@ -32,8 +32,8 @@ class CutSearch:
     """The architectures from which one cut is chosen.
 
     Attributes:
-        state: The state of the network that is cut.
-        inheritance: Measures candidates with the weights that they inherit.
+        state: The state of the network to cut.
+        inheritance: Measures candidates with inherited weights.
         source_blocks: Names of the source's residual blocks.
     """
 
@@ -45,7 +45,7 @@ class CutSearch:
 
     @classmethod
     def of(cls, state: PruningState) -> "CutSearch":
-        """Return the search among all architectures that can be cut from the present network."""
+        """Return the search over all architectures that can be cut from the current network."""
         assignment = state.assignment
         blocks = tuple(block.name for block in residual_blocks(assignment.source.graph))
         space = ArchitectureSpace(state.structure, state.masks.widths, assignment.profiles)
@@ -54,22 +54,22 @@ class CutSearch:
         return cls(state, space, inheritance, rng, blocks)
 
     def random(self, count: int) -> list[Genes]:
-        """Return so many random architectures, the first of which keeps all proportions."""
+        """Return `count` random architectures, the first of which keeps all proportions."""
         return initial_population(*self.space.size, count, self.rng)
 
     def depth(self, limits: Costs) -> int:
-        """Return the residual blocks that stay as long as the limits can be met so.
+        """Return the number of residual blocks to keep if the limits allow it.
 
-        A network without a block suffers least while nothing is trained, so searches would leave out nearly
-        all blocks, and the rest would learn less than a narrower network.
+        Without training, removing blocks hurts a network least, so searches would remove nearly all blocks,
+        and the rest would learn less than a narrower network.
         """
         assignment = self.state.assignment
-        share = share_left(costs_of(assignment.source.network(), assignment.profiles), limits)
+        share = tightest_ratio(costs_of(assignment.source.network(), assignment.profiles), limits)
         return round(len(self.source_blocks) * float(share**_DEPTH))
 
 
 class SearchExecutor(IterativePruningExecutor):
-    """An executor that cuts the network to an architecture that meets the next share of the way."""
+    """An executor that cuts the network to an architecture that covers the next share of the distance."""
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Do nothing: every candidate meets all limits."""
@@ -77,11 +77,11 @@ class SearchExecutor(IterativePruningExecutor):
     @property
     @abstractmethod
     def _population(self) -> int:
-        """The number of random candidates that a choice starts from."""
+        """The number of random candidates at the start of a choice."""
 
     @abstractmethod
     def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
-        """Return the architecture to go on with.
+        """Return the architecture to continue with.
 
         Args:
             population: Random candidates that meet the limits, at least one; the first keeps all proportions
@@ -107,7 +107,7 @@ class SearchExecutor(IterativePruningExecutor):
             raise StuckError(f"{over} over the limit with {left}")
 
     def _quality(self, search: CutSearch, genes: Genes) -> float:
-        """Return how well a candidate does with the weights that it inherits; more is better."""
+        """Return the quality of a candidate with inherited weights; higher is better."""
         architecture = search.space.architecture(genes)
         return search.inheritance.quality(architecture, search.space.structure(architecture))
 

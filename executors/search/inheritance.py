@@ -1,4 +1,4 @@
-"""The quality of candidates with the weights of the network that they are cut from, without training."""
+"""The quality of candidates with the weights of the network from which they are cut, without training."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,25 +21,24 @@ from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
 
-#: Training examples that batch norms are calibrated on, and validation examples that candidates are measured
-#: on.
+#: Training examples for calibrating batch norms, and validation examples for measuring candidates.
 _EXAMPLES: Final = 500
 
-#: Of a candidate whose outputs overflow.
+#: The loss of a candidate with outputs that overflow.
 _WORST_LOSS: Final = 1e6
 
 
 @dataclass(frozen=True)
 class Inheritance:
-    """A network that candidates are cut from; it is restored after each of them.
+    """A network from which candidates are cut; it is restored after each of them.
 
     Attributes:
         masks: The units that are left.
-        compensation: Fits the remaining units so that they take over from those that are cut.
-        moments: The moments that the remaining units are fitted by.
+        compensation: Adjusts the remaining units to compensate for the cut ones.
+        moments: The moments used to fit the remaining units.
         evaluation: Evaluates the network.
         values: Group -> worth of each unit [units].
-        setup: Provides the data that candidates are calibrated and measured on.
+        setup: Provides the data for calibration and measurement.
     """
 
     structure: Structure
@@ -52,7 +51,7 @@ class Inheritance:
 
     @classmethod
     def of(cls, state: PruningState) -> "Inheritance":
-        """Return the inheritance of a network in its present state."""
+        """Return the inheritance of a network in its current state."""
         moments = state.compensation.moments(state.assignment.setup.train)
         return cls(
             state.structure,
@@ -79,7 +78,7 @@ class Inheritance:
         The loss distinguishes candidates whose accuracy is no better than chance.
 
         Args:
-            structure: The structure without the blocks that the candidate leaves out, at its resolution.
+            structure: The structure without the blocks that the candidate lacks, at its resolution.
         """
         calibration, validation = self._examples
         with self._cut(self.keep(architecture)):
@@ -100,7 +99,7 @@ class Inheritance:
 
     @contextmanager
     def _cut(self, keep: Keep) -> Iterator[None]:
-        """Reduce the network to these units for the block; then restore it."""
+        """Reduce the network to these units inside the block; then restore it."""
         before = self.masks.keep
         variables = [variable for own in self.structure.graph.variables.values() for variable in own]
         weights = [variable.numpy() for variable in variables]
@@ -115,7 +114,7 @@ class Inheritance:
 
     @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
-        """Return training examples to calibrate candidates on, and validation examples to measure them on."""
+        """Return training examples for calibration, and validation examples for measurement."""
         rng = np.random.default_rng(0)
         train, validation = self.setup.train, self.setup.validation
         calibration = train.subset(rng.permutation(len(train))[:_EXAMPLES])

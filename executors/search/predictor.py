@@ -1,4 +1,4 @@
-"""A predictor of a candidate's quality, which learns from measured ones."""
+"""A predictor of a candidate's quality, trained on measured candidates."""
 
 import json
 import warnings
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Of the similarity of candidates, in halvings of the widths: where it starts, and its limits.
+#: Length scale of the kernel, in halvings of widths, and noise level: initial values and bounds.
 _LENGTH: Final = 2.0
 _LENGTHS: Final = (0.1, 100.0)
 _NOISE: Final = 0.05
 _NOISES: Final = (1e-6, 1.0)
 
-#: Samples that are kept, the latest: fitting a process takes time with their number cubed.
+#: Maximum number of samples, the latest ones: the time to fit the process grows with their number cubed.
 _SAMPLES: Final = 500
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A candidate that was measured.
+    """A measured candidate.
 
     Attributes:
         features: Position in the space, as numbers of similar ranges.
-        quality: Measured quality; more is better.
+        quality: Measured quality; higher is better.
     """
 
     features: tuple[float, ...]
@@ -38,12 +38,12 @@ class Sample:
 
 
 def saved_samples(samples: Iterable[Sample]) -> bytes:
-    """Return samples as bytes."""
+    """Return samples, serialized."""
     return json.dumps([asdict(sample) for sample in samples]).encode()
 
 
 def samples_of(content: bytes) -> list[Sample]:
-    """Return the samples given to `saved_samples`; none for empty content."""
+    """Load samples serialized by `saved_samples`; none for empty content."""
     samples = json.loads(content or b"[]")
     return [Sample(tuple(sample["features"]), sample["quality"]) for sample in samples]
 
@@ -52,7 +52,7 @@ class Predictor:
     """A Gaussian process over the features of candidates.
 
     Attributes:
-        samples: The latest that it was told, at most 500.
+        samples: The latest samples, at most 500.
     """
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
@@ -61,15 +61,15 @@ class Predictor:
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
-        """Return a predictor with the samples given to `saved`; without any for empty content."""
+        """Load a predictor serialized by `saved`; one without samples for empty content."""
         return cls(samples_of(content))
 
     def saved(self) -> bytes:
-        """Return the samples as `loaded` takes them."""
+        """Return the samples, serialized for `loaded`."""
         return saved_samples(self.samples)
 
     def learn(self, samples: Iterable[Sample]) -> None:
-        """Know more samples; how similar candidates are is found out again."""
+        """Add samples; the kernel parameters are fitted again."""
         self.samples = [*self.samples, *samples][-_SAMPLES:]
         self._process = self._fitted()
 
@@ -81,7 +81,7 @@ class Predictor:
         return mean, deviation
 
     def _fitted(self) -> "GaussianProcessRegressor":
-        # A second to import, which tasks without a search need not wait for.
+        # These take a second to import, which tasks without a search avoid.
         from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
         from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: PLC0415
@@ -90,6 +90,6 @@ class Predictor:
         process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
         features = np.array([sample.features for sample in self.samples])
         with warnings.catch_warnings():
-            # That the samples have hardly any noise, or too few of them differ, is no news.
+            # The warnings only say that samples have hardly any noise, or that too few of them differ.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return process.fit(features, [sample.quality for sample in self.samples])

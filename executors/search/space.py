@@ -1,6 +1,6 @@
 """The architectures that can be cut from a network.
 
-They have fewer units in each group, fewer residual blocks, and look at smaller images.
+They have fewer units in each group, fewer residual blocks, and a lower image resolution.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,36 +23,36 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded
 from mistify.costs.profiles import Profile
 
-#: Of an architecture: for each group the binary logarithm of the share of its units that stay, at most 0;
-#: then for each block, and for some eighths of the images' sides, whether it stays, 0 or 1.
+#: An architecture as numbers: for each group the log2 of the share of remaining units, at most 0; then 1 or 0
+#: for each block that stays or not, and for each removable eighth of the image size.
 Genes = npt.NDArray[np.float64]
 
-#: Halvings of the range within which widths are scaled to meet limits.
+#: Bisection steps in scaling widths to meet limits.
 _HALVINGS = 8
 
-#: Parts of the sides of images, and how many of them can be left out at once.
+#: Number of parts into which the image size is divided, and how many of them can be removed.
 _PARTS = 8
 _LEFT_OUT = 4
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The remaining part of a network.
+    """A reduced network.
 
     Attributes:
         widths: Number of units in each channel group.
-        left_out: Names of the residual blocks that are gone.
-        scale: Share of the original height and width of the images.
+        removed_blocks: Names of the removed residual blocks.
+        scale: Share of the original image height and width.
     """
 
     widths: Mapping[str, int]
-    left_out: frozenset[str]
+    removed_blocks: frozenset[str]
     scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """A network at some resolution, and its residual blocks by name."""
+    """A network at one resolution, with its residual blocks by name."""
 
     structure: Structure
     blocks: Mapping[str, ResidualBlock]
@@ -63,14 +63,14 @@ class _Whole:
 
 
 class ArchitectureSpace:
-    """The architectures that can be cut from a network, as genes.
+    """The architectures that can be cut from a network, encoded as genes.
 
-    Blocks with layers that must stay are never left out. Frozen layers, and layers that are kept as they are,
-    rule out smaller images.
+    Blocks with layers that must stay are never removed. With frozen layers, or layers that are kept
+    unchanged, the image size cannot be reduced.
 
     Args:
         widths: Number of units left in each group.
-        profiles: Profiles of the hardware whose latency is limited.
+        profiles: Profiles of the hardware with limited latency.
     """
 
     def __init__(
@@ -88,32 +88,34 @@ class ArchitectureSpace:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of genes: groups, and parts that can be left out."""
+        """The number of genes: groups, and removable parts."""
         return len(self._groups), len(self.blocks) + len(self._at) - 1
 
     @property
     def least(self) -> Genes:
-        """The least units of each group and the least blocks, and the smallest images."""
+        """The genes with the minimum units of each group, the fewest blocks, and the smallest images."""
         groups, others = self.size
         return np.concatenate([np.full(groups, self._deepest), np.zeros(others)])
 
     def architecture(self, genes: Genes) -> Architecture:
-        """Return the architecture that genes stand for."""
+        """Decode genes to an architecture."""
         groups, blocks = len(self._groups), len(self.blocks)
         widths = {
             name: max(self._least[name], round(self._widths[name] * 2.0**gene))
             for name, gene in zip(self._groups, np.minimum(genes[:groups], 0), strict=True)
         }
-        left_out = frozenset(
+        removed_blocks = frozenset(
             name
             for name, stays in zip(self.blocks, genes[groups : groups + blocks], strict=True)
             if not stays
         )
-        return Architecture(widths, left_out, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS)
+        return Architecture(
+            widths, removed_blocks, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS
+        )
 
     def structure(self, architecture: Architecture) -> Structure:
-        """Return the structure without the blocks that an architecture leaves out, at its resolution."""
-        return self._cut(architecture.left_out, architecture.scale)
+        """Return the structure without the blocks that an architecture lacks, at its resolution."""
+        return self._cut(architecture.removed_blocks, architecture.scale)
 
     def costs(self, architecture: Architecture) -> Costs:
         """Return the costs of an architecture."""
@@ -122,16 +124,16 @@ class ArchitectureSpace:
         return costs_of(structure.network(widths), self._profiles)
 
     def fitted(self, genes: Genes, limits: Costs, depth: int = 0) -> Genes | None:
-        """Return the genes with all widths scaled alike, to the largest that meet the limits.
+        """Return the genes with all widths scaled by one factor, the largest that meets the limits.
 
         Args:
             genes: Genes of any architecture.
             limits: Limits on costs.
-            depth: Number of blocks that stay, if there are so many; the first blocks that the genes leave out
-                come back.
+            depth: Minimum number of blocks, if there are so many; the first blocks that the genes leave out
+                are restored.
 
         Returns:
-            None if the limits cannot be met with the least units of each group.
+            None if the limits cannot be met with the minimum units of each group.
         """
         genes = self._deepened(genes, depth)
         low, high = self._deepest, -float(genes[: len(self._groups)].min(initial=0))
@@ -158,20 +160,20 @@ class ArchitectureSpace:
     def _meets(self, genes: Genes, limits: Costs) -> bool:
         return not exceeded(self.costs(self.architecture(genes)), limits)
 
-    def _without(self, left_out: frozenset[str], scale: float) -> Structure:
+    def _without(self, removed_blocks: frozenset[str], scale: float) -> Structure:
         whole = self._at[scale]
         return (
-            remove_blocks(whole.structure, [whole.blocks[name] for name in left_out])
-            if left_out
+            remove_blocks(whole.structure, [whole.blocks[name] for name in removed_blocks])
+            if removed_blocks
             else whole.structure
         )
 
 
 def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
-    """Yield the network at the shares of its images' sides that it can look at, the largest first."""
+    """Yield the network at each possible image scale, the largest first."""
     yield 1.0, _Whole.of(structure)
-    for left_out in range(1, _LEFT_OUT + 1):
-        scale = 1 - left_out / _PARTS
+    for removed_blocks in range(1, _LEFT_OUT + 1):
+        scale = 1 - removed_blocks / _PARTS
         smaller = at_resolution(structure, scale)
         if smaller is None:
             return

@@ -1,1 +1,1 @@
-"""Source models, by the form that they come in: models of Keras, and graphs whose structure is not known."""
+"""Source models by form: Keras models, and graphs of unknown structure."""

@@ -1,4 +1,4 @@
-"""The contract of source models: the needs of Mistify, whatever the file of a pretrained model."""
+"""The interface of source models, independent of the file format."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -13,10 +13,10 @@ from executors.structure.signature import Signature
 class SourceModel(ABC):
     """A pretrained model.
 
-    A source with a network can be cut and trained. Any other is packaged unchanged, at every precision.
+    A source with a network can be cut and trained. Other sources are packaged unchanged, at every precision.
 
     Attributes:
-        suffix: The ending of the files that `write` writes, by which they are told apart.
+        suffix: Suffix of the files written by `write`, which identifies their kind.
     """
 
     suffix: ClassVar[str]
@@ -24,7 +24,7 @@ class SourceModel(ABC):
     @property
     @abstractmethod
     def network(self) -> keras.Model | None:
-        """The network that is cut and trained; None where only its inputs and outputs are known."""
+        """The network to cut and train; None if only its inputs and outputs are known."""
 
     @property
     @abstractmethod
@@ -33,13 +33,13 @@ class SourceModel(ABC):
 
     @abstractmethod
     def export(self) -> NamedFunction:
-        """Return the function that is converted, its weights as constants."""
+        """Return the function to convert, with its weights as constants."""
 
     @abstractmethod
     def write(self, path: Path) -> None:
-        """Write it to a file: equal models make equal files, whenever they are written."""
+        """Write the model to a file. Equal models produce identical files, regardless of the time."""
 
     @classmethod
     @abstractmethod
     def read(cls, path: Path) -> Self:
-        """Return the model that `write` has written."""
+        """Load a model written by `write`."""

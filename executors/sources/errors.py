@@ -7,7 +7,7 @@ from mistify.errors import MistifyError
 
 
 def unreadable(path: Path | str, error: Exception) -> MistifyError:
-    """Return an INVALID_MODEL error: Keras cannot load a file."""
+    """Return an INVALID_MODEL error for a file that Keras cannot load."""
     # Keras wraps the cause in pages of configuration, and advises to trust the file.
     cause = str(error).rpartition("Exception encountered: ")[2].strip() or type(error).__name__
     actual = cause.splitlines()[0].partition(". ")[0].rstrip(".")

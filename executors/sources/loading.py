@@ -1,4 +1,4 @@
-"""Source models from files, both users' and the worker's own."""
+"""Loading of source models from users' files and the worker's own files."""
 
 from pathlib import Path
 from typing import Final
@@ -17,16 +17,16 @@ def load_source(path: Path, sequence: int | None = None, classes: int | None = N
     """Check and load a model that is a file or a directory.
 
     Args:
-        path: `.keras`, `.h5` or `.hdf5`, a SavedModel, or a preset of keras_hub.
-        sequence: Tokens of a text, for presets.
-        classes: Classes of the classifier that a preset gets.
+        path: `.keras`, `.h5` or `.hdf5`, a SavedModel, or a keras_hub preset.
+        sequence: Number of tokens of a text, for presets.
+        classes: Number of classes of the classifier added to a preset.
 
     Raises:
-        MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
+        MistifyError: INVALID_MODEL, naming the file, the problem and an acceptable alternative.
     """
     return load_graph(path) if is_graph(path) else KerasSource(load_keras(path, sequence, classes))
 
 
 def read_source(path: Path) -> SourceModel:
-    """Return a model from a file that `SourceModel.write` has written."""
+    """Load a model from a file written by `SourceModel.write`."""
     return _KINDS[path.suffix].read(path)

@@ -1,4 +1,4 @@
-"""Limits of memory and processor time for a process while it loads a possibly hostile model."""
+"""Limits on memory and CPU time for a process that loads a possibly hostile model."""
 
 import resource
 import signal
@@ -12,29 +12,29 @@ from tensorflow.errors import ResourceExhaustedError
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 
-#: Seconds of processor time to load a model; EfficientNetV2L takes a tenth.
+#: CPU seconds for loading a model; EfficientNetV2L takes a tenth.
 PROCESSOR_SECONDS = 300
 
 
 class _ProcessorTimeError(Exception):
-    """The process has used up its processor time."""
+    """The process has used up its CPU time."""
 
 
 @contextmanager
 def limited_resources(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -> Iterator[None]:
-    """Limit the context's use of additional memory and processor time.
+    """Limit the additional memory and CPU time used inside the context.
 
-    Writable memory is limited (RLIMIT_DATA), not addresses: TensorFlow maps gigabytes that it never uses. An
-    allocation beyond it fails, and a process that cannot cope ends at once. Use
-    it only in the main thread of a process, where signals arrive.
+    The limit applies to writable memory (RLIMIT_DATA), not to address space: TensorFlow maps gigabytes that
+    it never uses. Allocations beyond the limit fail, and a process that cannot handle that ends immediately.
+    Use this only in the main thread of a process, where signals arrive.
 
     Args:
         path: The model named in errors.
-        memory: Bytes in addition to the process's present memory.
-        seconds: Seconds of processor time in addition to those used so far.
+        memory: Bytes in addition to the process's current memory.
+        seconds: CPU seconds in addition to those used so far.
 
     Raises:
-        MistifyError: INVALID_MODEL, either was not enough.
+        MistifyError: INVALID_MODEL if memory or CPU time did not suffice.
     """
     try:
         with _memory(int(memory)), _processor_time(seconds):
@@ -93,7 +93,7 @@ def _least(*limits: int) -> int:
 
 
 def _writable_bytes() -> int:
-    """Return the bytes that count towards RLIMIT_DATA."""
+    """Return the number of bytes that count towards RLIMIT_DATA."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024

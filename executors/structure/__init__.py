@@ -1,9 +1,9 @@
-"""The structure of Keras models, and the changes that can be made to it.
+"""The structure of Keras models, and structural changes.
 
-`analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
-`residual_blocks` finds what can be left out; `segments` finds where a network divides, `in_series` and
-`in_parallel` compose graphs, of which `model_of` makes a model;
-`at_resolution` makes images smaller; `fold_batch_norm` prepares a model for packaging.
+`analyse(model)` finds the channel groups; `narrow` and `widen` change their widths.
+`residual_blocks` finds removable blocks. `segments` finds where a network can be divided; `in_series` and
+`in_parallel` compose graphs, and `model_of` turns a graph into a model.
+`at_resolution` reduces the image size. `fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse, trainable_weights

@@ -18,19 +18,19 @@ from executors.structure.reading.reader import read_graph
 from executors.structure.rules import Rules, is_kept, least_channels, rules_of
 from mistify.costs.network import LayerCost, NetworkCost
 
-#: units that are left of each channel group, by the group's name
+#: Group name -> number of remaining units in the channel group.
 Widths = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a tensor: some that stay, and for each group how many stand for one unit."""
+    """The channels of a tensor: the number of fixed ones, and for each group the channels per unit."""
 
     fixed: int
     per_unit: Mapping[str, int]
 
     def count(self, widths: Widths) -> int:
-        """Return the channels at these widths."""
+        """Return the number of channels at these widths."""
         return self.fixed + sum(times * widths[group] for group, times in self.per_unit.items())
 
 
@@ -39,8 +39,8 @@ class Structure:
     """A model's graph and channel groups.
 
     Attributes:
-        graph: The calls of the model, nested models inlined.
-        groups: Everything that can shrink, by name.
+        graph: The calls of the model, with nested models inlined.
+        groups: The channel groups that can be cut, by name.
         channels: The channels of each tensor of the graph.
         rules: The rules for its layers.
     """
@@ -52,34 +52,34 @@ class Structure:
 
     @property
     def widths(self) -> dict[str, int]:
-        """The units that each group has now."""
+        """The current number of units of each group."""
         return {name: group.size for name, group in self.groups.items()}
 
     @property
     def least_widths(self) -> dict[str, int]:
-        """The units that each group has to keep."""
+        """The minimum number of units of each group."""
         return {name: group.least for name, group in self.groups.items()}
 
     @cached_property
     def staying(self) -> frozenset[str]:
-        """The layers that cannot be left out: frozen ones, and those with a rule."""
+        """The layers that cannot be removed: frozen ones, and those with a rule."""
         return self.graph.frozen | {name for name in self.graph.layers if rules_of(self.rules, name)}
 
     @cached_property
     def keeps_positions(self) -> bool:
-        """True if a layer has to see as many positions as now, because it is frozen or kept as it is."""
+        """True if the number of positions must not change, because a layer is frozen or kept unchanged."""
         return bool(self.graph.frozen) or any(is_kept(self.rules, name) for name in self.graph.layers)
 
     @cached_property
     def averages_channels(self) -> bool:
-        """True if masked units count, as zeros, in the statistics of a layer norm."""
+        """True if masked units count as zeros in the statistics of a layer norm."""
         return any(handler_of(name, layer).averages_channels for name, layer in self.graph.layers.items())
 
     def network(self, widths: Widths | None = None) -> NetworkCost:
-        """Return the network as the cost model sees it, at other widths where given.
+        """Return the network for the cost model, at the given widths or the current ones.
 
         Raises:
-            UnsupportedLayerError: A tensor has a free dimension besides the batch.
+            UnsupportedLayerError: A tensor has a free dimension other than the batch.
         """
         self._require_fixed_sizes()
         widths = self.widths | dict(widths or {})
@@ -131,7 +131,7 @@ class Structure:
 
     @cached_property
     def _weight_shapes(self) -> dict[str, list[Shape]]:
-        """The shapes of every layer's weights now; asking variables for them takes long."""
+        """The current shapes of every layer's weights; cached, because reading them is slow."""
         return {name: [tuple(weight.shape) for weight in own] for name, own in self.graph.variables.items()}
 
     def _require_fixed_sizes(self) -> None:
@@ -144,19 +144,19 @@ class Structure:
                 )
 
     def _stored(self, name: str, weights: list[Shape]) -> list[Shape]:
-        """Return the weights left after folding: a batch norm's bias, where the layer before has none."""
+        """Return the weights left after folding: a batch norm's bias if the preceding layer has none."""
         if name not in self._folded_bias:
             return weights
         return weights[:1] if self._folded_bias[name] else []
 
     @cached_property
     def _folded_paddings(self) -> Mapping[int, int]:
-        """The tensors of paddings that fold into a convolution, and the tensors read in their place."""
+        """The outputs of paddings that fold into a convolution -> the tensors read in their place."""
         return folded_paddings(self.graph)
 
     @cached_property
     def _folded_bias(self) -> dict[str, bool]:
-        """The batch norms that fold into the layer before them, and whether that layer gains a bias."""
+        """The batch norms that fold into the preceding layer -> whether that layer gains a bias."""
         return {norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()}
 
 
@@ -165,15 +165,15 @@ def _weights(shapes: list[Shape]) -> int:
 
 
 def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
-    """Find the channel groups of a model. The channels of a layer that is not trainable must stay.
+    """Find the channel groups of a model. The channels of an untrainable layer are fixed.
 
     Args:
-        rules: Patterns that match no layer are ignored: the layer may be cut already.
+        rules: Patterns that match no layer are ignored, because the layer may have been removed.
 
     Raises:
-        UnsupportedLayerError: A layer that no handler knows or can treat, and whose call does not tell what
-            it is made of; says how to register one.
-        TypeError: A layer with several outputs, or a model that was never built.
+        UnsupportedLayerError: No handler supports a layer, and its call cannot be expanded into supported
+            layers; the message says how to register a handler.
+        TypeError: A layer has several outputs, or the model was never built.
     """
     rules, graph = rules or {}, read_graph(model, is_leaf)
     space = ChannelSpace()
@@ -198,10 +198,10 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
 
 
 def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Return the weights that training changes, in order, by the layer's name in the graph and a number.
+    """Return the trainable weights in order, named by the layer's name in the graph and a number.
 
-    Keras's paths depend on what built the layers inside of a layer: they change when a model is loaded or
-    cut, and two weights may have the same one.
+    Keras's paths are not used: they depend on how nested layers were built, change when a model is loaded or
+    cut, and are not always unique.
     """
     variables = read_graph(model, is_leaf).variables
     names = {
@@ -213,9 +213,9 @@ def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
 def _with_least(
     groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
 ) -> dict[str, ChannelGroup]:
-    """Return the groups with the units that have to stay, in proportion for several groups of one tensor.
+    """Return the groups with their minimum units, in proportion if one tensor has several groups.
 
-    They follow from the rules, and from layers that are useless with fewer channels.
+    The minimum follows from the rules, and from layers that are useless with fewer channels.
     """
     least = dict.fromkeys(groups, 1)
     for node in graph.nodes:
@@ -232,7 +232,7 @@ def _tensor_channels(
     graph: Graph, space: ChannelSpace, groups: Mapping[str, ChannelGroup], components: Ids,
     tensors: Mapping[int, Ids],
 ) -> tuple[Channels, ...]:  # fmt: skip
-    """Return for each tensor how its channels divide among the groups."""
+    """Return for each tensor how its channels are divided among the groups."""
     group_of = space.groups_of_components(groups.values(), components)
     channels = []
     for index in range(len(graph.shapes)):

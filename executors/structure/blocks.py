@@ -1,4 +1,4 @@
-"""Blocks: networks between two positions of another one, from which devices compose networks."""
+"""Blocks: subnetworks between two positions of a network, from which devices assemble networks."""
 
 from dataclasses import dataclass, replace
 
@@ -14,14 +14,14 @@ from mistify.package.blocks import BlockEstimate
 
 @dataclass(frozen=True)
 class Block:
-    """A network between two positions of another one, batch norm folded.
+    """A subnetwork between two positions of a network, with batch norms folded.
 
     Attributes:
-        name: Name of its file, without the ending.
+        name: Name of its file, without the suffix.
         start: Position of its input; 0 is the whole network's inputs.
         span: Number of positions from its input to its output; at least 1.
-        model: Its inputs and outputs have the names of the tensors at these positions.
-        estimate: Its costs and the loss that it adds; None where neither is known.
+        model: The block's network; its inputs and outputs are named after the tensors at these positions.
+        estimate: Its costs and the loss that it adds; None if neither is known.
     """
 
     name: str
@@ -45,7 +45,8 @@ def blocks_of(model: keras.Model, largest: float) -> list[Block]:
     """Return the segments of a network as blocks.
 
     Args:
-        largest: The share of parameters and multiply-adds up to which neighbours are joined (`segments`).
+        largest: The share of parameters and multiply-adds up to which neighbouring layers are joined
+            (`segments`).
     """
     parts = segments(analyse(fold_batch_norm(model)), largest)
     return [_block(f"block-{start:02d}", start, part.graph) for start, part in enumerate(parts)]

@@ -1,7 +1,7 @@
-"""The channels of a network that belong together: the bookkeeping behind channel groups.
+"""Coupled channels of a network: the bookkeeping behind channel groups.
 
-Every position along an axis that can shrink (a channel of a tensor, a row or column of a weight) is a
-number. Handlers tie numbers that must be kept or cut together; connected components are the units.
+Every index along an axis that can shrink (a channel of a tensor, a row or column of a weight) has a number.
+Handlers tie numbers that must be kept or cut together; the connected components are the units.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ from executors.structure.graph import Node
 
 Ids = npt.NDArray[np.int64]
 
-#: The component of everything that must stay: inputs, outputs, channels of layers that cannot shrink.
+#: The component of everything fixed: inputs, outputs, channels of layers that cannot shrink.
 FIXED = 0
 
 
 class Role(Enum):
-    """The use of channels by a weight's axis: it makes them, passes them on, or sums over them."""
+    """The role of a weight's axis: it makes channels, passes them on, or sums over them."""
 
     MAKES = "makes"
     PASSES = "passes"
@@ -32,7 +32,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Slot:
-    """The places of a group's units along one axis of one weight.
+    """The positions of a group's units along one axis of one weight.
 
     Attributes:
         layer: The layer's name in the graph.
@@ -51,18 +51,18 @@ class Slot:
 
 @dataclass(frozen=True)
 class ChannelGroup:
-    """Channels that stand in the same places, so that any of them can be cut alike.
+    """Channels with the same positions in all tensors and weights, all of which can be cut alike.
 
     Example: `Conv2D(16) -> BatchNormalization -> ReLU -> Conv2D(32)` has a group of 16 units. A unit is
     one output column of the first kernel, one value of its bias and of each of the four vectors of the
     batch norm, and one input row of the second kernel. With a residual connection around the two
-    convolutions, everything that is added up is one group: cutting a unit cuts it everywhere.
+    convolutions, all added tensors are one group: cutting a unit cuts it everywhere.
 
     Attributes:
         name: Name of the layer that makes the channels.
-        size: Number of units; a unit is the least that can be cut.
-        slots: Everywhere that the units stand.
-        least: Units that have to stay, at least 1.
+        size: Number of units; a unit is the smallest part that can be cut.
+        slots: All positions of the units in weights.
+        least: Minimum number of units, at least 1.
     """
 
     name: str
@@ -72,7 +72,7 @@ class ChannelGroup:
 
     @property
     def makers(self) -> int:
-        """The number of layers that make the channels, at least 1; all that a residual stream adds up."""
+        """The number of layers that make the channels, at least 1; several for a residual stream."""
         return len({slot.layer for slot in self.slots if slot.role is Role.MAKES}) or 1
 
 
@@ -86,7 +86,7 @@ class _Axis:
 
 
 class ChannelSpace:
-    """Hands out channel numbers and remembers which are tied."""
+    """An allocator of channel numbers that records which are tied."""
 
     def __init__(self) -> None:
         self._count = 1
@@ -95,13 +95,13 @@ class ChannelSpace:
         self._axes: dict[tuple[str, int, int], _Axis] = {}
 
     def new(self, count: int) -> Ids:
-        """Return numbers for `count` channels that nothing has tied yet."""
+        """Return numbers for `count` untied channels."""
         first = self._count
         self._count += count
         return np.arange(first, first + count)
 
     def fixed(self, count: int) -> Ids:
-        """Return numbers for `count` channels that must stay."""
+        """Return numbers for `count` fixed channels."""
         return np.full(count, FIXED)
 
     def tie(self, left: Ids, right: Ids) -> None:
@@ -111,17 +111,17 @@ class ChannelSpace:
         self._right.append(right.ravel())
 
     def fix(self, ids: Ids) -> None:
-        """Note channels that must stay."""
+        """Mark channels as fixed."""
         self.tie(ids, np.asarray([FIXED]))
 
     def fix_layer(self, layer: str) -> None:
-        """Note that the channels along the axes of a layer's weights must stay."""
+        """Mark the channels along the axes of a layer's weights as fixed."""
         for axis in self._axes.values():
             if axis.layer == layer:
                 self.fix(axis.ids)
 
     def bind(self, node: Node, weight: object, axis: int, role: Role, ids: Ids) -> None:
-        """Note the channels along an axis of a layer's weight; the calls of a shared layer are tied by it.
+        """Record the channels along an axis of a layer's weight; this ties the calls of a shared layer.
 
         Args:
             node: A call of the layer.
@@ -137,16 +137,16 @@ class ChannelSpace:
             self._axes[key] = _Axis(*key, role, ids)
 
     def components(self) -> Ids:
-        """Return for each channel number the component that it belongs to; `FIXED` is component 0."""
+        """Return the component of each channel number; `FIXED` is component 0."""
         left = np.concatenate([np.zeros(0, np.int64), *self._left])
         right = np.concatenate([np.zeros(0, np.int64), *self._right])
         matrix = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(self._count, self._count))
         _, labels = connected_components(matrix, directed=False)
-        # Component 0 is the one of FIXED, which is number 0, in scipy's order of first appearance.
+        # scipy numbers components by first appearance, so the component of number 0 (FIXED) is 0.
         return np.asarray(labels, np.int64)
 
     def groups_of_components(self, groups: Iterable[ChannelGroup], components: Ids) -> dict[int, str]:
-        """Return the group that each component belongs to, by the group's name."""
+        """Return the name of each component's group."""
         owner = {}
         for group in groups:
             slot = group.slots[0]
@@ -155,7 +155,7 @@ class ChannelSpace:
         return owner
 
     def groups(self, components: Ids) -> list[ChannelGroup]:
-        """Return the components that stand along the same axes, equally often, as channel groups."""
+        """Return the components with equal axes and counts as channel groups."""
         axes = list(self._axes.values())
         if not axes:
             return []
@@ -176,7 +176,7 @@ class ChannelSpace:
 
 
 def _named_apart(groups: list[ChannelGroup]) -> list[ChannelGroup]:
-    """Return groups in the order of their layers; a second group of one layer is called `layer#2`."""
+    """Return groups in the order of their layers, with unique names: a layer's second group is `layer#2`."""
     seen: Counter[str] = Counter()
     named = []
     for group in groups:
@@ -187,7 +187,7 @@ def _named_apart(groups: list[ChannelGroup]) -> list[ChannelGroup]:
 
 
 def _group(axes: list[_Axis], axis_index: Ids, position: Ids, units: list[slice]) -> ChannelGroup:
-    """Return one group from the runs of (axis, position) of its units, which all touch the same axes."""
+    """Return one group from its units' runs of (axis, position), which all have the same axes."""
     units = sorted(units, key=lambda unit: tuple(position[unit]))
     pattern = axis_index[units[0]]
     places = np.stack([position[unit] for unit in units])

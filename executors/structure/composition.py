@@ -1,4 +1,4 @@
-"""Graphs composed of several, in series or in parallel, and the model of a graph."""
+"""Composition of graphs in series or in parallel, and conversion of a graph to a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from executors.structure.graph import Graph
 
 
 def in_series(graphs: Sequence[Graph], name: str) -> Graph:
-    """Return a graph in which each of several graphs reads the output of the one before.
+    """Return a graph in which each graph reads the output of the previous one.
 
     Args:
         graphs: Graphs without common layers. All but the first have one input, all but the last one output.
@@ -25,11 +25,11 @@ def in_series(graphs: Sequence[Graph], name: str) -> Graph:
 
 
 def in_parallel(graphs: Sequence[Graph], name: str) -> Graph:
-    """Return a graph in which several run in parallel; inputs of one name are the same.
+    """Return a graph in which several run in parallel; inputs with the same name are merged.
 
     Args:
         graphs: Graphs without common layers.
-        name: Name of the new graph, whose outputs are theirs, in order.
+        name: Name of the new graph, with the outputs of all graphs in order.
     """
     first, *others = graphs
     whole = replace(first, name=name)
@@ -42,7 +42,7 @@ def in_parallel(graphs: Sequence[Graph], name: str) -> Graph:
 
 
 def model_of(graph: Graph) -> keras.Model:
-    """Return the model of a graph, with layers of its own and the same weights."""
+    """Return the model of a graph, with new layers and the same weights."""
     return graph.build(_copied, graph.weights)
 
 
@@ -51,7 +51,7 @@ def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def _with(whole: Graph, graph: Graph, same: Mapping[int, int]) -> Graph:
-    """Return a graph with another graph's calls, some of whose tensors are tensors of the first."""
+    """Return a graph with the calls of another graph added; `same` maps shared tensors."""
     offset = len(whole.shapes)
 
     def number(tensor: int) -> int:

@@ -1,4 +1,4 @@
-"""Means over the steps that a mask leaves, if any: a text may have no token."""
+"""Masked means that are defined even if a mask leaves no steps, as for a text without tokens."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ class _FiniteMean(keras.layers.GlobalAveragePooling1D):  # type: ignore[misc]  #
 
 
 def with_finite_means(model: keras.Model) -> keras.Model:
-    """Return a network whose means under a mask are zeros for an example without any step.
+    """Return a network whose masked means are zero for examples without any steps.
 
-    Keras divides by the number of steps, so its mean is then not a number, and LiteRT refuses to run the
-    division with integers. All other examples have the same outputs.
+    Keras divides by the number of steps, which gives NaN for zero steps, and LiteRT refuses the integer
+    division. The outputs for all other examples are unchanged.
     """
     graph = read_graph(model)
     means = {

@@ -1,16 +1,16 @@
-"""Whether two networks compute the same, up to rounding."""
+"""Numerical equivalence of two networks, up to rounding."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 
-#: Outputs of networks that compute the same differ by no more.
+#: Maximum difference between the outputs of equivalent networks.
 TOLERANCE: Final = 1e-4
 
 
 def difference(before: Iterable[Any], after: Iterable[Any]) -> float:
-    """Return the largest difference between outputs, relative to the largest value of each if above 1.
+    """Return the largest difference between outputs; outputs with values above 1 are scaled by their maximum.
 
     Args:
         before: The outputs of one network.

@@ -2,4 +2,4 @@
 
 
 class UnsupportedLayerError(TypeError):
-    """A layer that no handler is registered for, or that its handler cannot treat."""
+    """A layer has no registered handler, or its handler does not support its options."""

@@ -1,4 +1,4 @@
-"""Networks as functions of tensors with their weights as constants, ready to be converted."""
+"""Networks as functions of tensors with constant weights, ready to be converted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from executors.structure.signature import output_names
 
 @dataclass(frozen=True)
 class NamedFunction:
-    """A function of tensors with names for its inputs and outputs.
+    """A function of tensors with named inputs and outputs.
 
     Attributes:
         forward: Takes the inputs in order, and returns one output or a list of them.
         inputs: Name, shape and type of each input.
         outputs: The names of the outputs in order.
-        variables: The object that holds the variables that it reads; None where it reads none.
-        layers: The names of the layers that it was made of; empty where there are none.
+        variables: The object with the variables that it reads; None if it reads none.
+        layers: The names of the layers that it was made from; empty if there are none.
     """
 
     forward: Callable[..., Any]
@@ -38,7 +38,7 @@ class NamedFunction:
 
         Args:
             forward: Takes the inputs in order, and returns one output or a list of them.
-            variables: The object that holds the variables that it reads; None where it reads none.
+            variables: The object with the variables that it reads; None if it reads none.
         """
         inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
         return cls(forward, inputs, output_names(model), variables, [layer.name for layer in model.layers])
@@ -52,8 +52,8 @@ class NamedFunction:
 def constant(model: keras.Model) -> Callable[..., Any]:
     """Return the function of a model, with its weights as constants.
 
-    The converter leaves variables to be set at run time. The constants become part of the graph in which the
-    function is called, even a branch's graph. Means under a mask that leaves nothing are zeros.
+    The converter would leave variables to be set at run time. The constants become part of the graph that
+    calls the function, even of a branch's graph. Masked means without any steps are zero.
     """
     model = with_finite_means(model)
     trained = [variable.numpy() for variable in model.trainable_variables]
@@ -68,5 +68,5 @@ def constant(model: keras.Model) -> Callable[..., Any]:
 
 
 def folded(model: keras.Model) -> NamedFunction:
-    """Return the function of a model with batch norm folded, its weights as constants."""
+    """Return the function of a model with batch norms folded, with its weights as constants."""
     return NamedFunction.like(model, constant(fold_batch_norm(model)))

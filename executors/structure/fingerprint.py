@@ -1,4 +1,4 @@
-"""Fingerprints of kinds of models: networks of one kind lose about as much when they are cut."""
+"""Fingerprints of kinds of networks: networks of one kind lose about as much accuracy when they are cut."""
 
 import hashlib
 from typing import Final
@@ -9,7 +9,7 @@ from executors.structure.graph import Graph
 
 layers = keras.layers
 
-#: The first of them that a network has a layer of is its kind.
+#: Kind -> its layers. A network's kind is the first one with a layer in the network.
 _KINDS: Final = {
     "transformer": (layers.MultiHeadAttention, layers.GroupQueryAttention, layers.Attention),
     "recurrent": (layers.RNN, layers.Bidirectional),
@@ -39,7 +39,7 @@ def kind_of(graph: Graph) -> str:
 
 
 def digest_of(graph: Graph) -> str:
-    """Return a digest of a network's layers and weights, whatever their names."""
+    """Return a digest of a network's layers and weights that does not depend on names."""
     digest = hashlib.sha256()
     for node in graph.nodes:
         digest.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())

@@ -1,4 +1,4 @@
-"""Folding batch normalisation into the layers before it, so that the tuned network is the served one."""
+"""Folding of batch norms into the preceding layers, so that the tuned network is also the served one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _transposed(kernel: Array, scale: Array) -> Array:
     return kernel * scale[:, None]
 
 
-#: For each layer that makes channels linearly: its kernel, and how a scale per output channel multiplies it.
+#: Layer class with linear outputs -> its kernel, and the function that scales the kernel per output channel.
 _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
     layers.Conv1D: ("kernel", _last_axis),
     layers.Conv2D: ("kernel", _last_axis),
@@ -43,10 +43,10 @@ _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
 
 
 def foldable(graph: Graph) -> dict[Node, Node]:
-    """Return the batch norms that can be folded, each with the call that it follows.
+    """Return the batch norms that can be folded, each with the preceding call.
 
-    A batch norm of the last axis folds if it is the only reader of a linear convolution or dense layer, and
-    neither layer is called twice.
+    A batch norm over the last axis can be folded if it is the only reader of a linear convolution or dense
+    layer, and neither layer is called twice.
     """
     makers = {node.output: node for node in graph.nodes}
     readers = graph.consumers
@@ -69,11 +69,12 @@ def foldable(graph: Graph) -> dict[Node, Node]:
 
 
 def fold_batch_norm(model: keras.Model) -> keras.Model:
-    """Return the same function without batch norms; those that cannot be folded become scales and shifts.
+    """Return an equivalent model without batch norms; those that cannot be folded become scales and shifts.
 
     `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Without
-    such a layer before it, its statistics become part of gamma and beta, if it has both. Outputs keep their
-    names: a layer that replaces a batch norm there takes its name.
+    a suitable preceding layer, the statistics are merged into gamma and beta, if it has both. Outputs keep
+    their
+    names: a layer that replaces a batch norm at an output takes its name.
     """
     graph = read_graph(model)
     pairs = foldable(graph)
@@ -103,14 +104,14 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
 
 
 def _settle(norm: keras.layers.Layer) -> list[Array]:
-    """Return the weights of a batch norm whose mean is 0, variance 1 and epsilon 0."""
+    """Return equivalent weights of a batch norm with mean 0, variance 1 and epsilon 0."""
     mean = np.asarray(norm.moving_mean)
     scale = np.asarray(norm.gamma) / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
     return [scale, np.asarray(norm.beta) - mean * scale, np.zeros_like(mean), np.ones_like(mean)]
 
 
 def _fold(layer: keras.layers.Layer, norm: keras.layers.Layer) -> list[Array]:
-    """Return the weights of a linear layer with a batch norm behind it."""
+    """Return the weights of a linear layer with the following batch norm folded in."""
     scale = 1.0 / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
     if norm.scale:
         scale = scale * np.asarray(norm.gamma)

@@ -15,7 +15,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class TensorRef:
-    """A tensor of a graph, by index, where it stands in the arguments of a call."""
+    """A reference, in the arguments of a call, to a tensor of a graph by index."""
 
     index: int
 
@@ -41,7 +41,7 @@ class Node:
     output: int
 
     def call_arguments(self, tensor: Callable[[int], Any]) -> tuple[Any, Any]:
-        """Return positional and keyword arguments with tensors in place of their numbers."""
+        """Return positional and keyword arguments with tensors in place of their indices."""
         args, kwargs = (
             map_leaves(values, TensorRef, lambda ref: tensor(ref.index))
             for values in (self.args, self.kwargs)
@@ -49,12 +49,12 @@ class Node:
         return args, kwargs
 
     def argument(self, name: str) -> int | None:
-        """Return the index in `inputs` of a parameter of the layer's `call`; None if it is no tensor."""
+        """Return the index in `inputs` of a parameter of the layer's `call`; None if it is not a tensor."""
         value = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
         return self.inputs.index(value.index) if isinstance(value, TensorRef) else None
 
     def rewired(self, number: Callable[[int], int]) -> "Node":
-        """Return the same call on tensors of other numbers."""
+        """Return the same call with tensors renumbered."""
 
         def change(ref: TensorRef) -> TensorRef:
             return TensorRef(number(ref.index))
@@ -71,13 +71,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The calls of a model in the order in which they run.
+    """The calls of a model in execution order.
 
     Attributes:
-        shapes: Shape of each tensor, batch dimension first (None where it is free).
+        shapes: Shape of each tensor, batch dimension first (None if it is free).
         dtypes: Type of each tensor.
-        inputs: Tensors given, with the names of the inputs.
-        outputs: Tensors returned.
+        inputs: Input tensors, with the names of the inputs.
+        outputs: Output tensors.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Graph:
 
     @cached_property
     def variables(self) -> dict[str, list[keras.Variable]]:
-        """The variables of every layer, by its name in the graph; an operation has none."""
+        """The variables of every layer, by its name in the graph; operations have none."""
         return {name: list(getattr(layer, "weights", ())) for name, layer in self.layers.items()}
 
     @cached_property
@@ -104,7 +104,7 @@ class Graph:
 
     @cached_property
     def frozen(self) -> frozenset[str]:
-        """The layers whose weights no adaptation may change."""
+        """The layers with weights that adaptation must not change."""
         return frozenset(
             name for name, own in self.variables.items() if own and not self.layers[name].trainable
         )
@@ -123,11 +123,11 @@ class Graph:
         make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
         weights: Mapping[str, Sequence[npt.NDArray[Any]]],
     ) -> keras.Model:
-        """Call the graph again, on layers made by `make_layer(name, layer)`, as a new model.
+        """Call the graph on layers made by `make_layer(name, layer)`, and return a new model.
 
         Args:
-            make_layer: Makes a new layer, not built, from a name and a layer of the graph.
-            weights: Layer name -> weights; layers that are absent keep their new ones.
+            make_layer: Makes a new, unbuilt layer from a name and a layer of the graph.
+            weights: Layer name -> weights; absent layers keep their new weights.
         """
         layers = {name: make_layer(name, layer) for name, layer in self.layers.items()}
         tensors: dict[int, Any] = {
@@ -144,14 +144,14 @@ class Graph:
         return keras.Model(_single(inputs), _single(outputs), name=self.name)
 
     def renamed(self, prefix: str) -> "Graph":
-        """Return the same graph with a prefix before the names of its layers."""
+        """Return the same graph with a prefix added to the names of its layers."""
         nodes = (dataclasses.replace(node, name=f"{prefix}{node.name}") for node in self.nodes)
         return dataclasses.replace(self, nodes=tuple(nodes))
 
     def without(self, removed: Mapping[int, int]) -> "Graph":
-        """Return the graph without the calls that write the tensors `removed`, each read as another tensor.
+        """Return the graph without the calls that write the tensors `removed`, with substitutes for these.
 
-        Calls that nothing needs any more are removed as well.
+        Calls that are no longer needed are also removed.
         """
 
         def replace(tensor: int) -> int:
@@ -172,7 +172,7 @@ def map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     """Replace the leaves of one kind in nested arguments.
 
     Args:
-        value: Dictionaries, lists and tuples of any values.
+        value: Nested dictionaries, lists and tuples of any values.
         kind: The class of the leaves.
         function: Returns the replacement of a leaf.
     """
@@ -184,11 +184,11 @@ def map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 
 def set_weights(layer: Any, values: Sequence[npt.NDArray[Any]]) -> None:
-    """Give a layer, of either Keras, its weights and the values derived from them."""
+    """Set the weights of a layer, of either Keras version, and the values derived from them."""
     if values:
         layer.set_weights(values)
     if type(layer).__name__ == "Normalization":
-        # It computes with constants that it derives from its weights.
+        # Normalization layers compute with constants derived from their weights.
         layer.finalize_state()
 
 

@@ -1,7 +1,7 @@
-"""The private parts of Keras 3 and tf_keras that Mistify depends on; no other module may touch any.
+"""The private parts of Keras 3 and tf_keras that Mistify depends on; no other module may use any.
 
-Keras has no public way to read the calls that a model is made of, the masks of tensors, or an optimizer's
-moments. `missing` names the parts that an installed version no longer has.
+Keras has no public API for the calls that make up a model, the masks of tensors, or an optimizer's moments.
+`missing` names the parts that an installed version no longer has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import keras
 
-#: The version, major and minor, that this module is written for. Any other is checked when it is imported.
+#: The major and minor version for which this module was written. Other versions are checked on import.
 WRITTEN_FOR: Final = (3, 15)
 
-#: The end of the path of a seed generator's variable.
+#: Suffix of the path of a seed generator's variable.
 _SEED_STATE: Final = "seed_generator_state"
 
 _LAYER_MODULES: Final = "keras.src.layers."
 _OPERATION_MODULES: Final = "keras.src.ops."
 
-#: Public modules of functions have classes of operations that are public nowhere.
+#: Private counterparts of public modules of functions: their operation classes are not public.
 _MODULES: Final = {
     "keras.src.ops.core": ("Slice",),
     "keras.src.ops.math": ("Logsumexp",),
@@ -31,7 +31,7 @@ _MODULES: Final = {
 
 
 def missing() -> list[str]:
-    """Return the private parts, by their full names, that the installed Keras does not have."""
+    """Return the full names of the private parts that the installed Keras lacks."""
     return [*_missing_modules(), *_missing_attributes()]
 
 
@@ -46,7 +46,7 @@ def _missing_modules() -> Iterator[str]:
 
 
 def _missing_attributes() -> Iterator[str]:
-    """Yield the attributes that the parts of a small network lack."""
+    """Yield the attributes that are missing from the parts of a small network."""
     inputs = keras.Input((4, 2))
     layer = keras.layers.MultiHeadAttention(1, 1)
     model = keras.Model(inputs, layer(inputs, inputs))
@@ -67,18 +67,18 @@ def _absent(kind: str, instance: Any, *attributes: str) -> list[str]:
 
 
 def missing_of_keras2(model: Any) -> list[str]:
-    """Return the private attributes that a functional model of tf_keras does not have."""
+    """Return the private attributes that a functional tf_keras model lacks."""
     return _absent("tf_keras.Model", model, "_input_layers", "_nodes_by_depth")
 
 
 def check_version(version: str) -> None:
-    """Check that a Keras of another version than this module is written for has all of it.
+    """Check that another Keras version than `WRITTEN_FOR` has all private parts.
 
     Args:
         version: The installed version, such as "3.15.1".
 
     Raises:
-        ImportError: It has not; the message names what is missing.
+        ImportError: It lacks some; the message names them.
     """
     if tuple(map(int, version.split(".")[:2])) == WRITTEN_FOR:
         return
@@ -106,7 +106,7 @@ __all__ = [
 
 
 def is_operation(instance: Any) -> bool:
-    """Check whether something that is called in a model is an operation such as `x + y`, and no layer."""
+    """Check whether a callable in a model is an operation such as `x + y`, not a layer."""
     return type(instance).__module__.startswith(_OPERATION_MODULES)
 
 
@@ -116,7 +116,7 @@ def is_keras_own(instance: Any) -> bool:
 
 
 def calls(model: keras.Model) -> Iterator[Any]:
-    """Yield the calls of a functional model, from its inputs on.
+    """Yield the calls of a functional model, starting from its inputs.
 
     A call has an `operation`, `arguments` (with `args`, `kwargs`, `keras_tensors`), `output_tensors` and
     `is_input`.
@@ -142,32 +142,32 @@ def readers(tensor: keras.KerasTensor) -> list[Any]:
 
 
 def mask_of(tensor: Any) -> keras.KerasTensor | None:
-    """Return the mask that Keras keeps with a tensor; None for values without one."""
+    """Return the mask that Keras stores with a tensor; None for values without one."""
     return keras.src.backend.get_keras_mask(tensor)
 
 
 def set_mask(tensor: keras.KerasTensor, mask: keras.KerasTensor | None) -> None:
-    """Keep a mask with a tensor."""
+    """Store a mask with a tensor."""
     keras.src.backend.set_keras_mask(tensor, mask)
 
 
 def called_again(model: keras.Model, inputs: Sequence[keras.KerasTensor]) -> list[keras.KerasTensor]:
-    """Return the outputs of a functional model's layers called on other tensors, with their masks."""
+    """Call a functional model's layers on other tensors with their masks; return the outputs."""
     return list(keras.tree.flatten(model._run_through_graph(inputs)))
 
 
 def own_variables(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """Return the variables of a layer itself, without those of the layers inside it."""
+    """Return the variables of a layer itself, without those of nested layers."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def has_sublayers(layer: keras.layers.Layer) -> bool:
-    """Check whether a layer has other layers in it."""
+    """Check whether a layer contains other layers."""
     return bool(layer._layers)
 
 
 def built_shapes(model: keras.Model) -> list[Any]:
-    """Return the arguments that a subclassed model was built with: shapes, and any others of its `build`."""
+    """Return the arguments with which a subclassed model was built: shapes, and any others of its `build`."""
     return list((getattr(model, "_build_shapes_dict", None) or {}).values())
 
 
@@ -177,7 +177,7 @@ def is_gated(attention: keras.layers.MultiHeadAttention) -> bool:
 
 
 def all_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """Yield the layers of a model, and the layers inside them."""
+    """Yield the layers of a model, including nested ones."""
     yield from model._flatten_layers(include_self=False)  # type: ignore[no-untyped-call, unused-ignore]
 
 
@@ -193,7 +193,7 @@ def moments(optimizer: keras.optimizers.Optimizer) -> dict[str, list[keras.Varia
 
 
 def seed_states(model: keras.Model) -> list[keras.Variable]:
-    """Return the seeds of layers that draw random numbers, such as dropout: each [seed, count]."""
+    """Return the seeds of layers with random behaviour, such as dropout: [seed, count] each."""
     return [variable for variable in model.variables if variable.path.endswith(_SEED_STATE)]
 
 

@@ -1,4 +1,4 @@
-"""Operations of Keras in their packaged form, where LiteRT lacks the operations that Keras uses."""
+"""Replacements in packages for Keras operations that use TensorFlow operations missing from LiteRT."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from executors.structure.keras_internals import numpy
 
 
 class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
-    """The place of the largest value; Keras orders 0 above -0, which are equal here."""
+    """The index of the largest value; Keras orders 0 above -0, which are equal here."""
 
     @override
     def call(self, x: Any) -> tf.Tensor:
@@ -18,7 +18,7 @@ class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
 
 
 class ServedArgmin(numpy.Argmin):  # type: ignore[misc]  # Keras has no types
-    """The place of the smallest value, computed in the same way."""
+    """The index of the smallest value, computed in the same way."""
 
     @override
     def call(self, x: Any) -> tf.Tensor:
@@ -32,5 +32,5 @@ def _place(extreme: Any, x: Any, axis: int | None, keepdims: bool) -> tf.Tensor:
     return tf.reshape(place, [1] * len(x.shape)) if axis is None else tf.expand_dims(place, axis)
 
 
-#: What takes the place of an operation in a package.
+#: Keras operation -> its replacement in a package.
 SERVED: Final[Mapping[type, Any]] = {numpy.Argmax: ServedArgmax, numpy.Argmin: ServedArgmin}

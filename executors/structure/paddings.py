@@ -12,9 +12,9 @@ _CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D)
 
 
 def folded_paddings(graph: Graph) -> Mapping[int, int]:
-    """Return the tensors that are never written, each with the one that is read in its place.
+    """Return the tensors that are never written -> the tensors read in their place.
 
-    A padding folds if a convolution alone reads it, and would have padded the same amount as "same".
+    A padding is folded if a convolution is its only reader, and if it equals the "same" padding.
     """
     paddings = {node.output: node for node in graph.nodes if type(node.layer) is layers.ZeroPadding2D}
     folded = {}

@@ -1,4 +1,4 @@
-"""Where a network divides: the segments that run one after the other (AdaptiveNet 4.1)."""
+"""Division of a network into segments that run one after the other (AdaptiveNet 4.1)."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -17,18 +17,18 @@ from executors.structure.keras_internals import numpy as operations
 
 layers = keras.layers
 
-#: Computed together with the convolution behind them.
+#: Layers computed together with the following convolution.
 _PADDING: Final = (layers.ZeroPadding1D, layers.ZeroPadding2D, layers.ZeroPadding3D, operations.Pad)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Calls that run without the calls before and behind them.
+    """Consecutive calls, separable from those before and after.
 
     Attributes:
         name: Name of the last call.
-        graph: Its one input is the output of the segment before, or the network's inputs in the first
-            segment. Its one output is the input of the segment behind, or the network's outputs in the last
+        graph: Its only input is the output of the previous segment, or the network's inputs in the first
+            segment. Its only output is the input of the next segment, or the network's outputs in the last
             segment.
         params: Number of weights.
         multiply_adds: For one example.
@@ -41,18 +41,18 @@ class Segment:
 
 
 def segments(structure: Structure, largest: float) -> list[Segment]:
-    """Divide a network into segments, from the inputs on; a single tensor goes from one to the next.
+    """Divide a network into segments, each of which passes a single tensor to the next.
 
-    No segment begins with layers that become part of the operator before them in a packaged network, such as
-    batch norm, activations and dropout, or ends with padding. Layers without weights belong to the segment
-    before them.
+    No segment begins with layers that are fused into the preceding operator in a packaged network, such as
+    batch norm, activations and dropout, and none ends with padding. Layers without weights belong to the
+    segment before them.
 
     Args:
-        largest: Neighbours are joined while together they have at most this share of the parameters, and of
-            the multiply-adds. A part that cannot be divided may have more.
+        largest: Neighbours are joined while together they have at most this share of the parameters and
+            multiply-adds. An indivisible part may have more.
 
     Returns:
-        The segments in order; one where the network cannot be divided.
+        The segments in order; a single one if the network cannot be divided.
     """
     graph = structure.graph
     costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}
@@ -78,11 +78,10 @@ def segments(structure: Structure, largest: float) -> list[Segment]:
 
 
 def divisions(graph: Graph) -> Iterator[tuple[int, set[int]]]:
-    """Yield the positions where the calls can be divided without dividing a layer's calls.
+    """Yield the positions at which the calls can be divided without separating calls of the same layer.
 
     Yields:
-        The number of calls before the division, and the tensors, made by them or given, that the calls behind
-        it need.
+        The number of calls before the division, and the tensors needed by the calls after it.
     """
     last_call = {node.name: place for place, node in enumerate(graph.nodes)}
     last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}
@@ -97,7 +96,7 @@ def divisions(graph: Graph) -> Iterator[tuple[int, set[int]]]:
 
 
 def _ends(graph: Graph) -> Iterator[int]:
-    """Yield after how many calls a segment may end."""
+    """Yield the numbers of calls after which a segment may end."""
     folded = foldable(graph)
     for count, needed in divisions(graph):
         last, readers = graph.nodes[count - 1], graph.consumers.get(graph.nodes[count - 1].output, [])

@@ -13,7 +13,7 @@ layers = keras.layers
 
 Shape: TypeAlias = tuple[int | None, ...]
 
-#: Layers through which an output stays what it is, but for its shape.
+#: Layers that do not change an output except for its shape.
 _SHAPING = (
     *(layers.Reshape, layers.Flatten, layers.Dropout),
     *(layers.Identity, layers.ActivityRegularization),
@@ -21,7 +21,7 @@ _SHAPING = (
 
 
 class Activation(Enum):
-    """The last activation of a model's output, as far as learning depends on it."""
+    """The last activation of a model's output, as far as it matters for training."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
@@ -30,7 +30,7 @@ class Activation(Enum):
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: its name, and its shape without the batch dimension, None where it is free."""
+    """An input or output: its name, and its shape without the batch dimension (None where it is free)."""
 
     name: str
     shape: Shape
@@ -38,27 +38,27 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Input(Tensor):
-    """An input with its type; token ids lie below `ids`, the size of the table that they are looked up in."""
+    """An input with its type; token ids are below `ids`, the size of their lookup table."""
 
     dtype: str
     ids: int | None = None
 
     @property
     def figures(self) -> bool:
-        """True if it takes figures rather than token ids, which Keras takes as floats as well."""
+        """True if the input takes figures rather than token ids, which Keras may also take as floats."""
         return "float" in self.dtype and self.ids is None
 
 
 @dataclass(frozen=True)
 class Output(Tensor):
-    """An output, by the name of the layer that makes it, with its activation."""
+    """An output with its activation, named after the layer that makes it."""
 
     activation: Activation
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs and outputs of a model, in its own order."""
+    """The inputs and outputs of a model, in order."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -77,14 +77,14 @@ def signature_of(model: keras.Model) -> Signature:
 
 
 def input_names(model: keras.Model) -> list[str]:
-    """Return the names of a model's inputs, in its order."""
+    """Return the names of a model's inputs, in order."""
     return [tensor.name for tensor in model.inputs]
 
 
 def output_names(model: keras.Model) -> list[str]:
-    """Return the names of a model's outputs in order: the names of the layers that make them.
+    """Return the names of a model's outputs, in order: the names of the layers that make them.
 
-    Outputs of one layer that is called several times are numbered: `score`, `score_2`.
+    Outputs of a layer that is called several times are numbered: `score`, `score_2`.
     """
     return _numbered(keras_internals.maker(tensor).name for tensor in model.outputs)
 

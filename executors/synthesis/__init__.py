@@ -1,1 +1,1 @@
-"""Inputs made for networks whose data nobody has."""
+"""Synthetic inputs for networks whose training data are not available."""

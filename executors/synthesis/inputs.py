@@ -1,4 +1,4 @@
-"""Inputs for a network without data, from which a smaller one can learn its outputs."""
+"""Synthetic inputs for a network without data, used for distillation to a smaller one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,33 +24,33 @@ from executors.training.evaluation import Evaluation, Tensors, call, examples_at
 from executors.training.trainer import cosine
 from mistify.config.data.dataset import GENERATED
 
-#: Inputs that are made at once at most, and the steps in which they become what the network expects.
+#: Maximum batch size of generated inputs, and optimization steps per batch.
 _BATCH: Final = 125
 _STEPS: Final = 14
 
-#: How fast the amplitudes change at first, as a share of their scale.
+#: Initial learning rate of the amplitudes, as a share of their scale.
 _RATE: Final = 0.5
 
-#: How much it counts that classes are seen equally often.
-_CLASSES: Final = 0.05
+#: Weight of the class balance in the loss.
+_BALANCE_WEIGHT: Final = 0.05
 
-#: Share of an even number of examples that every class has at least.
+#: Minimum number of examples per class, as a share of an equal distribution.
 _LEAST_SHARE: Final = 0.7
 
-#: How much it counts that examples become of the classes that are wanted of them.
-_WANTED: Final = 0.1
+#: Weight in the loss of the classes assigned to examples.
+_ASSIGNED_WEIGHT: Final = 0.1
 
-#: How fast, as a share of how fast it became what it is.
+#: Learning rate of moving examples to assigned classes, as a share of the initial rate.
 _STEERING: Final = 0.5
 
-#: How often a batch is changed at most until they have.
-_MOST_STEERED: Final = 4
+#: Maximum number of rounds per batch in which examples are moved to other classes.
+_STEERING_ROUNDS: Final = 4
 
-#: How much it counts without batch norms that the network is sure of each, as a share of that.
-_SURE: Final = 0.2
+#: Weight of the prediction entropy for networks without batch norms, relative to the class balance.
+_ENTROPY_WEIGHT: Final = 0.2
 
-#: First inputs that are tried: so many at once, of these scales and means, as multiples of the scale. The
-#: best are improved in so many steps, at this rate.
+#: Initial distributions: number of inputs per trial, scales, means as multiples of the scale, and spectral
+#: decays. The best distribution is then optimized with this number of steps and learning rate.
 _TRIED: Final = 20
 _SCALES: Final = tuple(10.0 ** np.arange(-4, 5))
 _MEANS: Final = (0.0, 2.0)
@@ -58,17 +58,17 @@ _FALLS: Final = (0.0, 1.5)
 _FIRST_STEPS: Final = 30
 _FIRST_RATE: Final = 0.1
 
-#: Seconds between two reports.
-_PACE: Final = 1.0
+#: Seconds between progress reports.
+_REPORT_SECONDS: Final = 1.0
 
-#: Takes the steps so far, and the steps in all.
+#: A function of the steps so far and the total number of steps.
 OnStep = Callable[[int, int], None]
 
 layers = keras.layers
 
 
 def passes(count: int) -> int:
-    """Return how many examples a network is called on, and back, for so many to be generated."""
+    """Return the number of forward and backward passes, in examples, for generating `count` examples."""
     return count * _STEPS
 
 
@@ -82,25 +82,25 @@ def generated(
     objectives: Mapping[str, OutputObjective] = MappingProxyType({}),
     on_step: OnStep = lambda step, steps: None,
 ) -> Dataset:
-    """Return inputs that look to a network like its training data, with its answers as targets.
+    """Return inputs that resemble a network's training data, with its predictions as targets.
 
-    Smooth noise, a sum of waves, is changed by gradient steps until every batch norm sees the statistics that
-    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by softmax
-    choose every class equally often on average (Chen et al., Data-Free Learning of Student Networks, 2019).
-    Each input may become an example of the nearest class, rather than an adversarial example of another,
-    which teaches little. Only if a class has too few examples are some pushed towards it. Without batch norms
-    nothing shows which inputs are realistic, and the network only has to be sure of each. Inputs that take no
-    figures are tokens at random.
+    Smooth noise, a sum of cosines, is optimized until the batch-norm inputs have the statistics known from
+    training (Yin et al., Dreaming to Distill, 2020), and until the softmax outputs choose every class equally
+    often on average (Chen et al., Data-Free Learning of Student Networks, 2019). Each input may become an
+    example of the nearest class, rather than an adversarial example of another class, which teaches little.
+    Only if a class has too few examples are some moved towards it. Without batch norms there is no
+    information on realistic inputs, so the network only has to be confident about each one. Inputs that are
+    not figures are random tokens.
 
     Args:
         count: Number of examples.
-        seed: Seed for everything random.
-        to_train: Mix several times as many from those, so that a network cannot learn them by heart.
-        objectives: Output name -> its objective, where labelled data show it.
+        seed: Seed for all randomness.
+        to_train: Add several times as many mixed examples, so that a network cannot memorize them.
+        objectives: Output name -> its objective, if labelled data determine it.
         on_step: Called about once a second.
 
     Raises:
-        MistifyError: INVALID_DATASET, some of the answers are no numbers.
+        MistifyError: INVALID_DATASET if some of the predictions are not finite.
     """
     rng = np.random.default_rng(seed)
     inputs = _Synthesis(model, count, rng).inputs(on_step)
@@ -112,14 +112,14 @@ def generated(
 
 
 class _Synthesis:
-    """Inputs in the making, for one network: noise, where nothing shows which inputs it expects.
+    """Inputs under construction for one network; they stay noise if the network gives no guidance.
 
     Args:
         count: Number of inputs.
-        rng: Chooses noise, tokens and classes.
+        rng: Draws noise, tokens and boxes.
 
     Attributes:
-        at_once: Number of inputs that are made at once: fewer where the network is large.
+        at_once: Batch size; smaller for large networks.
     """
 
     def __init__(self, model: keras.Model, count: int, rng: np.random.Generator) -> None:
@@ -154,14 +154,14 @@ class _Synthesis:
         )
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
-        """Return the inputs by their names."""
+        """Return the inputs by name."""
         rates = _RATE * cosine(_STEPS if self._spectral and self._guided else 0)
         batches = ceil(self._count / self.at_once)
         reported, made = -inf, []
         for batch in range(batches):
             tokens = self._start()
             for step, rate in enumerate(rates, batch * len(rates)):
-                if perf_counter() - reported > _PACE:
+                if perf_counter() - reported > _REPORT_SECONDS:
                     reported = perf_counter()
                     on_step(step, batches * len(rates))
                 self._descent.step(rate, tokens)
@@ -170,8 +170,8 @@ class _Synthesis:
         return {name: np.concatenate([batch[name] for batch in made])[: self._count] for name in self._shapes}
 
     def _steer(self, rates: Floats, tokens: Tensors) -> None:
-        """Change some examples of a batch into ones of classes that have too few, as often as it takes."""
-        for _ in range(_MOST_STEERED):
+        """Move some examples of a batch to classes that have too few, in several rounds if necessary."""
+        for _ in range(_STEERING_ROUNDS):
             outputs = call(self._watched, self._made(tokens), training=False)
             wanted = {
                 name: lacking_classes(np.asarray(tensor))
@@ -198,7 +198,7 @@ class _Synthesis:
         return {name: inputs(amplitudes[name]) for name, inputs in self._spectral.items()}
 
     def _fit_spectra(self) -> None:
-        """Give the spectra the scale and the means that batch norms know, estimated from a few inputs."""
+        """Fit the scale and the means of the spectra to the batch-norm statistics, on a few inputs."""
         tried = min(self.at_once, _TRIED)
         tokens = self._tokens(tried)
         amplitudes = {name: tf.Variable(noise) for name, noise in self._noise(tried).items()}
@@ -235,33 +235,33 @@ class _Synthesis:
         }
 
     def _mismatch(self, inputs: Tensors, wanted: Tensors = MappingProxyType({})) -> tf.Tensor:
-        """Return the distance of the inputs' statistics from the batch norms', and the imbalance of classes.
+        """Return the distance of the inputs' statistics from the batch norms', plus the class imbalance.
 
         Args:
             inputs: Input name -> [examples, ...].
-            wanted: Output name -> 1 for the class that an example should have [examples, classes].
+            wanted: Output name -> 1 for the class assigned to an example [examples, classes].
         """
         named = call(self._watched, inputs, training=False)
         seen = list(named.values())
         outputs = self._signature.outputs
         normalised = seen[len(outputs) :]
-        terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
+        terms = [_distance(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
         terms += [
-            _CLASSES * _unevenness(tensor)
+            _BALANCE_WEIGHT * _imbalance(tensor)
             if self._norms
-            else _unevenness(tensor) + _SURE * _uncertainty(tensor)
+            else _imbalance(tensor) + _ENTROPY_WEIGHT * _entropy(tensor)
             for output, tensor in zip(outputs, seen, strict=False)
             if _of_classes(output)
         ]
-        terms += [_WANTED * _unlikely(named[name], classes) for name, classes in wanted.items()]
+        terms += [_ASSIGNED_WEIGHT * _cross_entropy(named[name], classes) for name, classes in wanted.items()]
         return tf.add_n(terms)
 
 
 def lacking_classes(probabilities: Floats) -> Floats:
-    """Return 1 for the class that an example should change to, because it has too few [examples, classes].
+    """Return 1 for the class to which an example should move, because it has too few [examples, classes].
 
-    They are taken from classes with more examples than they need, the likeliest for the class first. The
-    examples that a class has stay.
+    Examples are taken from classes with more than they need, the most probable ones first. The examples that
+    a class already has stay.
 
     Args:
         probabilities: [examples, classes].
@@ -281,10 +281,10 @@ def lacking_classes(probabilities: Floats) -> Floats:
 
 
 class _Descent:
-    """Steps of Adam down a loss.
+    """Minimization of a loss with Adam.
 
     Args:
-        loss: Returns the loss of the tensors that a step is given.
+        loss: Returns the loss, given the tensors passed to a step.
     """
 
     def __init__(self, variables: list[tf.Variable], loss: Callable[[Tensors], tf.Tensor]) -> None:
@@ -294,12 +294,12 @@ class _Descent:
         self._run = tf.function(self._improve, autograph=False)
 
     def step(self, rate: float, given: Mapping[str, Any]) -> float:
-        """Take a step; returns the loss before it."""
+        """Take a step; return the loss before it."""
         tensors = tf.nest.map_structure(tf.convert_to_tensor, dict(given))
         return float(self._run(tensors, tf.constant(rate, tf.float32)))
 
     def restart(self) -> None:
-        """Forget the steps so far."""
+        """Reset the optimizer."""
         _iterations, _rate, *moments = self._optimizer.variables
         self._optimizer.iterations.assign(0)
         for variable in moments:
@@ -313,12 +313,12 @@ class _Descent:
         return loss
 
 
-def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
-    """Return the distance of the channels' mean and variance from those that a batch norm knows."""
+def _distance(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
+    """Return the distance of the channels' mean and variance from a batch norm's statistics."""
     axes = list(range(len(tensor.shape) - 1))
     off_mean = tensor - tf.convert_to_tensor(norm.moving_mean)
     mean = tf.reduce_mean(off_mean, axes)
-    # Exact enough, as means are close to those known, and half the work of tf.nn.moments.
+    # Accurate enough, as means are close to the known ones, and half the work of tf.nn.moments.
     variance = tf.nn.relu(tf.reduce_mean(tf.square(off_mean), axes) - tf.square(mean))
     known = tf.convert_to_tensor(norm.moving_variance) + norm.epsilon
     off = tf.square(mean) / known
@@ -330,18 +330,18 @@ def _of_classes(output: Output) -> bool:
     return output.activation is Activation.SOFTMAX
 
 
-def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
-    """Return the gap between the entropy of the mean probabilities of classes and its maximum."""
+def _imbalance(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return the gap between the entropy of the mean class probabilities and its maximum."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
     return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
 
 
-def _unlikely(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy of the examples for which a class is wanted."""
+def _cross_entropy(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Return the mean cross entropy of the examples with an assigned class."""
     entropy = -tf.reduce_sum(wanted * tf.math.log(probabilities + SMALLEST))
     return tf.math.divide_no_nan(entropy, tf.reduce_sum(wanted))
 
 
-def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
-    """Return the mean entropy of the probabilities of classes."""
+def _entropy(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return the mean entropy of the class probabilities."""
     return -tf.reduce_mean(tf.reduce_sum(probabilities * tf.math.log(probabilities + SMALLEST), axis=-1))

@@ -1,4 +1,4 @@
-"""Examples that are mixed from those at hand."""
+"""Data augmentation by mixing the available examples."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ from executors.data import Array
 from executors.inspection.limits import GIB
 from executors.structure.signature import Signature
 
-#: Examples that are mixed for each one at hand, and what all may take together, in bytes.
+#: Mixed examples per original one, and the maximum size of all together, in bytes.
 _TIMES: Final = 7
 _BYTES: Final = GIB // 2
 
@@ -17,18 +17,18 @@ _BYTES: Final = GIB // 2
 def with_mixed(
     inputs: Mapping[str, Array], signature: Signature, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Return examples and several times as many that contain a part of another one.
+    """Return examples, and several times as many with a part replaced by that of another example.
 
-    The part is a box along all axes but the last, whose entries are channels (Yun et al., CutMix, 2019). Its
-    place is random both in the other example and in this one.
+    The part is a box along all axes but the last, which holds channels (Yun et al., CutMix, 2019). Its
+    position is random in both examples.
 
     Args:
         inputs: Input name -> [examples, ...].
-        signature: Inputs that are tokens or have channels alone stay as they are.
-        rng: Chooses examples and boxes.
+        signature: Inputs of tokens, or with channels only, are not mixed.
+        rng: Draws examples and boxes.
 
     Returns:
-        The inputs, the given ones first; no others where there is nothing to mix, or no room.
+        The inputs, the given ones first; only these if nothing can be mixed, or memory does not suffice.
     """
     names = [tensor.name for tensor in signature.inputs if tensor.figures and len(tensor.shape) > 1]
     room = _BYTES // max(sum(array.nbytes for array in inputs.values()), 1)
@@ -38,7 +38,7 @@ def with_mixed(
 
 
 def _mixed(inputs: Mapping[str, Array], names: list[str], rng: np.random.Generator) -> dict[str, Array]:
-    """Return as many examples, with a part of another one in each of the named inputs."""
+    """Return the same number of examples, each with a part of another one in the named inputs."""
     others = rng.permutation(len(next(iter(inputs.values()))))
     changed = {name: inputs[name].copy() for name in names}
     for name, array in changed.items():
@@ -50,7 +50,7 @@ def _mixed(inputs: Mapping[str, Array], names: list[str], rng: np.random.Generat
 
 
 def _box(length: int, rng: np.random.Generator) -> tuple[slice, slice]:
-    """Return two places along an axis, as long as each other: a quarter to three quarters of it."""
+    """Return two random slices of an axis with equal lengths, a quarter to three quarters of the axis."""
     size = rng.integers(max(length // 4, 1), max(3 * length // 4, 1), endpoint=True)
     first, second = rng.integers(0, length - size, 2, endpoint=True)
     return slice(first, first + size), slice(second, second + size)

@@ -1,4 +1,4 @@
-"""Random changes of the images of a training step, in its own graph, and which of them suit the data."""
+"""Random image augmentation inside the training step's graph, and the choice of suitable changes."""
 
 from collections.abc import Callable, Mapping
 from math import prod
@@ -19,32 +19,32 @@ from mistify.config.data.metric import Metric
 from mistify.costs.network import FLOAT_BYTES
 from mistify.parsing.validation import InvalidValue
 
-#: Changes inputs, by name, at random; the seed is two integers.
+#: A function that randomly changes inputs, by name; the seed is two integers.
 Augment = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, tf.Tensor]]
 
-#: The share of what a network knows beyond a constant answer that it may lose by a change that suits its
-#: data. ResNet-8 loses nothing on CIFAR-10 that is flipped, and 5 % where it is shifted by an eighth; a
-#: network for digits a third, and half.
+#: Maximum share of a network's gain over a constant answer that may be lost by a suitable change. On
+#: CIFAR-10, ResNet-8 loses nothing on flipped images, and 5 % on images shifted by an eighth; a digits
+#: network loses a third and half.
 _MOST_LOST: Final = 0.06
 
-#: The share of what there is to know that a network has to know, to tell what suits its data.
+#: Minimum gain over a constant answer, as a share of the possible gain, for a network to judge changes.
 _LEAST_KNOWN: Final = 0.1
 
-#: Examples on which it tells, and what they may take as floats, in bytes.
+#: Limits on the examples used for that, and their maximum size as floats, in bytes.
 _LEAST_EXAMPLES: Final = 100
 _MOST_EXAMPLES: Final = 1_000
 _MOST_BYTES: Final = GIB // 4
 
-#: The share of its smallest side by which an image is shifted at most.
+#: Maximum shift of an image, as a share of its shorter side.
 _MOST_SHIFTED: Final = 1 / 8
 
 
 def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
-    """Return a function that changes inputs that are images [n, height, width, channels] of floats.
+    """Return a function that changes float images [n, height, width, channels] among the inputs.
 
     Raises:
-        InvalidValue: There are no images, they are smaller than they would be shifted, or labels of their
-            positions would have to move with them.
+        InvalidValue: There are no images, they are too small for the shift, or the labels of their positions
+            would have to move as well.
     """
     if settings is None:
         return lambda inputs, _: dict(inputs)
@@ -53,8 +53,8 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
     if of_positions and (settings.flip or settings.crop):
         raise InvalidValue(
             settings.model_dump(exclude_defaults=True),
-            f"no flip and no crop, because {of_positions[0]} is about positions, which these change",
-            "change the brightness alone",
+            f"no flip and no crop, because {of_positions[0]} has labels per position, which these would move",
+            "only change the brightness",
         )
     images = _images(signature)
     smallest = min((size or settings.crop + 1 for shape in images.values() for size in shape[:2]), default=0)
@@ -75,12 +75,12 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
 def suitable_augmentation(
     model: keras.Model, data: Dataset, metric: Metric, start: Augmentation | None = None
 ) -> Augmentation | None:
-    """Return the flips and crops that a trained network hardly minds; None if it minds each of them.
+    """Return the flips and crops that hardly affect a trained network; None if each of them does.
 
     Args:
         data: Examples that it was not trained on.
         metric: The metric that scores the network.
-        start: Changes that are made in any case.
+        start: Changes that are applied in any case.
     """
     sides = [size for shape in _images(signature_of(model)).values() for size in shape[:2] if size]
     suitable = start or Augmentation()
@@ -93,16 +93,16 @@ def suitable_augmentation(
 
 
 def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augmentation) -> bool:
-    """Check whether a trained network does about as well on changed images as on the originals.
+    """Check whether a trained network performs about as well on changed images as on the originals.
 
     A change that alters the meaning of images, as a flip does for digits, produces images that the network
-    has never seen with this meaning. A network that hardly knows more than a constant answer cannot tell, nor
-    can too few examples.
+    has never seen with this meaning. The result is False if the network is hardly better than a constant
+    answer, or if there are too few examples.
 
     Args:
-        data: Examples that the network was not trained on, of which some are used.
+        data: Examples that the network was not trained on; a sample of them is used.
         metric: The metric that scores the network.
-        changes: The changes of the images.
+        changes: The changes to the images.
     """
     if changes == Augmentation() or len(data) < _LEAST_EXAMPLES:
         return False
@@ -127,18 +127,18 @@ def recognises(model: keras.Model, data: Dataset, metric: Metric, changes: Augme
 
 
 def mirrored(model: keras.Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return inputs whose images are mirrored left to right, all of them, as flips do."""
+    """Return inputs with all images mirrored left to right, as by flips."""
     images = _images(signature_of(model))
     return {name: array[:, :, ::-1] if name in images else array for name, array in inputs.items()}
 
 
 def flipped(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Return which of so many images [count] a step flips that has this seed."""
+    """Return which of `count` images are flipped in a step with this seed [count]."""
     return tf.random.stateless_uniform([count], seed) < 0.5
 
 
 def _images(signature: Signature) -> dict[str, Shape]:
-    """Return the shapes of the inputs that are images of floats, by their names."""
+    """Return the shapes of the inputs that are float images, by name."""
     return {
         tensor.name: tensor.shape
         for tensor in signature.inputs
@@ -147,7 +147,7 @@ def _images(signature: Signature) -> dict[str, Shape]:
 
 
 def _positions(shape: Shape) -> int:
-    """Return the number of positions of an output, whose last axis is classes or figures."""
+    """Return the number of positions of an output, with classes or figures on its last axis."""
     return prod(size or 0 for size in shape[:-1])
 
 
@@ -165,7 +165,7 @@ def _changed(images: tf.Tensor, settings: Augmentation, seed: tf.Tensor) -> tf.T
 
 
 def _shifted(images: tf.Tensor, axis: int, most: int, seed: tf.Tensor) -> tf.Tensor:
-    """Return each image shifted along an axis by up to `most` pixels; its border fills the gap."""
+    """Return each image shifted along an axis by up to `most` pixels, with the gap filled by its border."""
     size = tf.shape(images)[axis]
     shifts = tf.random.stateless_uniform([tf.shape(images)[0], 1], seed, -most, most + 1, tf.int32)
     places = tf.clip_by_value(tf.range(size)[None] + shifts, 0, size - 1)

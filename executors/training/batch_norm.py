@@ -1,10 +1,11 @@
-"""Batch norms in fewer passes over memory, with the results of Keras' own to rounding.
+"""Batch norms with fewer passes over memory; the results equal Keras's up to rounding.
 
-Keras computes moments, scale and shift by operators of their own, each of which reads or writes the whole
-tensor: in a small ResNet that is a quarter of a training step, and of an inference. TensorFlow has one kernel
-for all of it, which is fast where the channels fill its vectors. Elsewhere it is slower than Keras, and in
-training the formulas are computed on rows of several positions, which are long enough for any number of
-channels.
+Keras computes moments, scale and shift with separate operators, each of which reads or writes the whole
+tensor: in a small ResNet, this is a quarter of the time of a training step, and of an inference. TensorFlow
+    has a single kernel
+for all of it, which is fast if the number of channels is a multiple of the vector size. Otherwise it is
+slower than Keras; training then computes the formulas on rows of several positions, which are long enough for
+any number of channels.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,13 @@ import keras
 import tensorflow as tf
 from typing_extensions import override
 
-#: Channels, or positions of a row, that kernels of floats take at once.
+#: Number of floats per vector, and minimum length of a row.
 _VECTOR: Final = 8
 
 
 @contextmanager
 def quick_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Let a model's batch norms compute in this way while a call of it is traced in the block.
+    """Use this implementation for a model's batch norms in calls that are traced inside the block.
 
     Args:
         model: A flat model. Its layers are restored after the block.
@@ -38,7 +39,7 @@ def quick_batch_norms(model: keras.Model) -> Iterator[None]:
 
 
 class _QuickBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]  # Keras is untyped
-    """A batch norm that is quick where it is of the usual kind."""
+    """A batch norm with a fast path for the usual options."""
 
     @override
     def call(
@@ -94,14 +95,14 @@ def _in_one_kernel(
         is_training=moving is None,
     )
     count = tf.cast(tf.reduce_prod(shape[:-1]), tf.float32)
-    # The kernel's variance is that of a sample, n - 1 of its n values being free.
+    # The kernel returns the sample variance, with n - 1 in the denominator.
     variance = result.batch_variance * (count - 1) / count
     return tf.reshape(result.y, shape), result.batch_mean, variance
 
 
 @tf.custom_gradient
 def _in_long_rows(inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float) -> object:
-    """Return the same as `_in_one_kernel`, and the function of the gradients."""
+    """Return the same as `_in_one_kernel`, and the gradient function."""
     shape, channels = tf.shape(inputs), inputs.shape[-1]
     at_once = gcd(_VECTOR, prod(size or 1 for size in inputs.shape[:-1]))
     rows = tf.reshape(inputs, [-1, at_once * channels])
@@ -121,7 +122,7 @@ def _in_long_rows(inputs: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon
     outputs = centred * along(scale * inverse) + along(shift)
 
     def gradients(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, None]:
-        """Nothing is learned through the moments, which are for inference."""
+        """Return the gradients; none pass through the moments, which are for inference."""
         of_outputs = tf.reshape(upstream, tf.shape(rows))
         of_shift = total(of_outputs)
         of_scale = total(of_outputs * centred) * inverse

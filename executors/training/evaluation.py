@@ -1,4 +1,4 @@
-"""Evaluation of networks, with batch-norm statistics that are true of them."""
+"""Evaluation of networks, with recalibrated batch-norm statistics."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -31,13 +31,14 @@ EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
 RECALIBRATION_EXAMPLES = 500
 
-#: What a pass may take, in bytes: so many times the largest tensor, as TensorFlow keeps several at once.
+#: Maximum memory of a pass in bytes, estimated as a multiple of the largest tensor, because TensorFlow keeps
+#: several.
 _PASS_BYTES = 2 * GIB
 _KEPT = 4
 
 
 class Evaluation:
-    """Evaluates one network in its state at each call. Its forward passes are traced once."""
+    """An evaluator of one network in its current state. Its forward passes are traced once."""
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
@@ -51,7 +52,7 @@ class Evaluation:
         self._adopt = compiled(partial(quick_call, model, training=True), model)
 
     def outputs(self, inputs: Arrays) -> dict[str, Array]:
-        """Return the network's outputs for many inputs: name of the output -> [examples, ...]."""
+        """Return the network's outputs for many inputs: output name -> [examples, ...]."""
         outputs: dict[str, Rows] = {}
         with activity("measuring"):
             at_once = examples_at_once(self.model, EVALUATION_BATCH)
@@ -69,12 +70,12 @@ class Evaluation:
     def judge(
         self, data: Dataset, metric: Metric, metrics: Mapping[str, Metric], targets: Iterable[Target] = ()
     ) -> tuple[Scores, bool]:
-        """Return the scores on some data, and whether targets are reached on others with 90 % confidence.
+        """Return the scores on some data, and whether targets are reached on other data with 90 % confidence.
 
         Args:
             data: Examples with true targets.
             metric: The metric that compares networks.
-            metrics: Output name -> metric; other outputs have the metric of their kind.
+            metrics: Output name -> metric; the other outputs have the default metric of their kind.
             targets: The targets of goals.
         """
         objectives, outputs = objectives_of(self.model, data), self.outputs(data.inputs)
@@ -83,9 +84,9 @@ class Evaluation:
         return scores, reached_with_confidence(targets, *arguments)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
-        """Set the statistics of every batch norm to those of the present network.
+        """Set the statistics of every batch norm to those of the current network.
 
-        They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
+        They are the mean over `RECALIBRATION_EXAMPLES` examples: if it starts at zero, the running mean of n
         batches, or of n calls of a shared layer, is the mean times `1 - momentum^n`.
         """
         if not self._norms:
@@ -111,41 +112,41 @@ def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY
 
 
 def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
-    """Set the statistics of every batch norm to those of the present network.
+    """Set the statistics of every batch norm to those of the current network.
 
     Args:
         model: A network, whose statistics are changed.
-        data: Examples, of which `RECALIBRATION_EXAMPLES` are used at most.
+        data: Examples, of which at most `RECALIBRATION_EXAMPLES` are used.
         seed: Seed for the choice of the examples.
     """
     Evaluation(model).recalibrate(data, seed)
 
 
 def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -> int:
-    """Return how many examples a flat model is called on at once: fewer than `most` if tensors are large.
+    """Return the batch size for calls of a flat model: less than `most` if its tensors are large.
 
     Args:
-        most: The largest number of examples.
-        learning: Count memory for gradients, for which all tensors are kept.
+        most: The maximum batch size.
+        learning: Include memory for gradients, which need all tensors.
     """
     return examples_of_shapes((tensor.shape for tensor in tensors(model)), most, learning=learning)
 
 
 def examples_of_shapes(shapes: Iterable[Sequence[int | None]], most: int, *, learning: bool = False) -> int:
-    """Return the same for tensors of these shapes, batch dimension first."""
+    """Return the batch size for tensors of these shapes, batch dimension first, as `examples_at_once`."""
     sizes = [prod(size or 1 for size in shape) for shape in shapes]
     kept = sum(sizes) if learning else _KEPT * max(sizes)
     return int(max(1, min(most, _PASS_BYTES // (FLOAT_BYTES * kept))))
 
 
 def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
-    """Call a model on its inputs by name; returns its outputs by name.
+    """Call a model on its inputs by name; return its outputs by name.
 
-    The inputs are in whichever type, and the model in whichever structure, they come.
+    Accepts inputs of any type, and models with any input structure.
 
     Args:
         inputs: Input name -> [examples, ...].
-        training: Whether layers act as in training.
+        training: Whether layers are in training mode.
 
     Returns:
         Output name -> [examples, ...].
@@ -156,13 +157,13 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
 
 
 def quick_call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
-    """Call a model as `call` does while a function is traced, with quick batch norms."""
+    """Call a model as `call` does, with quick batch norms, while a function is traced."""
     with quick_batch_norms(model):
         return call(model, inputs, training=training)
 
 
 def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[Arrays], T]:
-    """Return a forward pass for any number of examples, traced when it is first called."""
+    """Return a forward pass for any number of examples, traced at its first call."""
     signature = {
         tensor.name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in model.inputs
     }

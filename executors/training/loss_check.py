@@ -1,4 +1,4 @@
-"""The check of a plug-in's loss, before anything is trained with it."""
+"""Checks of a plug-in's loss before training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,23 +14,23 @@ from executors.outputs.plugged_in import plugged_in_loss
 from executors.training.evaluation import call
 from mistify.parsing.validation import InvalidValue, unknown_name
 
-#: Examples on which a loss is tried.
+#: Number of examples for the check.
 _TRIED: Final = 8
 
 
 def check_output_loss(
     name: str, loss: str, objectives: Mapping[str, OutputObjective], model: keras.Model, data: Dataset
 ) -> None:
-    """Make sure that an output exists, and can learn by the loss of a plug-in.
+    """Check that an output exists, and can be trained with a plug-in's loss.
 
     Args:
         name: Name of the output.
         objectives: Output name -> its objective.
-        data: Examples, on some of which the loss is tried.
+        data: Examples; a sample of them is used for the check.
 
     Raises:
-        InvalidValue: There is no such output, the loss is for other kinds, it fails, or it is no finite
-            number of which the predictions have a gradient.
+        InvalidValue: There is no such output, the loss is for other kinds, it fails, it is not a finite
+            number, or it has no gradient with respect to the predictions.
     """
     if name not in objectives:
         raise InvalidValue(name, *unknown_name(name, objectives))
@@ -43,14 +43,14 @@ def check_output_loss(
     output, target = call(model, some.inputs, training=False)[name], tf.constant(some.targets[name])
     try:
         fault = _fault(objective, tf.cast(output, tf.float32), target)
-    except Exception as error:  # what a plug-in raises is its own business
+    except Exception as error:  # a plug-in may raise anything
         fault = repr(error)
     if fault:
         raise InvalidValue(loss, "the name of a loss that can be used", f"fix the plug-in {loss}: {fault}")
 
 
 def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> str:
-    """Return the mistake in a loss under training conditions: in a graph, and differentiated."""
+    """Return the fault of a loss under training conditions (in a graph, with gradients); empty if none."""
 
     @tf.function(autograph=False)
     def differentiated(output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -63,4 +63,4 @@ def _fault(objective: OutputObjective, output: tf.Tensor, target: tf.Tensor) -> 
     if gradient is None:
         return "it has no gradient with respect to the predictions"
     finite = np.isfinite(loss) and np.isfinite(gradient).all()
-    return "" if finite else "it, or its gradient, is NaN or infinite for what the model predicts"
+    return "" if finite else "it, or its gradient, is NaN or infinite for the model's predictions"

@@ -1,4 +1,4 @@
-"""The quantity that a training step minimises, its data, and the weights that it changes."""
+"""The quantity that a training step minimises, with its data and the weights that it changes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,23 +13,23 @@ from executors.training.augmentation import augmenting, flipped
 from executors.training.evaluation import Tensors, quick_call
 from executors.training.setup import TrainingSetup
 
-#: Tensors of a step, by name, of each part of its data.
+#: Part of a step's data -> tensors by name.
 Parts = Mapping[str, Tensors]
 
 
 class TrainingObjective(ABC):
     """The data of a training step, its loss, and the weights that it changes; traced once for all steps.
 
-    It is what a whole step minimises. `executors.outputs.objectives.OutputObjective` is the loss of
-    one output of a network.
+    This is the objective of a whole step. `executors.outputs.objectives.OutputObjective` is the loss of one
+    output of a network.
     """
 
     @abstractmethod
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
-        """Return the arrays [examples, ...] that each step takes some rows of, by name, of each part."""
+        """Return the arrays [examples, ...] from which each step takes rows: part -> name -> array."""
 
     def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
-        """Return values drawn for each step, by name: arrays [steps, ...]; none by default."""
+        """Return random values for each step, by name: arrays [steps, ...]; none by default."""
         return {}
 
     @abstractmethod
@@ -37,21 +37,21 @@ class TrainingObjective(ABC):
         """Return the loss of a step.
 
         Args:
-            parts: The rows of the arrays that the step uses.
-            drawn: Values drawn at random for the step.
+            parts: The rows of the arrays for this step.
+            drawn: Random values for this step.
             step: Number of the step.
         """
 
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor] | None:
         """Return which weights a step uses, in the order of the network's trainable ones; None for all.
 
-        The other weights do not change, neither by momentum nor by weight decay.
+        Unused weights do not change, neither by momentum nor by weight decay.
 
         Args:
-            drawn: Values drawn at random for the step.
+            drawn: Random values for this step.
 
         Returns:
-            A truth value [] for each weight.
+            A boolean [] for each weight.
         """
         return None
 
@@ -60,8 +60,8 @@ class SupervisedObjective(TrainingObjective):
     """The sum of the losses of the outputs, with distillation from a teacher if there is one.
 
     Args:
-        model: The network that learns.
-        seed: Seed for the changes of the images.
+        model: The network to train.
+        seed: Seed for image augmentation.
     """
 
     def __init__(self, model: keras.Model, setup: TrainingSetup, seed: int) -> None:
@@ -72,7 +72,7 @@ class SupervisedObjective(TrainingObjective):
         self._seed = seed % 2**31
 
     def arrays(self) -> Mapping[str, Mapping[str, Array]]:
-        """Return inputs, targets and the teacher's predictions for images and their mirror images."""
+        """Return inputs, targets, and the teacher's predictions for images and their mirror images."""
         data, teacher, mirrored = self._setup.train, self._setup.teacher, self._setup.mirrored
         return {
             "inputs": data.inputs,
@@ -103,11 +103,11 @@ class SupervisedObjective(TrainingObjective):
         return tf.add_n([*losses, *self._model.losses])
 
     def _outputs(self, inputs: Tensors, drawn: Tensors) -> Tensors:
-        """Return the outputs of the learning network, in training mode, by name."""
+        """Return the outputs of the trained network, in training mode, by name."""
         return quick_call(self._model, inputs, training=True)
 
     def _model_predictions(self, inputs: Tensors) -> Tensors:
-        """Return the predictions of the teacher model, if there is one, for the inputs of a step."""
+        """Return the predictions of the teacher model, if any, for the inputs of a step."""
         teacher_model = self._setup.teacher_model
         if teacher_model is None:
             return {}
@@ -117,7 +117,7 @@ class SupervisedObjective(TrainingObjective):
 
 
 def _kept_predictions(parts: Parts, seed: tf.Tensor) -> Tensors:
-    """Return the teacher's kept predictions for the images of a step, some of them flipped; may be empty."""
+    """Return the teacher's stored predictions for the images of a step, some flipped; may be empty."""
     taught, mirrored = parts["teacher"], parts["mirrored"]
     if not mirrored:
         return taught

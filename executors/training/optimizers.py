@@ -1,4 +1,4 @@
-"""Optimizers of training, and which one suits a network."""
+"""Optimizers for training, and the choice of a suitable one."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _RATES: Final = {SGD: 0.01, ADAM: 2e-3}
 _MOMENTUM: Final = 0.9
 _WEIGHT_DECAY: Final = 5e-4
 
-#: Layers that keep activations, and so gradients, at one scale.
+#: Layers that normalise activations, and thereby gradients.
 _NORMALISING: Final = (
     layers.BatchNormalization,
     layers.LayerNormalization,
@@ -30,10 +30,11 @@ _NORMALISING: Final = (
 
 
 def optimizer_of(model: keras.Model, params: TrainingParams) -> str:
-    """Return the name of the optimizer that trains a network.
+    """Return the name of the optimizer for a network.
 
-    Without normalisation, gradients have the scale of the weights: plain convolutions cut to half fell to
-    chance at the learning rate of gradient descent that suits normalised ones, and lost nothing with Adam.
+    Without normalisation, gradients have the scale of the weights: plain convolutional networks cut to half
+    fell to chance level at the learning rate of gradient descent that suits normalised ones, and lost nothing
+    with Adam.
     """
     if params.optimizer != _AUTO:
         return params.optimizer
@@ -41,7 +42,7 @@ def optimizer_of(model: keras.Model, params: TrainingParams) -> str:
 
 
 def highest_rate(optimizer: str, params: TrainingParams) -> float:
-    """Return the highest learning rate by the settings, or else one that suits the optimizer."""
+    """Return the highest learning rate from the settings, or else the optimizer's default."""
     return _RATES[optimizer] if params.learning_rate is None else params.learning_rate
 
 

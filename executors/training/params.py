@@ -1,4 +1,4 @@
-"""Settings of training; they need no TensorFlow."""
+"""Training settings, defined without TensorFlow."""
 
 from typing import Literal
 
@@ -6,15 +6,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class TrainingParams(BaseModel):
-    """Settings of training, the same for every algorithm.
+    """Training settings common to all algorithms.
 
     Attributes:
-        batch_size: Examples of a training step.
+        batch_size: Examples per training step.
         optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks
             without normalisation layers, unless a learning rate is given; otherwise `sgd`.
-        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
-            to go; by default one that suits the optimizer.
-        distillation: Part of the loss that comes from the teacher's outputs.
+        learning_rate: The optimizer's highest learning rate, which an algorithm may scale by the distance to
+            the goal; by default one that suits the optimizer.
+        distillation: Weight of the teacher's outputs in the loss.
         temperature: Softening of both outputs in distillation.
     """
 

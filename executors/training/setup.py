@@ -1,4 +1,4 @@
-"""Setups of training: data, teacher, and settings."""
+"""Training setups: data, teacher, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ __all__ = ["TrainingSetup"]
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """The data, the teacher and the settings that a network is trained with.
+    """The data, the teacher and the settings for training a network.
 
     Attributes:
-        validation: Examples for all choices, which are never trained on.
-        teacher: Output name -> the teacher's predictions for the training data [examples, ...]; None to learn
-            from the targets alone.
+        validation: Examples for all choices, which are never used for training.
+        teacher: Output name -> the teacher's predictions for the training data [examples, ...]; None to train
+            on the targets alone.
         settings: Settings of the data.
-        mirrored: The teacher's predictions for images mirrored left to right, where the images of a step are
-            flipped; None to learn its predictions for the images as they are.
-        teacher_model: A network whose predictions for the changed images of each step are learned; None to
-            learn those of `teacher`, for the images as they are.
+        mirrored: The teacher's predictions for images mirrored left to right, if steps flip images; None to
+            use the predictions for the original images.
+        teacher_model: A network that predicts the changed images of each step as a teacher; None to use
+            `teacher`, with predictions for the original images.
     """
 
     train: Dataset

@@ -1,4 +1,4 @@
-"""The one training loop. A `TrainingObjective` says what it minimises."""
+"""The common training loop. A `TrainingObjective` defines the loss."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,26 +21,27 @@ from executors.training.setup import TrainingSetup
 
 __all__ = ["Trainer", "constant", "cosine"]
 
-#: Steps whose data are given to the compiled loop at once.
+#: Steps per call of the compiled loop.
 _CHUNK_STEPS = 50
 
-#: Steps at rate zero before the first update. Without them Adam's first updates have the full rate for
-#: every weight, however small its gradient, which costs a trained network several points of accuracy.
+#: Steps with a learning rate of zero before the first update. Without them, Adam's first updates have the
+#: full rate for every weight, however small its gradient, which costs a trained network several points of
+#: accuracy.
 _PRIMING_STEPS = 10
 
-#: How much of the averaged weights stays at a step: a horizon of some fifty steps.
+#: Decay of the weight average per step: a horizon of about fifty steps.
 _AVERAGE_DECAY = 0.98
 
-#: How the names begin under which the moments of a state are saved.
+#: Prefix of the names under which the moments of a state are saved.
 _MOMENT = "memory"
 
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """The state of a trainer besides the network's weights.
+    """The state of a trainer apart from the network's weights.
 
     Attributes:
-        optimizer: Name of the optimizer, which stays the same: another one has other moments.
+        optimizer: Name of the optimizer; the moments are only valid for this one.
         steps: Number of updates so far.
         arrays: The optimizer's moments: kind -> weight name -> array of the weight's shape.
         loss: Mean loss of the last call of `train`; None before the first.
@@ -62,7 +63,7 @@ class OptimizerState:
 
     @classmethod
     def from_flat(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "OptimizerState | None":
-        """Return the state in the arrays of `flat`, by name; None where there is none."""
+        """Return the state from the arrays of `flat`; None if they contain none."""
         if "optimizer" not in arrays:
             return None
         parts: dict[str, dict[str, Floats]] = {}
@@ -74,33 +75,33 @@ class OptimizerState:
 
 
 def constant(steps: int) -> Floats:
-    """Return a learning rate that stays at its highest, as shares of it [steps]."""
+    """Return a constant learning rate, as shares of the highest [steps]."""
     return np.ones(steps, np.float32)
 
 
 def cosine(steps: int) -> Floats:
-    """Return a learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
+    """Return a learning rate that falls from the highest to zero along a cosine, as shares of it [steps]."""
     return (0.5 * (1 + np.cos(np.pi * np.arange(steps) / max(steps, 1)))).astype(np.float32)
 
 
 class Trainer:
-    """Trains one network and evaluates it. The step is traced once and serves every later call.
+    """Trains one network and evaluates it. The step is traced once and reused by every later call.
 
-    All weights are updated as one vector: dozens of operations for each of them would take longer to trace,
-    and in small networks to run, than the network itself.
+    All weights are updated as one vector: dozens of operations per weight would take longer to trace, and in
+    small networks to run, than the network itself.
 
     Args:
         model: A network, changed in place.
         seed: Seed for the order of the examples.
-        penalty: Added to the loss at every step; reads variables only.
-        after_step: Runs after every update, in the same graph.
-        optimizer_state: The state that an earlier trainer had for these weights, to go on with.
+        penalty: Added to the loss at every step; reads only variables.
+        after_step: Called after every update, in the same graph.
+        optimizer_state: The state of an earlier trainer for these weights, from which to continue.
         objective: None for a `SupervisedObjective`.
 
     Attributes:
-        usual_rate: The highest learning rate by the settings, or else one that suits the optimizer.
-        learning_rate: The highest learning rate; may be changed between two calls.
-        loss: Mean loss of the last call of `train`, also of an earlier trainer; None before the first.
+        usual_rate: The highest learning rate from the settings, or else the optimizer's default.
+        learning_rate: The highest learning rate; may be changed between calls.
+        loss: Mean loss of the last call of `train`, including an earlier trainer's; None before the first.
     """
 
     def __init__(
@@ -137,10 +138,10 @@ class Trainer:
         self.restart(seed, optimizer_state)
 
     def restart(self, seed: int, optimizer_state: OptimizerState | None = None) -> None:
-        """Go on from the weights as a new trainer with this seed and state would, without another trace.
+        """Continue from the current weights like a new trainer with this seed and state, without a new trace.
 
-        Earlier random draws and optimizer states then make no difference: a training whose parts all begin
-        like this ends at the same weights even if it is interrupted between two of them.
+        Earlier random draws and optimizer states then have no effect: if all parts of a training run begin
+        like this, it ends with the same weights even if it is interrupted between two parts.
         """
         self._batches = _batches(self._examples, self._batch_size, np.random.default_rng(seed))
         self._rng = np.random.default_rng(seed)
@@ -154,7 +155,7 @@ class Trainer:
         self.start_average()
 
     def train(self, schedule: Floats) -> float:
-        """Train one step for each entry of the schedule; returns the mean loss.
+        """Train one step for each entry of the schedule; return the mean loss.
 
         Raises:
             FloatingPointError: The loss is no longer finite.
@@ -171,7 +172,7 @@ class Trainer:
         return self.loss
 
     def optimizer_state(self) -> OptimizerState:
-        """Return the state with which another trainer of these weights, or of a part of them, can go on."""
+        """Return the state with which another trainer of all or some of these weights can continue."""
         names = trainable_weights(self.model)
         arrays = {
             kind: self._flattener.by_name(variable.numpy(), names)
@@ -203,12 +204,12 @@ class Trainer:
         return total / len(schedule)
 
     def start_average(self) -> None:
-        """Average the weights from here on: earlier ones belong to another network."""
+        """Start a new average of the weights, because earlier weights belong to another network."""
         self._averaged.assign(0.0)
         self._average.assign(self._flattener.flatten(self.model.trainable_variables))
 
     def apply_average(self) -> None:
-        """Give the network the running average of its weights, which is better than the last step's."""
+        """Set the network's weights to their running average, which is better than the last step's."""
         self._set_weights(self._average)
         if self._after_step is not None:
             self._after_step()
@@ -243,7 +244,7 @@ class Trainer:
             if self._penalty is not None:
                 loss += self._penalty()
         variables = self.model.trainable_variables
-        # TensorFlow makes no zeros for variables of Keras.
+        # TensorFlow creates no zero gradients for Keras variables.
         values = [variable.value for variable in variables]
         gradients = tape.gradient(loss, values, unconnected_gradients="zero")
         self._optimizer.learning_rate.assign(rate)
@@ -255,7 +256,7 @@ class Trainer:
         return loss
 
     def _update(self, gradient: tf.Tensor, used: Sequence[tf.Tensor] | None) -> None:
-        """Update the weights as one vector; unused ones, and their moments, stay unchanged."""
+        """Update the weights as one vector; unused weights, and their moments, do not change."""
         self._weights.assign(self._flattener.flatten(self.model.trainable_variables))
         if used is None:
             self._optimizer.apply([gradient], [self._weights])
@@ -268,7 +269,7 @@ class Trainer:
             variable.assign(tf.where(uses, tf.convert_to_tensor(variable), value))
 
     def _set_weights(self, vector: tf.Tensor) -> None:
-        """Give the network the weights of a vector."""
+        """Set the network's weights from a vector."""
         for variable, value in zip(
             self.model.trainable_variables,
             self._flattener.unflatten(tf.convert_to_tensor(vector)),
@@ -277,7 +278,7 @@ class Trainer:
             variable.assign(value)
 
     def _take_average(self, rate: tf.Tensor) -> None:
-        """Move the average towards the weights; the first one is the weights themselves."""
+        """Move the average towards the weights; the first average is the weights themselves."""
         self._averaged.assign_add(tf.cast(rate > 0, tf.float32))
         keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
         weights = self._flattener.flatten(self.model.trainable_variables)
@@ -285,7 +286,7 @@ class Trainer:
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield indices of batches [size], each example once per epoch; the rest starts the next epoch."""
+    """Yield batches of indices [size], each example once per epoch; batches may span two epochs."""
     pending = np.zeros(0, np.int64)
     while True:
         while len(pending) < size:

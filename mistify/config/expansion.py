@@ -1,10 +1,10 @@
-"""Goals written in short: defaults for all of them, and lists of hardware, of limits and of tasks.
+"""Shorthand for goals: defaults for all of them, and lists of hardware, of limits and of tasks.
 
     {"defaults": {"id": "{hardware}-{latency}", "model": "net.keras"},
      "goals": [{"hardware": ["jetson-nano", "pi-4"], "adaptation_goal": {"latency": ["30ms", "60ms"]}}]}
 
-is four goals. They are the goals of Figure 3 once they are written out, and code that reads them need not
-know how they were written.
+stands for four goals. They are expanded to goals as in Figure 3, so code that reads them does not depend on
+the shorthand.
 """
 
 import re
@@ -24,14 +24,14 @@ _GOALS: Final = "goals"
 _HARDWARE: Final = "hardware"
 _LIMITS: Final = "adaptation_goal"
 
-#: A list of tasks has a key of its own, as a task may be a list itself.
+#: A list of tasks has a separate key, because a single task may be a list.
 _TASK: Final = "task"
 _TASKS: Final = "tasks"
 
-#: Objects that a goal takes as a whole from the defaults, or not at all.
-_WHOLE: Final = frozenset({_HARDWARE, "algorithm", _TASK})
+#: Objects that are not merged key by key: a goal's own replaces the default.
+_NOT_MERGED: Final = frozenset({_HARDWARE, "algorithm", _TASK})
 
-#: Written out of one file; more are a mistake, and would fill the memory.
+#: Maximum after expansion of one file; larger numbers are a mistake, and would exhaust memory.
 MOST_GOALS: Final = 100_000
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
@@ -40,12 +40,12 @@ _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Entry:
-    """One goal, written out.
+    """One goal after expansion.
 
     Attributes:
-        value: The goal in the form of an element of a list of configs.
+        value: The goal as an element of a list of configs.
         place: JSON path of the goal in the file.
-        moved: JSON path in the goal -> JSON path in the file, for values that stand elsewhere in the file.
+        moved: JSON path in the goal -> JSON path in the file, for values from elsewhere in the file.
     """
 
     value: Any
@@ -53,7 +53,7 @@ class Entry:
     moved: Mapping[str, str] = field(default_factory=dict)
 
     def place_of(self, path: str) -> str:
-        """Return the JSON path in the file of a path in the goal, such as `.hardware.name`."""
+        """Return the JSON path in the file for a path in the goal, such as `.hardware.name`."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.moved and path[end : end + 1] in ("", ".", "["):
                 return self.moved[path[:end]] + path[end:]
@@ -63,12 +63,12 @@ class Entry:
 def entries_of(
     value: object, problems: list[Problem], check_count: Callable[[int], object] = lambda _: None
 ) -> list[Entry]:
-    """Return the goals of a file's JSON, each written out.
+    """Return the goals in a file's JSON, each expanded.
 
     Args:
         value: A list of configs, one config, or an object with `defaults` and `goals`.
-        problems: Collects the mistakes in how goals are written.
-        check_count: Called with the number of goals before they are written out; may raise an error.
+        problems: Collects the problems of the shorthand.
+        check_count: Called with the number of goals before they are expanded; may raise an error.
     """
     if isinstance(value, dict) and (_GOALS in value or _DEFAULTS in value):
         entries = _with_defaults(value, problems)
@@ -82,11 +82,11 @@ def entries_of(
             Problem("the lists", f"{count:,} goals", f"at most {MOST_GOALS:,}", "shorten the lists")
         )
         return []
-    return [written for entry in entries for written in _written_out(entry, problems)]
+    return [written for entry in entries for written in _expanded(entry, problems)]
 
 
 def in_the_file(problems: Iterable[Problem], entries: Sequence[Entry]) -> list[Problem]:
-    """Return problems of goals, `[INDEX].PATH`, at their places in the file, each once."""
+    """Return problems of goals, `[INDEX].PATH`, at their places in the file, without duplicates."""
     return list(dict.fromkeys(replace(each, place=_moved(each.place, entries)) for each in problems))
 
 
@@ -98,7 +98,7 @@ def _moved(place: str, entries: Sequence[Entry]) -> str:
 
 
 def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
-    """Return the goals of a file with its defaults filled in."""
+    """Return the goals of a file with the defaults filled in."""
     known = {_DEFAULTS: (dict, "an object"), _GOALS: (list, "a list of goals")}
     unknown = [key for key in file if key not in known]
     problems += [Problem(json_path([key]), f'the key "{key}"', *unknown_name(key, known)) for key in unknown]
@@ -117,7 +117,7 @@ def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
 
 
 def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[str, ...] = ()) -> Object:
-    """Return a goal with the defaults of keys that it lacks; objects are merged key by key."""
+    """Return a goal with defaults for the keys that it lacks; objects are merged key by key."""
     merged = dict(goal)
     has_tasks = not keys and not goal.keys().isdisjoint((_TASK, _TASKS))
     for key, default in defaults.items():
@@ -130,14 +130,14 @@ def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[s
         elif (
             isinstance(default, dict)
             and isinstance(goal[key], dict)
-            and not (path == (key,) and key in _WHOLE)
+            and not (path == (key,) and key in _NOT_MERGED)
         ):
             merged[key] = _merged(default, goal[key], moved, path)
     return merged
 
 
 def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Yield the lists of a goal whose values each make a goal of their own, with their keys."""
+    """Yield the lists in a goal that expand to one goal per value, with their keys."""
     if isinstance(goal, dict):
         if isinstance(goal.get(_HARDWARE), list):
             yield (_HARDWARE,), goal[_HARDWARE]
@@ -149,8 +149,8 @@ def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
                 yield (_LIMITS, key), limit
 
 
-def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
-    """Yield a goal for every combination of the values in a goal's lists."""
+def _expanded(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
+    """Yield a goal for each combination of the values in a goal's lists."""
     lists = list(_lists(entry.value))
     for keys, values in lists:
         if not values:
@@ -161,34 +161,35 @@ def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
     for chosen in product(*(enumerate(values) for _, values in lists)):
         value, moved = entry.value, dict(entry.moved)
         for (keys, _), (index, single) in zip(lists, chosen, strict=True):
-            value = _with(value, keys, single)
-            moved[f".{json_path(_of_one(keys))}"] = f"{entry.place_of(f'.{json_path(keys)}')}[{index}]"
-        numbers = {_of_one(keys)[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)}
+            value = _with_value(value, keys, single)
+            moved[f".{json_path(_keys_of_value(keys))}"] = f"{entry.place_of(f'.{json_path(keys)}')}[{index}]"
+        numbers = {
+            _keys_of_value(keys)[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)
+        }
         yield Entry(_named(value, numbers, entry, problems), entry.place, moved)
 
 
-def _of_one(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of one value of the list at some keys."""
+def _keys_of_value(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys under which a value of the list at some keys is stored."""
     return (_TASK,) if keys == (_TASKS,) else keys
 
 
-def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
+def _with_value(goal: Object, keys: tuple[str, ...], value: object) -> Object:
     """Return a goal with one value in place of the list at some keys."""
     if keys == (_TASKS,):
         return {key: each for key, each in goal.items() if key != _TASKS} | {_TASK: value}
     first, *rest = keys
-    return {**goal, first: _with(goal[first], tuple(rest), value) if rest else value}
+    return {**goal, first: _with_value(goal[first], tuple(rest), value) if rest else value}
 
 
 def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[Problem]) -> Any:
-    """Return a goal with its id, made from a pattern, or from the differences between goals of one list.
+    """Return a goal with its id, made from a pattern or from the differences between the goals of one list.
 
     Args:
-        goal: A goal with a pattern in place of its id.
-        numbers: Key of the goal -> the position of its value in the list that it comes from, as a name where
-            the value has none.
+        goal: A goal with a pattern as its id.
+        numbers: Key of the goal -> index of its value in its list, which names the value if it has no name.
         entry: The goal as written in the file.
-        problems: Collects the mistakes in the pattern.
+        problems: Collects the problems of the pattern.
     """
     pattern = goal.get("id") if isinstance(goal, dict) else None
     if not isinstance(pattern, str):
@@ -199,7 +200,7 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
     if unknown:
         place = entry.place_of(".id")
         expected, fix = unknown_name(unknown[0], names)
-        problems.append(InvalidValue(pattern, f"in braces {expected}", fix).problem(place))
+        problems.append(InvalidValue(pattern, f"in braces: {expected}", fix).problem(place))
         return goal
     if numbers and not wanted:
         pattern = "-".join([pattern, *(f"{{{name}}}" for name in numbers)])
@@ -207,7 +208,7 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
 
 
 def _names(goal: Object) -> dict[str, str]:
-    """Return the values of an id's placeholders: the hardware's name, the task, and the limits."""
+    """Return the values of placeholders in an id: the hardware's name, the task, and the limits."""
     hardware, limits, task = goal.get(_HARDWARE), goal.get(_LIMITS), goal.get(_TASK)
     named = hardware.get("name") if isinstance(hardware, dict) else hardware
     words = task.get("classes") if isinstance(task, dict) else task

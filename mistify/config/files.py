@@ -1,7 +1,7 @@
-"""Files in configs: the mark of settings that name one, and the walk over all of them.
+"""Files in configs: the annotation of settings that name a file, and a traversal of these settings.
 
-A setting names a file if its type says so: `Annotated[str, FileField()]`. Clients upload the file, and
-servers look it up below their data roots; both find the places by `with_files`.
+A setting names a file if its type is annotated: `Annotated[str, FileField()]`. Clients upload the file, and
+servers look it up below their data roots; both find these settings with `with_files`.
 """
 
 import re
@@ -19,11 +19,11 @@ from pydantic.fields import FieldInfo
 
 from mistify.parsing.validation import Keys
 
-#: Names of models begin so that have a path in them: a preset's directory, or weights among their options.
+#: Prefix of names of models that contain a path: a preset's directory, or weights among their options.
 PRESET: Final = "keras_hub/"
 APPLICATION: Final = "keras.applications/"
 
-#: The name is that of a metric or a loss from there on.
+#: A path, then the name of a metric or a loss.
 _FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
 
 Rename: TypeAlias = Callable[[str], str]
@@ -42,8 +42,8 @@ class FileForm(Enum):
 
     Attributes:
         PATH: A path.
-        DATA: A path, or data that a server makes itself.
-        MODEL: A path, the name of a model that a server has, or one with a path in it.
+        DATA: A path, or data that a server generates.
+        MODEL: A path, the name of a model that a server has, or such a name that contains a path.
         CODE: `FILE.py:NAME`; other texts name no file.
     """
 
@@ -55,40 +55,40 @@ class FileForm(Enum):
 
 @dataclass(frozen=True)
 class FileField:
-    """The mark of a setting that names a file.
+    """The annotation of a setting that names a file.
 
     Attributes:
-        kind: The kind of path that it may be.
+        kind: The kind of path that is allowed.
     """
 
     form: FileForm = FileForm.PATH
     kind: PathKind = PathKind.FILE
 
     def renamed(self, text: str, rename: Rename) -> str:
-        """Return a text of this form with another name of the file in it."""
+        """Return a text of this form with the file in it renamed."""
         return _RENAMED[self.form](text, rename)
 
 
-#: Returns the text that takes the place of one, from its keys, its mark and the text.
+#: Returns the replacement of a text, given its keys, its annotation and the text.
 Change: TypeAlias = Callable[[Keys, FileField, str], str]
 
 
 def named_in_file(text: object) -> tuple[str, str] | None:
-    """Return the file and the name in `FILE.py:NAME`; None for any other value."""
+    """Return the file and the name in `FILE.py:NAME`; None for other values."""
     match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
     return None if match is None else (match["path"], match["name"])
 
 
 def with_files(kind: Any, value: Any, change: Change, place: Keys = ()) -> Any:
-    """Return a value with other texts where it names files.
+    """Return a value with its file names replaced.
 
     Args:
         kind: The type of the value, such as a model of settings.
-        value: Read from JSON, with mistakes perhaps, or validated.
-        change: Called with each text that names a file, or may do so.
+        value: Read from JSON and possibly invalid, or validated.
+        change: Called with each text that names a file or may do so.
         place: Keys that lead to the value.
     """
-    kind, field = _apart(kind)
+    kind, field = _split_annotations(kind)
     return _changed(kind, field, value, change, place)
 
 
@@ -132,7 +132,7 @@ def _with_files_of_model(model: type[BaseModel], value: Any, change: Change, pla
 
 @cache
 def _file_fields(model: type[BaseModel]) -> Mapping[str, tuple[str, Any, FileField | None]]:
-    """Return the fields of a model that name files, or have some that do, by their keys in JSON."""
+    """Return the fields of a model that name files or contain such fields, by their keys in JSON."""
     return {
         info.alias or name: (name, info.annotation, _mark(info.metadata))
         for name, info in model.model_fields.items()
@@ -148,8 +148,8 @@ def _names_files(kind: Any) -> bool:
     return isinstance(kind, FileField) or any(map(_names_files, get_args(kind)))
 
 
-def _apart(kind: Any) -> tuple[Any, FileField | None]:
-    """Return a type without its annotations, and the mark among them."""
+def _split_annotations(kind: Any) -> tuple[Any, FileField | None]:
+    """Return a type without its annotations, and the `FileField` among them."""
     if get_origin(kind) is not Annotated:
         return kind, None
     inner, *annotations = get_args(kind)

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 
 
 def _normalise_name(value: object) -> object:
-    """Normalise a hardware name in any case, with spaces or underscores for hyphens."""
+    """Normalise a hardware name: any case, with spaces or underscores instead of hyphens."""
     if not isinstance(value, str):
         return value
     name = _SEPARATORS.sub("-", value.strip().lower())
@@ -37,13 +37,13 @@ class HardwareConfig(Settings):
     """The `hardware` of a config: a name, or compute power and memory bandwidth.
 
     Your own figures can have a name, even that of a known profile, which they then replace; without a name
-    they are named after the figures. A name alone is that of a known profile, or of a measured device, which
-    the server knows.
+    they are named after the figures. A name alone refers to a known profile or to a device measured on the
+    server.
 
     Attributes:
         name: A device class, a measured device, or a name for figures of your own.
-        compute_power: The device's peak.
-        memory_bandwidth: The peak of the device's memory.
+        compute_power: Peak of the device.
+        memory_bandwidth: Peak of the device's memory.
     """
 
     name: Annotated[
@@ -76,7 +76,7 @@ class HardwareConfig(Settings):
 
     @property
     def nominal(self) -> NominalProfile | None:
-        """The profile that it asks for; None for a measured device."""
+        """The profile it describes; None for a measured device."""
         power, bandwidth = self.compute_power, self.memory_bandwidth
         if power is not None and bandwidth is not None:
             name = self.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
@@ -85,7 +85,7 @@ class HardwareConfig(Settings):
 
 
 def unknown_hardware(name: str, devices: Iterable[str]) -> InvalidValue:
-    """Return the problem of a name that is neither in the catalogue nor that of a measured device."""
+    """Return the problem of a name that is neither in the catalogue nor a measured device."""
     devices = sorted(devices)
     measured = f"; of the measured devices {', '.join(devices)}" if devices else ""
     _, fix = unknown_name(name, [*_CATALOGUE, *devices])

@@ -1,4 +1,4 @@
-"""Rules for layers that adaptations must leave as they are, or not cut below some channels."""
+"""Rules for layers that adaptation must not change, or not cut below a number of channels."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
@@ -7,7 +7,7 @@ from pydantic import PlainValidator
 
 from mistify.parsing.validation import InvalidValue
 
-#: The rule of a layer that stays as it is.
+#: The rule of a layer that must not change.
 KEEP: Final = "keep"
 
 _AT_LEAST: Final = "at_least"
@@ -15,11 +15,11 @@ _AT_LEAST: Final = "at_least"
 
 @dataclass(frozen=True)
 class LayerRule:
-    """A rule for a layer, which stays in the network whatever happens to the others.
+    """A rule for a layer. Such a layer is never removed.
 
     Attributes:
-        at_least: The number of its output channels that stay; None keeps all channels that it reads and
-            writes, at all positions. Its weights are trained like others.
+        at_least: The minimum number of output channels; None keeps all channels that the layer reads and
+            writes, at all positions. Its weights are still trained.
     """
 
     at_least: int | None = None
@@ -35,5 +35,5 @@ def _rule(raw: object) -> LayerRule:
     raise InvalidValue(raw, f'"{KEEP}" or a number of channels above 0', f'write {{"{_AT_LEAST}": 16}}')
 
 
-#: Rules by patterns of layers' names, as the shell's: `stem*`, `head_?`. A layer obeys all that match it.
+#: Rules by shell patterns of layer names: `stem*`, `head_?`. A layer obeys all matching rules.
 LayerRules: TypeAlias = dict[str, Annotated[LayerRule, PlainValidator(_rule)]]

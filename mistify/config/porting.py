@@ -36,7 +36,7 @@ from mistify.parsing.quantities import Quantity, format_share, parse_figure
 from mistify.parsing.rechecking import FIELDS_ALONE
 from mistify.parsing.validation import InvalidValue, Settings, mistake_of, shown, together
 
-#: The algorithm that stands for the one that suits each edge.
+#: The name that selects an algorithm for each edge automatically.
 AUTO = "auto"
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -80,7 +80,8 @@ Figures = Annotated[dict[str, Figure], BeforeValidator(_by_output), PlainSeriali
 class AlgorithmConfig(Settings):
     """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone is enough.
 
-    `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
+    `auto` chooses an algorithm for each edge of the goal tree; its settings are those that all algorithms
+    share.
 
     Attributes:
         name: The name of an algorithm, or "auto".
@@ -103,14 +104,14 @@ class AlgorithmConfig(Settings):
 
 
 class AdaptationGoal(Settings):
-    """The demands on an adapted network (4.1): limits on its costs, and an accuracy to reach.
+    """The requirements on an adapted network (4.1): limits on its costs, and a target accuracy.
 
-    Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
-    `accuracy` has a figure for each output that is named; a single figure is that of `OVERALL`.
+    Each axis that is known here is a field (`FLOP`, `latency`, ...); the server may know others. `accuracy`
+    has a target for each named output; a single target is stored under `OVERALL`.
 
     Attributes:
-        accuracy: The figure that the package has to reach on the test data, by the `metric` of the data; or a
-            figure for each output, by that output's metric.
+        accuracy: The target that the package has to reach on the test data, by the `metric` of the data; or a
+            target for each output, by that output's metric.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -121,12 +122,12 @@ class AdaptationGoal(Settings):
 
     @property
     def limits(self) -> dict[str, Quantity]:
-        """The limits as written, by the key of their axis, without axes that are unknown here."""
+        """The limits as written, by the key of their axis, without unknown axes."""
         limits = {key: getattr(self, key) for key in axis_registry().axes}
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     @model_validator(mode="after")
-    def _limits_something(self) -> "AdaptationGoal":
+    def _has_a_limit(self) -> "AdaptationGoal":
         if not self.limits and not self.model_extra:
             known = axis_registry().axes
             raise InvalidValue(
@@ -172,21 +173,21 @@ class PortingConfig(Settings):
     """One goal for one model: an element of the list in Figure 3.
 
     Attributes:
-        id: The goal's name, which is that of its directory in the output.
+        id: The goal's name, and the name of its output directory.
         model: The pretrained network: a file, the directory of a SavedModel, an architecture, or the name of
             a model that the server knows.
-        dataset: The data to train, choose and test with.
+        dataset: The data for training, validation and testing.
         algorithm: How networks are adapted; a name alone is enough.
-        task: The task of the network, where that is less than all that the data teach: properties, or some of
-            a classifier's classes.
-        adaptation_goal: The demands on the network: limits on its costs, and an accuracy to reach.
-        hardware: The device that a limit on latency refers to; without it, the server's machine. A name alone
-            will do.
-        threads: The threads with which LiteRT runs the package.
-        quantization: The precision of the package; a name alone is enough. Without it, the server chooses one
-            where latency, memory or size is limited, and else it is "none".
-        branches: Networks between which the package switches on the device; without it there is only one.
-        compression: Weights that become zero or share values; without it, none do.
+        task: The task of the network, if it is not everything that the data teach: properties, or some of a
+            classifier's classes.
+        adaptation_goal: The requirements on the network: limits on its costs, and a target accuracy.
+        hardware: The device that a latency limit refers to; by default, the server's machine. A name alone
+            is enough.
+        threads: The number of threads with which LiteRT runs the package.
+        quantization: The precision of the package; a name alone is enough. By default, the server chooses one
+            if latency, memory or size is limited; otherwise it is "none".
+        branches: Networks between which the package switches on the device; by default, there is only one.
+        compression: Zero or shared weights; by default, there is no compression.
         tuning: How the package is trained on the device.
     """
 
@@ -224,21 +225,21 @@ class PortingConfig(Settings):
     tuning: TuningConfig = Field(default_factory=TuningConfig)
 
     @model_validator(mode="after")
-    def _fits_together(self, info: ValidationInfo) -> "PortingConfig":
+    def _check_combinations(self, info: ValidationInfo) -> "PortingConfig":
         if info.context == FIELDS_ALONE:
             return self
         checks = (
-            self._branches_have_a_precision,
-            self._accuracy_is_measurable,
-            self._compressed_to_the_end,
-            self._trained_as_it_is_served,
-            self._serves_one_task,
+            self._check_branches,
+            self._check_accuracy,
+            self._check_compression,
+            self._check_tuning,
+            self._check_task,
         )
         if mistakes := list(filter(None, map(mistake_of, checks))):
             raise together(type(self).__name__, (((), mistake) for mistake in mistakes))
         return self
 
-    def _branches_have_a_precision(self) -> None:
+    def _check_branches(self) -> None:
         if self.branches and self.quantization.precision is Quantization.INT8_QAT:
             raise InvalidValue(
                 self.quantization.precision.value,
@@ -247,20 +248,20 @@ class PortingConfig(Settings):
             )
         if self.branches and self.quantization.inputs == "int8":
             raise InvalidValue(
-                "int8 inputs", "float32 inputs: what branches share is float32", 'leave "inputs" out'
+                "int8 inputs", "float32 inputs, because branches share float32 layers", 'leave "inputs" out'
             )
 
-    def _accuracy_is_measurable(self) -> None:
+    def _check_accuracy(self) -> None:
         test, accuracy = self.dataset.test, self.adaptation_goal.accuracy
         labelled = test is not None and not generated_count(test)
         if accuracy is not None and labelled and not self.dataset.has_validation_labels:
             raise InvalidValue(
                 {"accuracy": accuracy},
-                "no accuracy target where only the test data have labels, because they decide nothing",
+                "no accuracy target when only the test data have labels: they must not influence choices",
                 'name a file with labels as "validation", or leave "accuracy" out',
             )
 
-    def _compressed_to_the_end(self) -> None:
+    def _check_compression(self) -> None:
         if self.compression and self.branches:
             raise InvalidValue(
                 str(self.compression), "no compression of branches", "leave one of the two out"
@@ -273,7 +274,7 @@ class PortingConfig(Settings):
                 'ask for the precision "int8", or leave "compression" out',
             )
 
-    def _trained_as_it_is_served(self) -> None:
+    def _check_tuning(self) -> None:
         precision = self.quantization.precision
         beside = {
             "quantization": None if precision in (Quantization.NONE, Quantization.AUTO) else precision.value,
@@ -284,11 +285,11 @@ class PortingConfig(Settings):
         if self.tuning.trainable != "none" and others:
             raise InvalidValue(
                 {"tuning": self.tuning.trainable, **others},
-                "float32 without branches or compression where a package is to be trained on the device",
+                "float32 without branches or compression for a package that is trained on the device",
                 f'leave out "tuning", or {" and ".join(map(shown, others))}',
             )
 
-    def _serves_one_task(self) -> None:
+    def _check_task(self) -> None:
         precision = self.quantization.precision
         beside = {
             "quantization": precision.value if precision is Quantization.INT8_QAT else None,
@@ -304,7 +305,7 @@ class PortingConfig(Settings):
             )
 
     @model_validator(mode="after")
-    def _runs_on_its_hardware(self) -> "PortingConfig":
+    def _check_precision(self) -> "PortingConfig":
         runs = self.precisions
         named = self.quantization.precision
         if self.tuning.trainable != "none" and Quantization.NONE not in runs:
@@ -322,9 +323,9 @@ class PortingConfig(Settings):
         return self
 
     def check_answers(self) -> None:
-        """Make sure that the data answer the task, and no other tasks.
+        """Check that the data answer the task if it has properties, and only then.
 
-        This cannot be said of a config whose data are those of a job.
+        Not applicable to configs that use the data of a job.
 
         Raises:
             InvalidValue: They do not.
@@ -345,23 +346,23 @@ class PortingConfig(Settings):
 
     @property
     def profile(self) -> NominalProfile | None:
-        """The hardware that a latency goal means; the server's own machine where none is named.
+        """The hardware that a latency limit refers to; the server's own machine if none is named.
 
-        It runs networks with the goal's threads. None for a measured device, which only the server knows.
+        It has the goal's number of threads. None for a measured device, which only the server knows.
         """
         nominal = HOST if self.hardware is None else self.hardware.nominal
         return None if nominal is None else nominal.with_threads(self.threads)
 
     @property
     def hardware_name(self) -> str:
-        """The name of that hardware's profile; a measured device has one for each precision."""
+        """The name of that hardware's profile; a measured device has a profile for each precision."""
         if self.profile is not None:
             return self.profile.name
         return device_profile_name(self.device or "", self.quantization.precision.integer, self.threads)
 
     @property
     def device(self) -> str | None:
-        """The name of the measured device that a latency goal refers to; None where it refers to none."""
+        """The name of the measured device that a latency limit refers to; None for other hardware."""
         return None if self.hardware is None or self.profile is not None else self.hardware.name
 
     @property
@@ -371,10 +372,10 @@ class PortingConfig(Settings):
 
     @property
     def leaves_precision(self) -> bool:
-        """True if the server chooses the precision: asked to, or by default where that makes a difference.
+        """True if the server chooses the precision: on request, or by default if the choice matters.
 
-        The default makes a difference where latency, memory or size is limited, unless the package is to be
-        trained on the device, and where the hardware does not run every precision.
+        By default it matters if latency, memory or size is limited, unless the package is to be trained on
+        the device, or if the hardware does not run all precisions.
         """
         if "quantization" in self.model_fields_set:
             return self.quantization.precision is Quantization.AUTO

@@ -1,4 +1,4 @@
-"""A batch of porting configs: reading and checking it as a whole, and grouping goals adapted together."""
+"""A batch of porting configs: parsing and validation, and grouping goals for collective adaptation."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.loss import LOSSES, known_losses
-from mistify.config.data.metric import SCORES, known_metrics
+from mistify.config.data.metric import METRICS, known_metrics
 from mistify.config.data.targets import OVERALL, above_all_shares
 from mistify.config.expansion import Entry, entries_of, in_the_file
 from mistify.config.porting import AlgorithmConfig, KnownGoal, PortingConfig
@@ -33,12 +33,12 @@ from mistify.parsing.validation import (
 )
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
 
-#: Goals with mistakes that are checked again for others: no error has room for those of more.
+#: Invalid goals that are checked again for further problems: an error message has no room for more.
 _MOST_RECHECKED: Final = 1_000
 
 _OF_THE_JOB: Final = "of the job"
 
-#: Stands for what all goals of a job have in common, where configs of more are read without knowing the job.
+#: Placeholder for the values shared by all goals of a job, to validate added configs without knowing the job.
 OF_ANY_JOB: Final[Mapping[str, object]] = {
     "model": _OF_THE_JOB,
     "dataset": {"train": _OF_THE_JOB, "test": _OF_THE_JOB},
@@ -49,7 +49,7 @@ OF_ANY_JOB: Final[Mapping[str, object]] = {
 class CollectiveBatch:
     """Configs that share model, dataset and algorithm and are adapted together (4.3).
 
-    `indices` are the places of the configs in the file they came from, for the paths of errors.
+    `indices` are the positions of the configs in their file, for the paths in errors.
     """
 
     model: str
@@ -61,15 +61,15 @@ class CollectiveBatch:
 
 @dataclass(frozen=True)
 class BatchReading:
-    """A text with configs, as far as it can be understood.
+    """The result of parsing a text with configs, as far as it is valid.
 
     Attributes:
         source: The name of the text in errors.
         configs: The valid goals, by their indices.
         invalid: The invalid goals by their indices, each with its value and its errors.
-        problems: All problems of the text, at their places in it. A value that already has a problem as JSON
-            (a duplicate key, a number without end) is not complained about twice.
-        entries: All goals, written out.
+        problems: All problems of the text, at their places in it. A value with a problem as JSON (a duplicate
+            key, an infinite number) is not reported twice.
+        entries: All goals after expansion.
     """
 
     source: str
@@ -90,7 +90,7 @@ class BatchReading:
 
     @contextmanager
     def problems_at_their_places(self) -> Iterator[None]:
-        """Let problems of configs that leave the block, `[INDEX].PATH`, be at their places in the text."""
+        """Map problems of configs, `[INDEX].PATH`, raised in the block to their places in the text."""
         try:
             yield
         except MistifyError as error:
@@ -99,7 +99,7 @@ class BatchReading:
             raise MistifyError(error.code, error.message, self.in_the_file(error.problems)) from error
 
     def in_the_file(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return problems of configs, `[INDEX].PATH`, at their places in the text, each once."""
+        """Return problems of configs, `[INDEX].PATH`, at their places in the text, without duplicates."""
         return in_the_file(problems, self.entries)
 
 
@@ -110,7 +110,7 @@ def parse_batch(
     server_knows_more: bool = False,
     common: Mapping[str, object] | None = None,
 ) -> tuple[PortingConfig, ...]:
-    """Return the configs of a text, which has no mistakes; see `read_batch`.
+    """Return the configs of a text without problems; see `read_batch`.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the text.
@@ -126,20 +126,20 @@ def read_batch(
     common: Mapping[str, object] | None = None,
     check_count: Callable[[int], object] = lambda _: None,
 ) -> BatchReading:
-    """Read a batch of configs: a JSON list as in Figure 3, one config, or goals written in short.
+    """Parse a batch of configs: a JSON list as in Figure 3, one config, or shorthand.
 
-    `mistify.config.expansion` has the short way.
+    See `mistify.config.expansion` for the shorthand.
 
     Args:
-        text: JSON, in which comments and trailing commas are allowed.
+        text: JSON; comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
-        server_knows_more: Keep limits on axes and metrics that are not known here, for a server to judge.
+        server_knows_more: Keep limits on unknown axes and metrics for the server to check.
         common: Values that goals added to a job share with it: they may be left out, and do not count as set
             in their configs.
         check_count: Called with the number of goals before they are checked; may raise an error.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the text is no JSON.
+        MistifyError: INVALID_CONFIG, the text is not JSON.
     """
     try:
         value, problems = read_json(text)
@@ -193,10 +193,10 @@ def _problems_together(
     repaired: Mapping[int, Rechecked[PortingConfig]],
     server_knows_more: bool,
 ) -> Iterator[Problem]:
-    """Yield the problems between configs, even between the valid parts of invalid ones."""
+    """Yield problems between configs, including the valid parts of invalid ones."""
 
     def written(*parts: Keys) -> dict[int, PortingConfig]:
-        """Return the configs whose parts are as they were written."""
+        """Return the configs whose given parts are unchanged by the repair."""
         usable = {
             index: each.model
             for index, each in repaired.items()
@@ -216,9 +216,9 @@ def _problems_together(
 
 
 def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
-    """Yield a problem for each accuracy above 1 that is not said to be an error.
+    """Yield a problem for each accuracy above 1 that is not declared to be an error.
 
-    Without a named metric it may be an error by default; for a single output, inspection finds out.
+    Without a named metric, the default may be an error; for a single output, inspection finds out.
     """
     for index, config in configs.items():
         data = config.dataset
@@ -232,7 +232,7 @@ def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Prob
 
 
 def _unanswered_tasks(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
-    """Yield a problem for each task that the data do not answer, and for data that answer others."""
+    """Yield a problem for each task that does not match the data."""
     for index, config in configs.items():
         mistake = mistake_of(config.check_answers) if "dataset" in config.model_fields_set else None
         if mistake is not None:
@@ -245,9 +245,11 @@ def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[
         identifier = entry.get("id") if isinstance(entry, dict) else None
         if isinstance(identifier, str) and first.setdefault(identifier.casefold(), index) != index:
             other = places[first[identifier.casefold()]]
-            expected = f"an id unlike that of {other}, whatever their case"
+            expected = f"an id different from that of {other}, ignoring case"
             of_one_list = other == places[index]
-            fix = 'say in braces what differs, such as "{hardware}"' if of_one_list else "rename one of them"
+            fix = (
+                'add the difference in braces, such as "{hardware}"' if of_one_list else "rename one of them"
+            )
             yield InvalidValue(identifier, expected, fix).problem(f"[{index}].id")
 
 
@@ -262,16 +264,16 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
-    """Yield a problem for each metric and loss that is not known, or that a plug-in with a fault adds."""
-    known = {SCORES: known_metrics(), LOSSES: known_losses()}
-    # Looking for plug-ins takes milliseconds, and most configs of a batch name the same.
+    """Yield a problem for each metric and loss that is unknown, or comes from a faulty plug-in."""
+    known = {METRICS: known_metrics(), LOSSES: known_losses()}
+    # Searching for plug-ins takes milliseconds, and most configs of a batch name the same ones.
     unusable = cache(lambda group, name: _unusable(name, known[group], group))
     for index, config in configs.items():
         data = config.dataset
         metrics = {} if data.metric is None else {"metric": data.metric.value}
         metrics |= {json_path(["metrics", name]): metric.value for name, metric in data.metrics.items()}
         losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
-        for group, named in ((SCORES, metrics), (LOSSES, losses)):
+        for group, named in ((METRICS, metrics), (LOSSES, losses)):
             for setting, name in named.items():
                 invalid = None if name in data.code else unusable(group, name)
                 if invalid is not None:
@@ -279,7 +281,7 @@ def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
 
 
 def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | None:
-    """Return the mistake in the name of a metric or a loss that shows without importing a plug-in."""
+    """Return the problem of a metric's or loss's name that can be found without importing a plug-in."""
     if name not in known:
         nothing = f"the name of an entry point of {group}", "install the plug-in that defines it"
         return InvalidValue(name, *(unknown_name(name, known) if known else nothing))
@@ -287,7 +289,7 @@ def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | Non
         if point := plug_ins(group).get(name):
             check_plug_in(point)
     except UnusablePlugInError as error:
-        return InvalidValue(name, "the name of one that can be used", f"fix the plug-in {name}: {error}")
+        return InvalidValue(name, "the name of a usable one", f"fix the plug-in {name}: {error}")
     return None
 
 
@@ -331,7 +333,7 @@ def collective_batches(
 
 
 def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:
-    """Return the nominal profiles that the goals of one `parse_batch` need, each once."""
+    """Return the nominal profiles that the goals of one `parse_batch` need, without duplicates."""
     return list(dict.fromkeys(config.profile for config in configs if config.profile is not None))
 
 

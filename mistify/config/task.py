@@ -1,4 +1,4 @@
-"""The `task` of a config: properties that a network is asked for, or some of a classifier's classes."""
+"""The `task` of a config: requested properties, or some of a classifier's classes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _EXAMPLE = 'for example ["exactly:2", "odd"], or {"classes": ["cat", "dog"]}'
 
 
 class TaskConfig(Settings):
-    """A task: either of the two. A list, or a text with commas, has properties.
+    """A task: either properties or classes. A list, or a text with commas, is read as properties.
 
     Attributes:
         properties: Properties of the task space in `dataset.tasks`, or the name of one of its tasks.

@@ -1,6 +1,6 @@
-"""The axes of costs (paper 4.1), built in or added by plug-ins, each described once.
+"""The axes of costs (paper 4.1), built in or added by plug-ins.
 
-A plug-in is an entry point of the group `mistify.metrics`: an `Axis`, under the name that is its key.
+A plug-in is an entry point of the group `mistify.costs`: an `Axis`, under its key.
 """
 
 import math
@@ -33,17 +33,14 @@ from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
 
 __all__ = ["Axis", "Condition", "costs_of"]
 
-ENTRY_POINTS: Final = "mistify.metrics"
+ENTRY_POINTS: Final = "mistify.costs"
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of a cost: the precision of the package, and the hardware that it runs on.
-
-    The hardware has the number of threads.
-    """
+    """The conditions of a cost: the precision of the package and the hardware, with its number of threads."""
 
     precision: Quantization = Quantization.NONE
     hardware: HardwareProfile = HOST
@@ -55,17 +52,17 @@ class Axis:
 
     Attributes:
         key: The key in `adaptation_goal`.
-        quantity: The name in costs and budgets, with its plain unit: `energy_mj`.
+        quantity: The name in costs and budgets, including its base unit: `energy_mj`.
         label: A name for people.
         kind: The units in which amounts are read and written.
-        cost: The amount of a network. A network with fewer units, or fewer layers, must have no more of it
-            (where higher is better, no less); it has to be above 0.
+        cost: Computes the amount for a network. Removing units or layers must not increase it (decrease it,
+            if higher is better); it has to be above 0.
         by_precision: Whether the amount depends on the precision, so that goals of different precisions are
-            compared apart.
-        by_hardware: Whether it depends on the hardware named by a goal.
+            compared separately.
+        by_hardware: Whether it depends on the hardware that a goal names.
         higher_is_better: Whether goals limit it from below.
-        measure: The amount as measured on a package, the content of a `.tflite` at its precision; on this
-            machine with one thread, if it depends on hardware. It then replaces the cost, which predicts it.
+        measure: Measures the amount on a package, given the content of a `.tflite` file at its precision; on
+            this machine with one thread, if it depends on hardware. The result replaces the predicted cost.
     """
 
     key: str
@@ -80,17 +77,17 @@ class Axis:
 
     @cached_property
     def format(self) -> AxisFormat:
-        """How reports show its amounts."""
+        """The format of its amounts in reports."""
         return AxisFormat(
             INVERSE + self.quantity if self.higher_is_better else self.quantity, self.label, self.kind
         )
 
     def name(self, condition: Condition) -> str:
-        """Return the axis of costs and budgets under a condition, as far as the amount depends on it."""
+        """Return the axis of costs and budgets under a condition; omit conditions without influence."""
         return self.named(condition.hardware.name, condition.precision)
 
     def named(self, hardware: str, precision: Quantization) -> str:
-        """Return the axis on hardware of a name and at a precision, as far as the amount depends on them."""
+        """Return the axis on named hardware and at a precision; omit conditions without influence."""
         at = precision if self.by_precision else Quantization.NONE
         return axis_name(self.format.quantity, hardware if self.by_hardware else None, at)
 
@@ -103,7 +100,7 @@ class Axis:
             only: The axes to compute; None for all.
 
         Raises:
-            MistifyError: INTERNAL, a plug-in returns something that is no cost.
+            MistifyError: INTERNAL, a plug-in returns an invalid cost.
         """
         for precision in STORED if self.by_precision else (Quantization.NONE,):
             for profile in profiles if self.by_hardware else (HOST,):
@@ -115,8 +112,8 @@ class Axis:
     def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
         """Measure the costs of a package on this machine, by axis; empty for an axis that is not measured.
 
-        An axis that depends on hardware is not measured for several threads either: `measure` does not get
-        their number.
+        Measurements use one thread, so axes that depend on hardware are not measured for other numbers of
+        threads.
 
         Raises:
             MistifyError: As for `costs`.
@@ -126,20 +123,20 @@ class Axis:
         return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
 
     def limit(self, asked: Quantity) -> Quantity:
-        """Convert a limit of a config to the upper limit of costs, and the other way round.
+        """Convert a limit of a config to an upper limit on costs, and vice versa.
 
-        All comparisons of networks and goals prefer less: where higher is better, costs are reciprocals of
-        amounts. Their ratios, and so the distances between goals, stay the same.
+        All comparisons of networks and goals assume that less is better: if higher is better, costs are the
+        reciprocals of amounts. This preserves ratios, and so the distances between goals.
         """
         return Quantity(self.format.converted(asked.value), asked.relative)
 
     def _checked(self, amount_of: Callable[[], float]) -> float:
-        """Return the cost of an amount; a plug-in's is checked."""
+        """Return the cost of an amount; check amounts from plug-ins."""
         if self.key in _BUILT_IN:
             return float(amount_of())
         try:
             amount = amount_of()
-        except Exception as error:  # what a plug-in raises is its own business
+        except Exception as error:  # a plug-in may raise anything
             raise MistifyError(
                 ErrorCode.INTERNAL, f"the metric {self.key} cannot measure a network: {error!r}"
             ) from error
@@ -187,11 +184,11 @@ _BUILT_IN: Final[Mapping[str, Axis]] = {
 
 @dataclass(frozen=True)
 class AxisRegistry:
-    """The built-in axes, and those of plug-ins that could be loaded.
+    """The built-in axes, and those of usable plug-ins.
 
     Attributes:
         axes: By key.
-        broken: Plug-ins that cannot be used: name -> reason.
+        broken: Unusable plug-ins: name -> reason.
     """
 
     axes: Mapping[str, Axis]
@@ -200,7 +197,7 @@ class AxisRegistry:
 
 @cache
 def axis_registry() -> AxisRegistry:
-    """Return the axes of Mistify and of all plug-ins that are installed."""
+    """Return the built-in axes and those of all installed plug-ins."""
     axes, broken = dict(_BUILT_IN), {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:
@@ -213,15 +210,15 @@ def axis_registry() -> AxisRegistry:
 
 
 def known_axes() -> tuple[Axis, ...]:
-    """Return all axes, those of Mistify first."""
+    """Return all axes, built-in ones first."""
     return tuple(axis_registry().axes.values())
 
 
 def axis_of(name: str) -> Axis:
-    """Return the axis that a name in costs and budgets belongs to.
+    """Return the axis for a name in costs and budgets.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is that of a plug-in which is not installed here.
+        MistifyError: INVALID_CONFIG, it belongs to a plug-in that is not installed here.
     """
     quantity = quantity_of(name)
     match = next((axis for axis in known_axes() if axis.format.quantity == quantity), None)
@@ -234,7 +231,7 @@ def axis_of(name: str) -> Axis:
 
 
 def at_precision(name: str, precision: Quantization) -> str:
-    """Return the name of the same axis at another precision, where it depends on that."""
+    """Return the name of the same axis at another precision, if it depends on the precision."""
     at = conditions_of(name)
     profile = host_profile_name(precision, at.threads) if at.hardware == HOST.name else at.profile
     return axis_name(
@@ -243,13 +240,13 @@ def at_precision(name: str, precision: Quantization) -> str:
 
 
 def depend_on_hardware(names: Iterable[str], profile: str) -> bool:
-    """Check whether some axes depend on the hardware of a profile, at any precision.
+    """Check whether any axis depends on the hardware of a profile, at any precision.
 
     Args:
         names: The axes, as in costs and budgets.
 
     Raises:
-        MistifyError: INVALID_CONFIG, one is that of a plug-in which is not installed here.
+        MistifyError: INVALID_CONFIG, one belongs to a plug-in that is not installed here.
     """
     axes = ((name, axis_of(name)) for name in names)
     return any(
@@ -264,17 +261,17 @@ def costs_of(
 
     Args:
         profiles: The profiles for axes that depend on hardware.
-        only: The axes to compute, as where thousands of networks are compared; None for all.
+        only: The axes to compute, to save time when many networks are compared; None for all.
 
     Raises:
-        MistifyError: INTERNAL, a plug-in returns something that is no cost.
+        MistifyError: INTERNAL, a plug-in returns an invalid cost.
     """
     on = tuple(profiles)
     return {name: cost for axis in known_axes() for name, cost in axis.costs(network, on, only)}
 
 
 def plugged_in_formats(costs: Iterable[str]) -> tuple[AxisFormat, ...]:
-    """Return the formats of those axes of `costs` that plug-ins have added."""
+    """Return the formats of the axes in `costs` that come from plug-ins."""
     named = {quantity_of(name) for name in costs}
     return tuple(
         axis.format for axis in known_axes() if axis.format.quantity in named and axis.key not in _BUILT_IN
@@ -282,12 +279,12 @@ def plugged_in_formats(costs: Iterable[str]) -> tuple[AxisFormat, ...]:
 
 
 def built_in_formats() -> tuple[AxisFormat, ...]:
-    """Return the formats of Mistify's own axes, in the order in which they are shown."""
+    """Return the formats of the built-in axes, in display order."""
     return tuple(axis.format for axis in _BUILT_IN.values())
 
 
 def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
-    """Return the axis that a plug-in adds; a `TypeError` or `ValueError` says why it cannot be used."""
+    """Return the axis of a plug-in; a `TypeError` or `ValueError` says why it cannot be used."""
     if not isinstance(axis, Axis):
         raise TypeError(f"is {axis!r}, not a mistify.costs.axes.Axis")
     if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):

@@ -11,7 +11,7 @@ from mistify.costs.quantization import Quantization
 
 
 def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
-    """Return the profile of a device class by its data sheet, scaled to the figures that runtimes reach.
+    """Return the profile of a device class from its data sheet, scaled to the throughput that runtimes reach.
 
     Args:
         compute_power: Peak in GFLOP/s.
@@ -21,20 +21,20 @@ def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> Nomi
 
 
 def _gpu(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
-    """Return the profile of a GPU, as `data_sheet` does, with the time to send it every operator."""
+    """Return the profile of a GPU, as `data_sheet` does, with the launch time of each operator."""
     return replace(data_sheet(name, compute_power, memory_bandwidth), operator_us=_KERNEL_LAUNCH_US)
 
 
-#: What a GPU takes to start a kernel. NVIDIA's "Getting Started with CUDA Graphs" has, for a kernel of 2.9 us
-#: on a V100, 9.6 us in all if each is waited for, and 3.8 us if they are queued: a few microseconds.
+#: Time to launch a GPU kernel. NVIDIA's "Getting Started with CUDA Graphs" reports, for a kernel of 2.9 us on
+#: a V100, 9.6 us in total with synchronisation and 3.8 us when queued: a few microseconds of overhead.
 _KERNEL_LAUNCH_US: Final = 5.0
 
-#: What an Edge TPU takes for an inference that computes next to nothing. Of the networks in Coral's "Edge TPU
-#: performance benchmarks" none takes less than 2.0 ms (SqueezeNet), where the peak would allow 0.4 ms; small
-#: networks, which are not among them, are taken to need a quarter of that.
+#: Overhead of an inference on an Edge TPU. No network in Coral's "Edge TPU performance benchmarks" takes less
+#: than 2.0 ms (SqueezeNet), although its peak would allow 0.4 ms; we assume a quarter of that for small
+#: networks, which the benchmarks do not include.
 _EDGE_TPU_START_US: Final = 500.0
 
-#: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
+#: The server's machine. Nominal figures of one core; the server calibrates them with measurements.
 HOST = data_sheet(HOST_NAME, 50.0, 10.0)
 
 _PROFILES = (
@@ -45,7 +45,7 @@ _PROFILES = (
     _gpu("jetson-tx2", 1_500.0, 58.0),
     _gpu("jetson-nano", 470.0, 25.0),
     data_sheet("raspberry-pi", 6.0, 8.5),
-    # Table 1 has no bandwidth for it: that of the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
+    # Table 1 has no bandwidth for it; this is the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
     replace(
         data_sheet("edge-tpu", 4_000.0, 0.5),
         inference_us=_EDGE_TPU_START_US,
@@ -66,16 +66,16 @@ _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
 
 
 def host_profile_name(precision: Quantization, threads: int = 1) -> str:
-    """Name the profile of this machine at a precision: `host`, and `host@dynamic`, where it was measured.
+    """Return the name of this machine's measured profile at a precision: `host` or `host@dynamic`.
 
-    With several threads: `host@4-threads`, and `host@4-threads@dynamic`.
+    With several threads: `host@4-threads` or `host@4-threads@dynamic`.
     """
     host, stored_as = at_threads(HOST.name, threads), precision.stored_as
     return host if stored_as is Quantization.NONE else f"{host}@{stored_as.value}"
 
 
 def is_host(profile: str) -> bool:
-    """Return whether a profile's name is that of this machine, at any precision and with any threads."""
+    """Check whether a profile is for this machine, at any precision and with any number of threads."""
     return profile.partition("@")[0] == HOST.name
 
 

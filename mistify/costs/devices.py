@@ -1,4 +1,4 @@
-"""Measured devices: the tables that they send, and their entries at the server (paper 4.1)."""
+"""Measured devices: the tables that they upload, and their entries on the server (paper 4.1)."""
 
 import math
 import re
@@ -10,10 +10,10 @@ from mistify.costs.catalogue import catalogue, is_host
 from mistify.costs.operators import Operation
 from mistify.errors import ErrorCode, MistifyError, Problem
 
-#: Readings of one table.
+#: Maximum number of readings in a table.
 MOST_READINGS = 20_000
 
-#: With which networks run.
+#: Maximum number of threads for running a network.
 MOST_THREADS = 1024
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
@@ -21,12 +21,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 
 @dataclass(frozen=True)
 class OperatorTiming:
-    """The time of a small network on a device.
+    """The latency of a small network on a device.
 
     Attributes:
         operations: The operators of the network, which run one after the other.
         integer: Whether the network is int8 rather than float32.
-        median_ms: Milliseconds, the median of inferences on an otherwise idle device.
+        median_ms: Milliseconds; median over inferences on an otherwise idle device.
     """
 
     operations: tuple[Operation, ...]
@@ -37,7 +37,7 @@ class OperatorTiming:
 
 @dataclass(frozen=True)
 class Power:
-    """The average power of a device while it runs networks with a setting, in watts."""
+    """The average power of a device while it runs networks at one setting, in watts."""
 
     integer: bool
     threads: int
@@ -53,7 +53,7 @@ class DeviceTable:
         machine: The model of the processor.
         runtime: Name and version of the runtime that ran the networks.
         readings: One for each network and setting.
-        powers: Watts by setting; empty where the device does not count its energy.
+        powers: Watts by setting; empty if the device does not measure its energy.
     """
 
     name: str
@@ -65,14 +65,13 @@ class DeviceTable:
 
 @dataclass(frozen=True)
 class Setting:
-    """A precision and a number of threads, with the accuracy of predictions for networks left out of the fit.
+    """A precision and a number of threads, with the prediction errors for networks left out of the fit.
 
     Attributes:
         integer: Whether networks are int8 rather than float32.
-        median_error: Median error of predictions for networks left out of the fit, as a share of the measured
-            time.
-        p90_error: The 90th percentile of the same errors.
-        watts: Watts while networks run; None where the device does not measure its power.
+        median_error: Median relative error of predictions for networks left out of the fit.
+        p90_error: The 90th percentile of these errors.
+        watts: Watts while networks run; None if the device does not measure its power.
     """
 
     integer: bool
@@ -115,7 +114,7 @@ def check_table(table: DeviceTable) -> None:
     """Check a table.
 
     Raises:
-        MistifyError: INVALID_CONFIG with every problem, but of the readings only the first.
+        MistifyError: INVALID_CONFIG with every problem, but only the first one among the readings.
     """
     problems = [*_wrong_name(table.name), *_wrong_readings(table.readings), *_wrong_powers(table.powers)]
     if problems:

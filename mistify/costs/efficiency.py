@@ -1,7 +1,7 @@
-"""The share of a data sheet's figures that operators reach in a runtime (paper 4.1).
+"""The share of a data sheet's peak figures that operators reach in a runtime (paper 4.1).
 
-Peaks are not reached: a kernel fills its registers with output channels, so operators with few of them
-compute at a small share of the peak; reading and writing go through caches; and starting takes time.
+Operators do not reach the peaks: a kernel fills its registers with output channels, so operators with few
+channels compute at a small share of the peak; memory accesses go through caches; and starting takes time.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from mistify.costs.operators import Operation, OperatorKind
 
 @dataclass(frozen=True)
 class PeakShares:
-    """The shares of the peaks that a kind of operator reaches.
+    """The shares of the peaks that one kind of operator reaches.
 
     Attributes:
-        compute: Multiply-adds as a share of the peak in operations, at very many output channels. Data sheets
-            count a multiply-add as two operations, so this is at most a half.
-        half_at: Number of output channels at which half of that is reached.
-        memory: Bytes, as a share of the memory's bandwidth; above 1 where they stay in caches.
+        compute: Multiply-adds as a share of peak operations, in the limit of many output channels. Data
+            sheets count a multiply-add as two operations, so this is at most a half.
+        half_at: Number of output channels at which half of `compute` is reached.
+        memory: Share of the memory's bandwidth; above 1 if data stay in caches.
     """
 
     compute: float
@@ -26,20 +26,20 @@ class PeakShares:
     memory: float
 
     def compute_with(self, channels: int) -> float:
-        """Return the share of the peak with a number of output channels."""
+        """Return the share of the peak at a number of output channels."""
         return self.compute * channels / (channels + self.half_at)
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The shares of the peaks that operators reach, and the times that do not depend on the peaks.
+    """The shares of the peaks that operators reach, and fixed overheads.
 
     Attributes:
         inference_us: Microseconds for each inference.
         operator_us: Microseconds for each operator.
         product: Convolutions and matrix products.
         depthwise: Depthwise convolutions.
-        memory: All other operators, which multiply by no weights: bytes, as in `PeakShares`.
+        memory: Share of the bandwidth for all other operators, as in `PeakShares`.
     """
 
     inference_us: float
@@ -49,7 +49,7 @@ class Efficiency:
     memory: float
 
     def microseconds(self, operation: Operation, compute_power: float, memory_bandwidth: float) -> float:
-        """Return the time of an operator, `C_mem / mem_bandwidth + C_comp / comp_power`, at actual rates.
+        """Return the time of an operator, `C_mem / mem_bandwidth + C_comp / comp_power`, at effective rates.
 
         Args:
             operation: A float32 operator.
@@ -67,9 +67,9 @@ class Efficiency:
         )
 
 
-#: Of LiteRT with one thread, fitted to an AMD EPYC whose core has 260 GFLOP/s and 41 GB/s, on 2026-11-24
-#: (benchmarks/latency/data_sheets.py). The one device that was measured stands for all: how another one
-#: deviates from its data sheet, only measuring it can tell.
+#: For LiteRT with one thread, fitted to an AMD EPYC whose core has 260 GFLOP/s and 41 GB/s, on 2026-11-24
+#: (benchmarks/latency/data_sheets.py). This one measured device stands for all: only a measurement shows how
+#: another device deviates from its data sheet.
 MEASURED: Final = Efficiency(
     inference_us=0.45,
     operator_us=0.045,

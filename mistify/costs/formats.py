@@ -1,4 +1,4 @@
-"""The way people read amounts on an axis of costs; a server sends it to clients for axes of plug-ins."""
+"""How amounts on a cost axis are displayed; servers send the formats of plug-ins' axes to clients."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from mistify.costs.catalogue import is_host
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import PLAIN, QuantityKind
 
-#: Before the name of a quantity of which more is better: costs are its reciprocals.
+#: Prefix of quantities for which more is better: costs are their reciprocals.
 INVERSE: Final = "1/"
 
 
 @dataclass(frozen=True)
 class AxisFormat:
-    """The names, the conversion and the units of one axis' amounts.
+    """The names, the conversion and the units of the amounts on one axis.
 
     Attributes:
         quantity: The name in costs and budgets; `1/frames_per_s` for reciprocals.
         label: A name for people.
-        kind: The units in which its amounts are written.
+        kind: The units of its amounts.
     """
 
     quantity: str
@@ -29,12 +29,12 @@ class AxisFormat:
 
     @property
     def name(self) -> str:
-        """The name of the amounts, without the mark of reciprocals."""
+        """The name of the amounts, without the prefix of reciprocals."""
         return self.quantity.removeprefix(INVERSE)
 
     @property
     def inverse(self) -> bool:
-        """True where costs are reciprocals of amounts, because more is better."""
+        """True if costs are reciprocals of amounts, because more is better."""
         return self.quantity.startswith(INVERSE)
 
     def converted(self, value: float) -> float:
@@ -42,16 +42,16 @@ class AxisFormat:
         return 1 / value if self.inverse else value
 
     def amount(self, cost: float, digits: int | None = None) -> str:
-        """Write the amount of a cost in the unit that suits it."""
+        """Format the amount of a cost in a suitable unit."""
         return self.kind.format(self.converted(cost), digits)
 
     def in_plain_unit(self, cost: float) -> str:
-        """Write the amount of a cost in the plain unit."""
+        """Format the amount of a cost in the base unit."""
         value, unit = self.converted(cost), self.kind.plain or self.label
         return f"{value:,.0f} {unit}" if self.kind.whole else f"{value:,.4g} {unit}"
 
     def cost(self, costs: Costs, hardware: str, precision: Quantization) -> float | None:
-        """Return the cost on the given hardware and at the given precision, as far as it depends on them.
+        """Return the cost on the given hardware and at the given precision, if it depends on them.
 
         Returns:
             None if `costs` has no such axis.
@@ -66,8 +66,8 @@ class AxisFormat:
     def on(self, axis: str) -> str:
         """Name an axis of this quantity for people: `latency on host`, `memory in int8`.
 
-        One thread is not mentioned; `latency on host with 4 threads` is. Nothing is measured on other
-        hardware than this machine: `predicted latency on jetson-nano`.
+        One thread is not mentioned; `latency on host with 4 threads` is. Figures for hardware other than this
+        machine are predictions: `predicted latency on jetson-nano`.
         """
         hardware, precision, threads = conditions_of(axis)
         known = "" if hardware is None or is_host(hardware) else "predicted "
@@ -78,7 +78,7 @@ class AxisFormat:
 
 
 def format_of(axis: str, formats: Iterable[AxisFormat]) -> AxisFormat:
-    """Return the format of an axis, or one with its bare name and plain numbers if none of `formats` fits."""
+    """Return the format of an axis, or one with its bare name and plain numbers if it is not in `formats`."""
     quantity = quantity_of(axis)
     known = next((axis_format for axis_format in formats if axis_format.quantity == quantity), None)
     return known or AxisFormat(quantity, quantity.removeprefix(INVERSE), PLAIN)

@@ -1,9 +1,9 @@
-"""Predictions of the time of operators on a device, fitted to measurements (paper 4.1).
+"""A latency model of operators on a device, fitted to measurements (paper 4.1).
 
-The runtime's routine for an operator takes a sum of terms: a start, multiply-adds, elements read and written,
-and so on. Matrix products are computed in tiles of so many rows and columns; a partly filled tile costs as
-much as a full one, so terms count tiles. Their size depends on the processor; some have narrower ones for few
-columns.
+The time of an operator's routine is a sum of terms: a start, multiply-adds, elements read and written, and
+so on. Matrix products are computed in tiles of rows and columns; a partly filled tile costs as much as a
+full one, so terms count tiles. The tile size depends on the processor; some processors use narrower tiles
+for few columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ _COPIES: Final = frozenset({OperatorKind.COPY, OperatorKind.RESHAPE, OperatorKin
 
 
 class Tile(NamedTuple):
-    """The block that is computed at once.
+    """The block of a matrix product that is computed at once.
 
     Attributes:
         rows: Output positions.
         columns: Output channels.
         depth: Input channels.
-        narrow: Columns of the tile for operators with at most as many output channels; 0 where there is none.
+        narrow: Width of the tile for operators with at most this many output channels; 0 if there is none.
     """
 
     rows: int = 1
@@ -35,29 +35,29 @@ class Tile(NamedTuple):
     narrow: int = 0
 
     def columns_for(self, channels: int) -> int:
-        """Return the columns of the tile in which an operator with so many output channels is done."""
+        """Return the width of the tile for an operator with the given number of output channels."""
         return self.narrow if 0 < channels <= self.narrow else self.columns
 
 
 class RoutineModel(Settings):
-    """A routine: its tile, and the microseconds of each of its terms."""
+    """A routine: its tile, and the microseconds per unit of each term."""
 
     tile: Tile
     figures: tuple[float, ...]
 
     def microseconds(self, operation: Operation) -> float:
-        """Return the time of an operation that this routine does, in microseconds."""
+        """Return the time of an operation in this routine, in microseconds."""
         terms = terms_of(operation, self.tile)
         return sum(figure * term for figure, term in zip(self.figures, terms, strict=True))
 
 
 class LatencyModel(Settings):
-    """A device with one setting.
+    """The latency model of a device at one setting.
 
     Attributes:
-        start: Least time of an inference, in microseconds.
+        start: Minimum time of an inference, in microseconds.
         routines: By name.
-        between: Microseconds for each of `terms_between`.
+        between: Microseconds per unit of `terms_between`.
     """
 
     start: float
@@ -65,22 +65,22 @@ class LatencyModel(Settings):
     between: tuple[float, ...] = (0.0, 0.0)
 
     def latency_ms(self, operations: Sequence[Operation]) -> float:
-        """Return the time of an inference that does these operations, in milliseconds."""
+        """Return the time of an inference with these operations, in milliseconds."""
         passed = zip(self.between, terms_between(operations), strict=True)
         taken = map(self.microseconds, operations)
         return (self.start + sum(taken) + sum(figure * term for figure, term in passed)) / 1e3
 
     def microseconds(self, operation: Operation) -> float:
-        """Return the time of an operation by itself, in microseconds."""
+        """Return the time of an isolated operation, in microseconds."""
         return self.routines[routine_of(operation)].microseconds(operation)
 
 
 def terms_between(operations: Sequence[Operation]) -> Terms:
-    """Count the costs between operators in a row: the number of followers, and the elements they read.
+    """Return the terms between consecutive operators: the number of successors, and the elements they read.
 
-    A lone operator finds its input where the previous inference has left it; in a network, another thread has
-    just written a part of it, which is in the cache of another core. This does not hold between two operators
-    that only copy: they have one thread.
+    An isolated operator finds its input where the previous inference left it; in a network, another thread
+    has just written part of it, which is in another core's cache. Two consecutive copy operators are not
+    counted: they run on one thread.
     """
     following = [
         operation
@@ -91,7 +91,7 @@ def terms_between(operations: Sequence[Operation]) -> Terms:
 
 
 def routine_of(operation: Operation) -> str:
-    """Return the routine of an operation; a product has its own for one position, and without a window."""
+    """Return the routine of an operation; products of one position and without a window have their own."""
     match operation:
         case Operation(kind=OperatorKind.CONVOLUTION, kernel=1, stride=1):
             return "convolution-1x1"
@@ -112,13 +112,13 @@ def is_tiled(routine: str) -> bool:
 
 
 def terms_of(operation: Operation, tile: Tile) -> Terms:
-    """Return the counts that the time of an operation in its routine grows with, over all its runs."""
+    """Return the counts that determine the time of an operation in its routine, over all its runs."""
     terms = _TERMS.get(routine_of(operation), _pass)(operation, tile)
     return tuple(operation.times * term for term in terms)
 
 
 def _product(operation: Operation, tile: Tile) -> Terms:
-    """Return the terms of a matrix product: positions by output channels, over a window of inputs."""
+    """Return the terms of a matrix product: positions x output channels, over a window of inputs."""
     width = tile.columns_for(operation.c_out)
     columns = _tiles(operation.c_out, width)
     wide = _filled(operation.c_out, 2 * width)

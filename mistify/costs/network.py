@@ -1,7 +1,7 @@
 """The costs of a network, computed from its layers (paper section 4.1, DNN cost budgets).
 
-A network is described by numbers alone: no model, no framework. The owner of the model (an executor) fills in
-`LayerCost`s; server and client compute the same figures from them.
+A network is described by numbers alone, without a model or a framework. The executor that owns the model
+fills in `LayerCost`s; server and client compute the same costs from them.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ FLOAT_BYTES = 4
 
 _WEIGHTED = frozenset({OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE, OperatorKind.DENSE})
 
-#: A layer may pass its elements several times, by an operator of the file each.
+#: A layer may process its elements in several passes, with one operator in the file for each.
 _SEPARATE = frozenset({OperatorKind.ADD, OperatorKind.ACTIVATION})
 
 
@@ -37,20 +37,20 @@ def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, grou
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One layer as the cost model sees it.
+    """One layer in the cost model.
 
     Attributes:
         multiply_adds: Multiply-adds of one inference at batch 1.
         params: Weights as trained, batch normalisation included.
-        stored_params: Weights as packaged, batch normalisation folded.
+        stored_params: Weights as packaged, with batch normalisation folded.
         inputs: Tensors read, by index.
         output: Tensor written, by index.
-        in_place: Whether the output takes no memory of its own (an activation fused into the layer
+        in_place: Whether the output needs no memory of its own (an activation fused into the layer
             before it, a reshape).
-        stored_biases: Number of stored weights that belong to biases and other vectors.
-        operations: The operators that it runs in LiteRT.
-        operators: Number of operators in the file, where these are more than its operations, as the steps of
-            a recurrent layer are.
+        stored_biases: Number of stored weights in biases and other vectors.
+        operations: The operators of the layer in LiteRT.
+        operators: Number of operators in the file, if there are more than operations, as for the unrolled
+            steps of a recurrent layer.
     """
 
     name: str
@@ -66,18 +66,18 @@ class LayerCost:
 
     @property
     def stored_kernel(self) -> int:
-        """The stored weights that are no biases."""
+        """The stored weights that are not biases."""
         return self.stored_params - self.stored_biases
 
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """The layers of a network in the order in which they run.
+    """The layers of a network in execution order.
 
     Attributes:
         elements: Elements of each tensor at batch 1, by tensor index.
         inputs: Tensors that the network reads.
-        outputs: Tensors that must stay alive to the end.
+        outputs: Tensors that must stay alive until the end.
     """
 
     layers: tuple[LayerCost, ...]
@@ -92,7 +92,7 @@ class NetworkCost:
 
     @property
     def params(self) -> int:
-        """Weights as trained; the figure that Keras reports."""
+        """Weights as trained; the count that Keras reports."""
         return sum(layer.params for layer in self.layers)
 
     def weight_bytes(self, precision: Quantization = Quantization.NONE) -> int:
@@ -107,7 +107,7 @@ class NetworkCost:
 
     @cached_property
     def peak_activations(self) -> int:
-        """The most elements that are alive at once while the layers run in order."""
+        """The maximum number of elements alive at once while the layers run in order."""
         home = self._storage()
         last_use = {home[tensor]: len(self.layers) for tensor in self.outputs}
         for step, layer in enumerate(self.layers):
@@ -124,7 +124,7 @@ class NetworkCost:
     def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return packaged weights plus the peak of live activations, in bytes.
 
-        For integers this is the least, with `inputs` of int8. Float inputs and outputs add to it.
+        For integers this is a lower bound, with int8 `inputs`. Float inputs and outputs add to it.
         """
         return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
 
@@ -146,11 +146,11 @@ class NetworkCost:
 
     @property
     def operations(self) -> Iterator[Operation]:
-        """The operators that it runs in LiteRT."""
+        """The operators of the network in LiteRT."""
         return chain.from_iterable(layer.operations for layer in self.layers)
 
     def _storage(self) -> list[int]:
-        """Return for each tensor the one whose memory it uses: itself, or its input."""
+        """Return, for each tensor, the tensor whose memory it uses: itself, or its input."""
         readers: dict[int, int] = {}
         for layer in self.layers:
             for tensor in set(layer.inputs):
@@ -164,7 +164,7 @@ class NetworkCost:
 
 
 def _operator_bytes(layer: LayerCost, storage: Storage) -> int:
-    """Return the bytes of a layer's operators, without its weights."""
+    """Return the bytes of a layer's operators, without weights."""
     if layer.operators == 1 and layer.operations:
         return sum(_operation_bytes(operation, storage) for operation in layer.operations)
     if layer.in_place:

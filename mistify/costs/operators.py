@@ -5,12 +5,12 @@ from enum import StrEnum
 
 
 class OperatorKind(StrEnum):
-    """A kind of operator; operators that take about the same time are one kind.
+    """A kind of operator; operators of about the same latency are one kind.
 
-    `dense` is a product with weights, `product` one of two tensors, `add` any sum or product of two tensors
-    by their elements, `activation` a function of every element that is not fused into the operator before
-    it. `copy` moves elements (padding, concatenation, transposition); `reshape` keeps their order, `flatten`
-    too, where LiteRT has to ask for the batch while it runs.
+    `dense` is a product with weights, `product` a product of two tensors, `add` any elementwise sum or
+    product of two tensors, `activation` an elementwise function that is not fused into the preceding
+    operator. `copy` moves elements (padding, concatenation, transposition); `reshape` keeps their order, and
+    so does `flatten`, for which LiteRT has to determine the batch size at run time.
     """
 
     CONVOLUTION = "convolution"
@@ -40,7 +40,7 @@ class Operation:
         c_in: Input channels.
         c_out: Output channels.
         kernel: Kernel positions.
-        stride: Input positions for each output position; all of them for a mean.
+        stride: Input positions per output position; all of them for a mean.
         times: Number of runs, such as once for each group of a grouped convolution.
     """
 
@@ -69,18 +69,18 @@ class Operation:
 
     @property
     def bytes_moved(self) -> int:
-        """`C_mem` (4.1) of all its runs in float32: the weights, and what it writes."""
+        """`C_mem` (4.1) of all its runs in float32: weights and written elements."""
         weights = 0 if self.kind is OperatorKind.PRODUCT else self._products
         return 4 * self.times * (weights + self.written)
 
     @property
     def weights(self) -> int:
-        """Elements of the kernel that every output channel sums over; 0 where there is none."""
+        """Kernel elements that every output channel sums over; 0 if there is no kernel."""
         return self._products if self.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE) else 0
 
     @property
     def _products(self) -> int:
-        """Multiply-adds at one position: a weight each, unless both tensors are computed."""
+        """Multiply-adds at one position: one per weight, unless both tensors are computed."""
         match self.kind:
             case OperatorKind.CONVOLUTION | OperatorKind.DENSE | OperatorKind.PRODUCT:
                 return self.kernel * self.c_in * self.c_out
@@ -91,5 +91,5 @@ class Operation:
 
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:
-    """Return an operator that writes an element for each that it reads."""
+    """Return an operator that writes one element for each that it reads."""
     return Operation(kind, positions, channels, channels, times=times)

@@ -16,29 +16,30 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.quantization import PRECISIONS, Quantization
 
-#: How many networks a prediction outweighs.
-_AS_PREDICTED: Final = 2
+#: Weight of the prediction, in measured networks.
+_PRIOR_WEIGHT: Final = 2
 
-#: Weights of a kernel from which on `dynamic` computes with integers.
+#: Minimum number of weights of a kernel that `dynamic` computes with integers.
 _LEAST_KERNEL: Final = Quantization.DYNAMIC.storage.least_kernel
 
 
 def _is_zero(figure: float) -> bool:
-    """Check whether a figure need not be written: older stores did not have it."""
+    """Check whether a figure can be omitted when serialised: older stores did not have it."""
     return figure == 0
 
 
-def _is_every(precisions: tuple[Quantization, ...]) -> bool:
-    """Check whether precisions need not be written, by the same rule."""
+def _is_all_precisions(precisions: tuple[Quantization, ...]) -> bool:
+    """Check whether precisions can be omitted when serialised, by the same rule."""
     return precisions == PRECISIONS
 
 
 class HardwareProfile(ABC):
-    """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
+    """A device class whose latencies can be predicted; a value that is part of tasks and stored with jobs.
 
     Attributes:
-        name: Lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
-        threads: Threads that run a network.
+        name: Lower case, such as "jetson-nano" or "jetson-nano@4-threads"; part of the name of its latency
+            axis.
+        threads: Number of threads that run a network.
     """
 
     name: str
@@ -54,27 +55,27 @@ class HardwareProfile(ABC):
         """Return the time of one inference at batch 1, in milliseconds."""
 
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """Return the energy of one inference at batch 1, in millijoules; None where it was not measured."""
+        """Return the energy of one inference at batch 1, in millijoules; None if not measured."""
         return None
 
     @abstractmethod
     def slower(self, factor: float) -> "HardwareProfile":
-        """Return the profile of a device that takes `factor` times as long."""
+        """Return the profile of a device that is slower by a factor."""
 
 
 @dataclass(frozen=True)
 class NominalProfile(HardwareProfile):
-    """A device class by the figures of its data sheet.
+    """A device class described by the figures of its data sheet.
 
     Attributes:
         compute_power: Peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
-            divides multiply-adds by it as they are: one multiply-add counts as one operation.
+            uses multiply-adds without conversion: one multiply-add counts as one operation.
         memory_bandwidth: GB/s (10^9 bytes per second).
-        threads: Threads that run a network; the figures are the same for any number.
+        threads: Number of threads that run a network; the figures are the same for any number.
         efficiency: The share of the figures that is reached; None for all of them, as in the paper.
-        factor: The time of networks, as a multiple of what all this predicts.
-        inference_us: Microseconds to start an accelerator, for every inference.
-        operator_us: Microseconds for every operator that is sent to the accelerator by itself.
+        factor: Correction factor on the predicted time of networks.
+        inference_us: Microseconds to start an accelerator, for each inference.
+        operator_us: Microseconds for each operator that is sent to the accelerator separately.
         precisions: The package precisions that the device can run.
     """
 
@@ -86,18 +87,18 @@ class NominalProfile(HardwareProfile):
     factor: float = 1.0
     inference_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
     operator_us: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
-    precisions: Annotated[tuple[Quantization, ...], Field(exclude_if=_is_every)] = PRECISIONS
+    precisions: Annotated[tuple[Quantization, ...], Field(exclude_if=_is_all_precisions)] = PRECISIONS
     kind: Literal["nominal"] = "nominal"
 
     @property
     @override
     def evidence(self) -> str:
-        """Its data sheet; of an accelerator, extrapolated."""
+        """Its data sheet; for an accelerator, extrapolated."""
         if not self.inference_us and not self.operator_us:
             return "its data sheet"
         return (
-            "its data sheet, extrapolated from what a processor reaches of its own, and from how long "
-            "accelerators take to start"
+            "its data sheet, extrapolated from the share of peak that a processor reaches and from the "
+            "start-up times of accelerators"
         )
 
     def __str__(self) -> str:
@@ -106,7 +107,7 @@ class NominalProfile(HardwareProfile):
     def latency_ms(self, network: NetworkCost) -> float:
         """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers.
 
-        Where the efficiency is known, it is summed over the operators, each at the shares that it reaches.
+        If the efficiency is known, the sum is over the operators, each at its effective rates.
         """
         power, bandwidth = self.compute_power, self.memory_bandwidth
         if self.efficiency is None:
@@ -122,13 +123,13 @@ class NominalProfile(HardwareProfile):
         return self.factor * microseconds / 1e3
 
     def with_threads(self, threads: int) -> "NominalProfile":
-        """Return the profile of the same hardware with a number of threads."""
+        """Return the profile of the same hardware with another number of threads."""
         if threads == self.threads:
             return self
         return replace(self, name=at_threads(self.name.partition("@")[0], threads), threads=threads)
 
     def slower(self, factor: float) -> "NominalProfile":
-        """Multiply the factor of all networks."""
+        """Multiply the factor for all networks."""
         return replace(self, factor=factor * self.factor)
 
 
@@ -141,17 +142,17 @@ class MeasuredNetwork(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredProfile(HardwareProfile):
-    """A device at one precision and with one number of threads, on which operators were measured.
+    """A device at one precision and one number of threads, with measured operators.
 
     Attributes:
         model: Predicts the time of operators.
         integer: Whether `model` is for int8 networks rather than float32 ones.
-        threads: Threads that run a network.
-        factor: The measured time of networks, as a multiple of the model's prediction.
-        fixed_ms: Milliseconds that every network takes in addition.
-        watts: Watts while networks run; None where the device does not measure its power.
+        threads: Number of threads that run a network.
+        factor: Correction factor on the predicted time of networks, from measurements.
+        fixed_ms: Milliseconds added to each network.
+        watts: Watts while networks run; None if the device does not measure its power.
         kernels: Predicts operators with large kernels at a precision that computes only these with integers
-            (`dynamic`); None where all operators compute alike.
+            (`dynamic`); None if all operators use the same arithmetic.
     """
 
     name: str
@@ -171,10 +172,10 @@ class MeasuredProfile(HardwareProfile):
         return "measurements of its operators"
 
     def __str__(self) -> str:
-        return f"the device {self.name} as it was measured"
+        return f"the measured device {self.name}"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return the time of all operators, with the conversions that integers need at a package's ends."""
+        """Return the time of all operators, including int8 conversions of inputs and outputs."""
         operations = [
             *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
             *network.operations,
@@ -185,7 +186,7 @@ class MeasuredProfile(HardwareProfile):
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """Return the power that the device draws, times the latency."""
+        """Return the device's power times the latency."""
         return None if self.watts is None else self.latency_ms(network) * self.watts
 
     def slower(self, factor: float) -> "MeasuredProfile":
@@ -193,10 +194,11 @@ class MeasuredProfile(HardwareProfile):
         return replace(self, factor=factor * self.factor, fixed_ms=factor * self.fixed_ms)
 
     def fitted(self, large: MeasuredNetwork, small: MeasuredNetwork) -> "MeasuredProfile":
-        """Return the profile on the line through two networks that were measured.
+        """Return the profile on the line through two measured networks.
 
-        If the small one took no less than the large one, all networks take the same. If some would take less
-        than nothing, or the profile predicts the same for both, only the large one counts.
+        If the small network took at least as long as the large one, all networks take the same time. If the
+        line would give some networks a negative time, or the profile predicts the same for both, only the
+        large one counts.
         """
         plain = replace(self, factor=1.0, fixed_ms=0.0)
         predicted_ms = plain.latency_ms(large.cost)
@@ -208,7 +210,7 @@ class MeasuredProfile(HardwareProfile):
         return replace(plain, factor=factor, fixed_ms=fixed_ms)
 
     def _saved_ms(self, operations: Iterable[Operation]) -> float:
-        """Return the time that is saved where large kernels are computed with integers, in milliseconds."""
+        """Return the time saved by computing large kernels with integers, in milliseconds."""
         if self.kernels is None:
             return 0.0
         large = (operation for operation in operations if operation.weights >= _LEAST_KERNEL)
@@ -217,21 +219,21 @@ class MeasuredProfile(HardwareProfile):
     def _borders(
         self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost
     ) -> Iterator[Operation]:
-        """Add the conversions between the floats at a package's borders and the integers inside."""
+        """Yield the conversions between float inputs or outputs of a package and the integers inside."""
         if self.integer:
             yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
 
 
 def shrunk_factor(deviations: Collection[float]) -> float:
-    """Return how many times longer than predicted networks take on a device, from measured ones.
+    """Return the correction factor of predictions on a device from the deviations of measured networks.
 
-    It is their geometric mean, drawn towards 1 as if so many networks had taken exactly the predicted time.
+    It is their geometric mean, shrunk towards 1 as if a few more networks had matched the prediction exactly.
     """
-    return exp(sum(map(log, deviations)) / (len(deviations) + _AS_PREDICTED))
+    return exp(sum(map(log, deviations)) / (len(deviations) + _PRIOR_WEIGHT))
 
 
 def device_profile_name(device: str, integer: bool, threads: int = 1) -> str:
-    """Name the profile of a measured device: `my-board`, and `my-board@4-threads@int8`."""
+    """Return the profile name of a measured device: `my-board` or `my-board@4-threads@int8`."""
     named = at_threads(device, threads)
     return f"{named}@{Quantization.INT8.value}" if integer else named
 
@@ -239,15 +241,15 @@ def device_profile_name(device: str, integer: bool, threads: int = 1) -> str:
 def device_profile(
     device: str, model: LatencyModel, integer: bool, threads: int = 1, watts: float | None = None
 ) -> MeasuredProfile:
-    """Return a measured device's profile at one precision and with one number of threads."""
+    """Return the profile of a measured device at one precision and number of threads."""
     name = device_profile_name(device, integer, threads)
     return MeasuredProfile(name, model, integer, threads, watts=watts)
 
 
-#: Every kind of profile, as tasks and plans hold them: by their names.
+#: Any kind of profile, for serialisation in tasks and plans.
 Profile: TypeAlias = Annotated[NominalProfile | MeasuredProfile, Field(discriminator="kind")]
 
 
 def by_name(profiles: Iterable[Profile]) -> dict[str, Profile]:
-    """Return profiles by name, as tasks and plans hold them."""
+    """Return profiles by name, as stored in tasks and plans."""
     return {profile.name: profile for profile in profiles}

@@ -1,4 +1,4 @@
-"""The precisions of a package, and the bytes that each takes."""
+"""The precisions of a package, and their sizes in bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ __all__ = ["Quantization"]
 
 @dataclass(frozen=True)
 class Storage:
-    """Bytes in a package and while it runs.
+    """Bytes of a precision in a package and at run time.
 
     Attributes:
-        weight: For each element of a kernel.
-        bias: For each element of a bias.
-        activation: For each element of a tensor that is alive while the network runs.
+        weight: Per element of a kernel.
+        bias: Per element of a bias.
+        activation: Per element of a tensor that is alive while the network runs.
         channel: For the scale and zero point of each output channel of a kernel that is not float32.
         frame: For a file without operators.
         weighted: For the names, shapes and options of an operator with weights and its tensors, in the graphs
             for any batch and for batch 1.
         plain: The same for an operator without weights.
         repeated: The same for an operator that repeats another and shares its constants.
-        flatten: The same for the four operators that make vectors of any batch of tensors.
+        flatten: The same for the four operators that flatten tensors of any batch size to vectors.
         least_kernel: Kernels with fewer elements stay float32.
     """
 
@@ -42,9 +42,9 @@ class Quantization(StrEnum):
     """The precision that a package computes with.
 
     `none` is float32. `float16` stores weights as float16 and computes in float32. `dynamic` stores weights
-    as int8 and finds the scale of activations while it runs. `int8` is all integers, with scales from
-    training data; `int8-qat` is the same after training that imitates it. `auto`, in configs alone, leaves
-    the choice to the server.
+    as int8 and computes the scales of activations at run time. `int8` uses integers throughout, with scales
+    calibrated on training data; `int8-qat` is the same after quantization-aware training. `auto`, in configs
+    only, leaves the choice to the server.
     """
 
     NONE = "none"
@@ -56,7 +56,7 @@ class Quantization(StrEnum):
 
     @property
     def stored_as(self) -> "Quantization":
-        """The precision with the same bytes: `int8` for `int8-qat`; `none` as long as none is chosen."""
+        """The precision of the same size: `int8` for `int8-qat`, `none` for `auto`."""
         return _STORED_AS.get(self, self)
 
     @property
@@ -66,13 +66,13 @@ class Quantization(StrEnum):
 
     @property
     def storage(self) -> Storage:
-        """The bytes that it takes."""
+        """The bytes of this precision."""
         return _STORAGE[self.stored_as]
 
 
-# Fitted to the files of 60 networks of one to twenty layers, of 27 to 16,000 weights: MLPs, ResNets and
-# MobileNets, and layers of all kinds. Float16 weights need an operator each that dequantizes them. Repeated
-# operators and channels are as measured on larger networks.
+# Fitted to the files of 60 networks with one to twenty layers and 27 to 16,000 weights: MLPs, ResNets and
+# MobileNets, and layers of all kinds. Each float16 weight tensor needs an operator that dequantizes it.
+# Repeated operators and channels were measured on larger networks.
 _STORAGE: Mapping[Quantization, Storage] = MappingProxyType(
     {
         Quantization.NONE: Storage(
@@ -101,5 +101,5 @@ _STORED_AS: Mapping[Quantization, Quantization] = MappingProxyType(
 #: The precisions that a package can have.
 PRECISIONS = tuple(precision for precision in Quantization if precision is not Quantization.AUTO)
 
-#: The precisions that differ in bytes.
+#: The precisions with different sizes in bytes.
 STORED = tuple(_STORAGE)

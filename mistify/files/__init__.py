@@ -1,1 +1,1 @@
-"""Files on disk: writing so that a power cut loses nothing, locks, and places."""
+"""Files on disk: atomic and durable writes, locks, and locations."""

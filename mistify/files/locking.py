@@ -1,4 +1,4 @@
-"""Locks of files and directories, between threads and processes."""
+"""Locks on files and directories, between threads and processes."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file or directory for this thread alone; others, even of other processes, wait."""
+    """Hold an exclusive lock on a file or directory; other threads and processes wait."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         lock(descriptor)
@@ -20,16 +20,16 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def lock(file: int | IO[Any]) -> None:
-    """Lock an open file or directory until it is closed; wait while another one holds it."""
+    """Lock an open file or directory until it is closed; wait while it is locked elsewhere."""
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file or directory until it is closed, and return True; return False if another holds it.
+    """Lock an open file or directory until it is closed; return False if it is locked elsewhere.
 
     Args:
         file: An open file, or its descriptor.
-        shared: Let others hold a shared lock at the same time.
+        shared: Allow others to hold a shared lock at the same time.
     """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Places of files: the caches of a user, and files that no other user can open."""
+"""Locations of files: a user's caches, and files that other users cannot open."""
 
 import os
 import tempfile
@@ -7,20 +7,20 @@ from typing import IO
 
 
 def make_files_private() -> None:
-    """Let no file that this process makes, or one that it starts, be open to other users."""
+    """Set the umask so that other users cannot open files created by this process and its children."""
     os.umask(0o077)
 
 
 def cache_directory() -> Path:
-    """Return the directory of the user's caches: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
+    """Return the user's cache directory: `$XDG_CACHE_HOME/mistify`, or `~/.cache/mistify` by default."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
 
 
 def temporary_file() -> IO[bytes]:
-    """Open a file without a name, which may be large: in the user's caches, as `/tmp` may lie in memory.
+    """Open an unnamed file for large data in the user's cache directory, because `/tmp` may be in memory.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)

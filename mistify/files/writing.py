@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-#: Follows the name of a file that is still being written.
+#: Suffix of a file that is still being written.
 PART = ".part"
 
-#: Errors of disks on which nothing can be written.
+#: Errors of disks that accept no more data.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
@@ -19,19 +19,19 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 def replacing(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[IO[bytes]]:
     """Yield an open file that replaces another one when the block ends without an error.
 
-    A reader finds the old or the new content, nothing in between. Until then the file is `NAME.part`.
+    Readers see the old or the new content, never a mixture. Until then the file is `NAME.part`.
 
     Args:
         path: The file to replace; it need not exist.
-        durable: Wait for the disk, so that no power cut brings the old content back. Without it a power cut
-            may leave neither.
+        durable: Wait for the disk, so that a power cut cannot restore the old content. Otherwise, both may be
+            lost in a power cut.
         private: Let only the owner read the file.
 
     Raises:
-        OSError: The file cannot be written; the old one stays.
+        OSError: The file cannot be written; the old one is unchanged.
     """
     partial = path.with_name(path.name + PART)
-    # Made here and now: a link that somebody has put in its place would lead elsewhere.
+    # Always create the file: a link that somebody has put in its place could point elsewhere.
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
@@ -44,7 +44,7 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
 
 
 def open_partial(partial: Path) -> IO[bytes]:
-    """Open a partial file to append to; a new one takes the place of a link, which would lead elsewhere.
+    """Open a partial file for appending; replace a link, which could point elsewhere.
 
     Raises:
         OSError: It cannot be written.

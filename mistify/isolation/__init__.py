@@ -1,1 +1,1 @@
-"""Calls in a process of their own, for native code that may abort its process."""
+"""Calls in a separate process, for native code that may crash."""

@@ -6,5 +6,5 @@ from multiprocessing.connection import Connection
 
 from mistify.isolation.calls import answer_calls
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that calls
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # the calling process handles Ctrl-C
 answer_calls(Connection(int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""The protocol between a process and the one that runs its calls: pickled messages over a socket."""
+"""The protocol between a process and the subprocess that runs its calls: pickled messages over a socket."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a module, with its arguments; one that reports takes a callback as its last."""
+    """A function of a module, with its arguments; a reporting function takes a callback as its last one."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -18,7 +18,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Report:
-    """A report that a function makes while it runs."""
+    """A report from a running function."""
 
     content: Any
 
@@ -32,13 +32,13 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The exception that ended a function."""
+    """The exception raised by a function."""
 
     error: Exception
 
 
 def answer_calls(connection: Connection) -> None:
-    """Do calls, one after the other, until the other side closes the connection."""
+    """Run calls one after the other until the other side closes the connection."""
     with suppress(EOFError, ConnectionError):
         while True:
             connection.send(_answer(connection.recv(), connection))

@@ -1,4 +1,4 @@
-"""A disposable process for calls that may end their process."""
+"""A disposable process for calls that may crash their process."""
 
 import signal
 import socket
@@ -19,11 +19,11 @@ class ProcessEndedError(Exception):
 
 
 class DisposableProcess:
-    """Runs calls in a process of its own, one at a time, so that a call that ends its process ends no other.
+    """Runs calls in a separate process, one at a time, so that a crash does not affect the caller.
 
-    The process starts with the first call, imports only the modules of the functions it runs, is kept for
-    later calls, and ends with this process. After a call that ended it, or failed, the next call gets a new
-    one: failed native code may have left it damaged.
+    The process starts with the first call, imports only the modules of the called functions, is reused for
+    later calls, and ends with this process. After a call that crashed or raised an exception, the next call
+    gets a new process: failed native code may have left the old one in a bad state.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,16 @@ class DisposableProcess:
         self._started: tuple[subprocess.Popen[bytes], Connection] | None = None
 
     def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return the result of a function.
+        """Return the result of a function that runs in the process.
 
         Args:
-            function: A function at the top level of a module, which the process imports.
-            *arguments: Values that can be pickled, as the result must be.
+            function: A function at the top level of a module that the process can import.
+            *arguments: Picklable values; the result must be picklable as well.
 
         Raises:
             ProcessEndedError: The function ended the process.
-            MemoryError: The system killed it, as it does where memory runs out.
-            Exception: The function raised it.
+            MemoryError: The operating system killed the process, probably because memory ran out.
+            Exception: Whatever the function raised.
         """
         result: T = self._called(Call(function, arguments, reports=False), lambda content: None)
         return result
@@ -51,15 +51,15 @@ class DisposableProcess:
         """Return the result of a function that takes a callback as its last argument.
 
         Args:
-            function: A function as for `call`, which also lists the exceptions.
-            *arguments: All but the callback.
+            function: A function as for `call`, which lists the exceptions.
+            *arguments: All arguments except the callback.
             on_report: Called in this process with each report of the function.
         """
         result: T = self._called(Call(function, arguments, reports=True), on_report)
         return result
 
     def close(self) -> None:
-        """End the process; a later call starts another."""
+        """End the process; a later call starts a new one."""
         with self._lock:
             self._end()
 
@@ -106,7 +106,7 @@ def _start() -> tuple[subprocess.Popen[bytes], Connection]:
 
 
 def _ended(code: int) -> ProcessEndedError | MemoryError:
-    """Return the exception for a process that ended with a code, below 0 for a signal."""
+    """Return the exception for an exit code of the process; negative codes are signals."""
     if code == -signal.SIGKILL:
         return MemoryError("its process was killed, probably because memory ran out")
     how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

@@ -1,20 +1,20 @@
-"""Packages compared with the source that they were made from."""
+"""Comparison of packages with their source."""
 
 from mistify.jobs.formatting import quality
 from mistify.jobs.job import Goal, Source
 
 
 def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -> float | None:
-    """Return the difference between a package's accuracy and the tuned source's, None if one is unknown.
+    """Return the difference between a package's accuracy and the tuned source's; None if one is unknown.
 
-    None as well for a package of one task: the source's accuracy is that of all.
+    None also for a package with a task, because the source's accuracy covers all tasks.
 
     Args:
         accuracy: The accuracy of the package, or of one of its branches.
-        source: None while it is unknown.
+        source: None if unknown.
 
     Returns:
-        For a share, the difference; for an error, its growth as a share of the tuned source's error.
+        For a share, the difference; for an error, its relative growth.
     """
     reference = None if source is None or goal.spec.task is not None else source.tuned_accuracy
     if accuracy is None or reference is None:
@@ -25,7 +25,7 @@ def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -
 
 
 def compared_quality(goal: Goal, accuracy: float | None, source: Source | None) -> str:
-    """Return an accuracy with its change in points, `78.4% (-3.1)`, or an error with its growth."""
+    """Return an accuracy with its change in points, `78.4% (-3.1)`, or an error with its relative growth."""
     shown, change = quality(goal.metric, accuracy), accuracy_change(goal, accuracy, source)
     if change is None:
         return shown
@@ -34,5 +34,5 @@ def compared_quality(goal: Goal, accuracy: float | None, source: Source | None) 
 
 
 def speedup(before: float | None, after: float | None) -> float | None:
-    """Return how many times faster a package is than its source; None if a latency is unknown."""
+    """Return the speedup of a package over its source; None if a latency is unknown."""
     return before / after if before and after else None

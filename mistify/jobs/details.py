@@ -1,4 +1,4 @@
-"""The details of a goal, which lists of goals leave out: its layers, and the curve of its training."""
+"""The details of a goal, which lists of goals omit: its layers and its training curve."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ class LayerFigures:
 
     Attributes:
         width: Output channels.
-        params: Weights as trained, including a batch norm that is folded into the layer.
+        params: Weights as trained, including a batch norm folded into the layer.
         multiply_adds: For one inference at batch 1.
-        milliseconds: Predicted time of this layer alone.
+        milliseconds: Predicted time of this layer on its own.
     """
 
     width: int
@@ -24,14 +24,13 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class LayerChange:
-    """A layer of the tuned source, and its fate.
+    """A layer of the tuned source, before and after adaptation.
 
     Attributes:
         kind: Its class in Keras.
-        groups: Channel groups of the output, by the layers they are named after; empty where all channels
-            stay.
-        before: The layer in the tuned source; None where only the goal's network has it.
-        after: The layer in the goal's network; None where it was left out.
+        groups: Channel groups of the output, by the layers they are named after; empty if all channels stay.
+        before: The layer in the tuned source; None if only the goal's network has it.
+        after: The layer in the goal's network; None if it was removed.
     """
 
     name: str
@@ -43,9 +42,10 @@ class LayerChange:
 
 @dataclass(frozen=True)
 class LayerTable:
-    """The layers of a goal's network beside those of the tuned source, in the order in which they run.
+    """The layers of a goal's network next to those of the tuned source, in execution order.
 
-    Layers without work of their own in LiteRT, such as activations, are in the layers before them.
+    Layers that do no work of their own in LiteRT, such as activations, are merged into the layers before
+    them.
 
     Attributes:
         hardware: The profile that predicts times: `host`, `my-board@4-threads@int8`.
@@ -60,8 +60,8 @@ class GoalDetails:
     """The details of a goal.
 
     Attributes:
-        layers: None until there is a package, and where the layers of the source cannot be told apart.
-        curve: Progress of its adaptation and tuning, thinned out, without `costs`.
+        layers: None until there is a package, and if the layers of the source cannot be distinguished.
+        curve: Progress of its adaptation and tuning, downsampled, without `costs`.
         sequence: Number of the job's last event that is part of the curve.
     """
 

@@ -1,4 +1,4 @@
-"""The search for every budget's nearest looser budget (paper 4.3, adaptation goals compilation)."""
+"""The search for each budget's nearest looser budget (paper 4.3, adaptation goals compilation)."""
 
 from typing import TypeAlias
 
@@ -9,7 +9,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Ranks: TypeAlias = NDArray[np.int32]
 
-#: Distances are compared to this many decimals of a logarithm, so that rounding decides no tie.
+#: Decimals of logarithms in comparisons of distances, so that rounding errors do not break ties.
 DECIMALS = 9
 
 _FEW_QUERIES = 256
@@ -17,14 +17,14 @@ _BLOCK = 512
 
 
 def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
-    """Return how loose budgets are as a whole: the sums of the logarithms of their limits.
+    """Return how loose budgets are overall: the sums of the logarithms of their limits.
 
     The sum of the log-ratios of two budgets is the difference of these sums, so the nearest of several looser
     budgets is always the one with the smallest sum.
 
     Args:
-        limits: [axes, budgets], above 0, inf where a budget has no limit.
-        stand_ins: [axes], taken in place of inf.
+        limits: [axes, budgets], above 0, inf for no limit.
+        stand_ins: [axes], used instead of inf.
     """
     finite = np.where(np.isinf(limits), stand_ins[:, None], limits)
     sums: Floats = np.round(np.log(finite).sum(axis=0), DECIMALS)
@@ -32,12 +32,12 @@ def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
 
 
 def nearest_looser(limits: Floats, sums: Floats) -> Indices:
-    """Return for each budget the looser one with the smallest sum, the first of several; -1 if none.
+    """Return, for each budget, the looser one with the smallest sum, the first of several; -1 if none.
 
-    The budgets are divided into ever smaller boxes. A box passes on only candidates that are at least as
-    loose as its tightest corner. Candidates come nearest first, and the first one that is looser than the
-    box's loosest corner is looser than every budget in the box, so all behind it are dropped. Few remain to
-    be compared one by one.
+    The budgets are recursively divided into boxes. A box keeps only candidates that are at least as loose as
+    its tightest corner. Candidates are sorted by distance, and the first one that is looser than the box's
+    loosest corner is looser than every budget in the box, so all later ones are dropped. Few candidates
+    remain for pairwise comparison.
 
     Args:
         limits: [axes, budgets], all budgets distinct.
@@ -45,7 +45,7 @@ def nearest_looser(limits: Floats, sums: Floats) -> Indices:
     """
     by_sum = np.lexsort((np.arange(sums.size), sums))
     nearest = np.full(sums.size, -1, dtype=np.int64)
-    # Only the order along each axis matters: ranks are exact, and half as large.
+    # Only the order along each axis matters: ranks are exact, and need half the memory.
     ranks = np.empty(limits.shape, dtype=np.int32)
     for axis, column in enumerate(limits):
         ranks[axis] = np.unique(column[by_sum], return_inverse=True)[1]
@@ -63,7 +63,7 @@ def nearest_looser(limits: Floats, sums: Floats) -> Indices:
 
 
 def _useful(ranks: Ranks, queries: Indices, candidates: Indices) -> Indices:
-    """Return the candidates (ascending) among which a box's queries find their nearest looser budgets."""
+    """Return the candidates (ascending) that can be the nearest looser budget of a query in the box."""
     box = ranks[:, queries]
     low, high = box.min(axis=1), box.max(axis=1)
     candidates = _at_least(ranks, candidates, low)
@@ -80,7 +80,7 @@ def _at_least(ranks: Ranks, candidates: Indices, corner: Ranks) -> Indices:
 
 
 def _halves(ranks: Ranks, queries: Indices) -> list[Indices]:
-    """Divide a box at the median of its longest side."""
+    """Split a box at the median of its longest side."""
     box = ranks[:, queries]
     side = box[int(np.argmax(np.ptp(box, axis=1)))]
     middle = queries.size // 2
@@ -89,7 +89,7 @@ def _halves(ranks: Ranks, queries: Indices) -> list[Indices]:
 
 
 def _scan(ranks: Ranks, queries: Indices, candidates: Indices, nearest: Indices) -> None:
-    """Compare one by one, nearest candidates first; a query that has found its parent is done."""
+    """Compare pairwise, nearest candidates first; remove queries once their parent is found."""
     for start in range(0, candidates.size, _BLOCK):
         block = candidates[start : start + _BLOCK]
         looser = queries[:, None] != block

@@ -12,7 +12,7 @@ _DIGITS = 3
 
 
 def label(axis: str, formats: Iterable[AxisFormat] = ()) -> str:
-    """Return the label of an axis of costs: `latency on jetson-nano`, `memory in int8`.
+    """Return the label of a cost axis: `latency on jetson-nano`, `memory in int8`.
 
     Args:
         formats: Formats of axes added by the server's plug-ins, here and below.
@@ -21,19 +21,19 @@ def label(axis: str, formats: Iterable[AxisFormat] = ()) -> str:
 
 
 def amount(axis: str, value: float | None, formats: Iterable[AxisFormat] = ()) -> str:
-    """Return a cost in its unit, with three significant digits; a dash if there is none."""
+    """Return a cost in its unit, with three significant digits; a dash for None."""
     return "-" if value is None else _format(axis, formats).amount(value, _DIGITS)
 
 
 def amounts(costs: Costs, formats: Iterable[AxisFormat]) -> dict[str, float]:
-    """Return costs, or limits, by axis, with reciprocals converted back to amounts."""
+    """Return costs or limits by axis, with reciprocals converted back to amounts."""
     return {
         axis.removeprefix(INVERSE): format_of(axis, formats).converted(cost) for axis, cost in costs.items()
     }
 
 
 def quality(metric: Metric, figure: float | None) -> str:
-    """Return the value of a metric: a share in per cent, an error as a number; a dash if there is none."""
+    """Return the value of a metric: a share in per cent, an error as a number; a dash for None."""
     return "-" if figure is None else metric.shown(figure)
 
 
@@ -47,7 +47,7 @@ def duration(seconds: float) -> str:
 
 
 def shares(costs: Costs, source: Source) -> str:
-    """Return costs relative to the float32 source model's: `multiply-adds 48%, memory in int8 11%`."""
+    """Return costs relative to the float32 source: `multiply-adds 48%, memory in int8 11%`."""
     references = {axis: source_axis(axis) for axis in costs if source.costs.get(source_axis(axis))}
     known = {_shown_for(reference, references) for reference in references.values()} & costs.keys()
     shown = {axis: _format(axis, source.formats) for axis in sorted(known, key=_place)}
@@ -59,18 +59,18 @@ def shares(costs: Costs, source: Source) -> str:
 
 
 def _shown_for(reference: str, references: Mapping[str, str]) -> str:
-    """Return the axis that stands for a quantity: the one at the package's precision, if there is just one.
+    """Return the axis to display for a quantity: the one at the package's precision, if it is unique.
 
     Args:
         reference: The axis in float32.
-        references: Axis -> its reference.
+        references: Axis -> its float32 axis.
     """
     others = [axis for axis, own in references.items() if own == reference and axis != reference]
     return others[0] if len(others) == 1 else reference
 
 
 def _place(axis: str) -> tuple[bool, int, str]:
-    """Return a sort key: Mistify's own axes first, in their order."""
+    """Return a sort key: built-in axes first, in their order."""
     order = [axis_format.quantity for axis_format in built_in_formats()]
     foreign = quantity_of(axis) not in order
     return foreign, 0 if foreign else order.index(quantity_of(axis)), axis

@@ -1,4 +1,4 @@
-"""Goals as budgets in a partial order, and the tree along which they are adapted (paper 4.3)."""
+"""Goals as budgets in a partial order, and the tree of their adaptation (paper 4.3)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -14,19 +14,19 @@ _NO_PARENT: Final = -1
 
 
 class GoalTree:
-    """The tree of goals: each is adapted from its parent.
+    """The tree of goals: each goal is adapted from its parent.
 
-    A budget is looser than another if it is at least as large on every axis and larger on one. An axis that a
-    goal does not name is unlimited, inf. (Comparing two goals only on the axes that both of them name would
-    be no order: it is not transitive.) Goals with equal budgets share a node.
+    A budget is looser than another if it is at least as large on every axis and larger on one. An axis
+    without a limit is unlimited, inf. (Comparing two goals only on the axes that both limit would not be
+    transitive, and so no order.) Goals with equal budgets share a node.
 
-    The parent of a node is its nearest looser node, from which the least work is left: the one with the
-    smallest sum of log-ratios over the axes, the lowest index among equals. For this distance alone inf
-    counts as the axis' largest finite limit. Nodes without a looser node are roots; they are adapted
-    from the expanded source model.
+    The parent of a node is its nearest looser node, from which the least adaptation remains: the one with the
+    smallest sum of log-ratios over the axes, and the lowest index in a tie. Only in this distance, inf counts
+    as the largest finite limit on the axis. Nodes without a looser node are roots; they are adapted from the
+    expanded source model.
 
-    Nodes are numbered 0, 1, ... in the order in which their budgets appeared first. After any number of
-    `insert`s the tree is the one that `build` makes of the same goals in the same order.
+    Nodes are numbered 0, 1, ... in the order in which their budgets first appear. After any number of
+    `insert`s, the tree equals the one that `build` makes of the same goals in the same order.
 
     Example:
         >>> tree = GoalTree.build([{"flops": 8.0}, {"flops": 2.0}, {"flops": 4.0}])
@@ -51,13 +51,14 @@ class GoalTree:
         """Build the tree of goals.
 
         Args:
-            budgets: Limits as an array [goals, axes], inf where there is none, or a mapping from axis to
-                limit for each goal.
-            axes: The names of the axes; by default the mappings' in order of appearance, or "0", "1", ...
+            budgets: Limits as an array [goals, axes], inf for no limit, or for each goal a mapping from axis
+                to limit.
+            axes: The names of the axes; by default, those of the mappings in order of appearance, or "0",
+                "1", ...
 
         Raises:
             ValueError: A limit is not above 0, the shape does not fit the axes, or a mapping has an axis that
-                is not among the given ones.
+                is not in `axes`.
         """
         table, names = _table(budgets, axes)
         tree = cls(names)
@@ -72,13 +73,13 @@ class GoalTree:
         return tree
 
     def insert(self, budget: Budget | ArrayLike) -> int:
-        """Add a goal; nodes whose nearest looser node it now is become its children.
+        """Add a goal; its node becomes the parent of nodes for which it is now the nearest looser one.
 
         Args:
-            budget: A mapping from axis to limit, whose axes may be new, or an array [axes] of limits.
+            budget: A mapping from axis to limit, possibly with new axes, or an array [axes] of limits.
 
         Returns:
-            The node of the goal, an old one if it has the same budget.
+            The node of the goal; an existing node if it has the same budget.
 
         Raises:
             ValueError: As for `build`.
@@ -95,23 +96,23 @@ class GoalTree:
         return node
 
     def node_of(self, goal: int) -> int:
-        """Return the node of a goal, by the goal's place in `build` and the `insert`s after it."""
+        """Return the node of a goal, by the goal's index in `build` and the later `insert`s."""
         return self._goal_nodes[goal]
 
     def parent(self, node: int) -> int | None:
-        """Return the nearest looser node, None for a root."""
+        """Return the nearest looser node; None for a root."""
         self._check(node)
         parent = int(self._parents[node])
         return None if parent == _NO_PARENT else parent
 
     def children(self, node: int) -> list[int]:
-        """Return the nodes whose parent this one is, ascending."""
+        """Return the nodes with this parent, ascending."""
         self._check(node)
         return self._below(node)
 
     @property
     def roots(self) -> list[int]:
-        """The nodes without a looser one, ascending."""
+        """The nodes without a looser node, ascending."""
         return self._below(_NO_PARENT)
 
     def paths(self) -> list[list[int]]:
@@ -129,7 +130,7 @@ class GoalTree:
         return paths
 
     def order(self) -> list[int]:
-        """Return all nodes, depth first, every parent before its children."""
+        """Return all nodes depth first, each parent before its children."""
         children = self._all_children()
         order = []
         waiting = self.roots[::-1]
@@ -157,11 +158,11 @@ class GoalTree:
         return children
 
     def _stand_ins(self) -> Floats:
-        """Return the values that stand for inf in distances, [axes]."""
+        """Return the values used instead of inf in distances, [axes]."""
         return np.where(self._largest > 0, self._largest, 1.0)
 
     def _link(self) -> None:
-        """Find all parents again."""
+        """Recompute all parents."""
         limits = self._limits[:, : self._count]
         finite = np.isfinite(limits)
         self._largest = np.where(finite, limits, 0.0).max(axis=1, initial=0.0)
@@ -180,7 +181,7 @@ class GoalTree:
         finite = np.isfinite(row)
         self._unlimited[~finite] = True
         grows = finite & (row > self._largest)
-        if (grows & self._unlimited).any():  # inf counts as more than before: distances change everywhere
+        if (grows & self._unlimited).any():  # the value used for inf grows, so distances change everywhere
             self._link()
             return
         self._largest[grows] = row[grows]
@@ -196,7 +197,7 @@ class GoalTree:
         self._parent_sums[node] = np.inf if parent == _NO_PARENT else self._sums[parent]
 
     def _reserve(self, count: int) -> None:
-        """Make room for so many nodes; doubling keeps the cost of an insertion constant on average."""
+        """Reserve memory for `count` nodes; doubling gives insertions amortized constant cost."""
         if count <= self._sums.size:
             return
         more = max(count, 2 * self._sums.size) - self._sums.size
@@ -206,7 +207,7 @@ class GoalTree:
         self._parent_sums = np.pad(self._parent_sums, (0, more))
 
     def _add_axes(self, axes: Sequence[str]) -> None:
-        """Add axes on which no node has a limit so far."""
+        """Add axes on which no node has a limit yet."""
         if not axes:
             return
         self.axes += tuple(axes)
@@ -237,5 +238,5 @@ def _checked(limits: Floats, shape: tuple[int, ...]) -> Floats:
     if limits.shape != shape:
         raise ValueError(f"got limits of shape {limits.shape}, expected {shape}: one per axis")
     if not (limits > 0).all():
-        raise ValueError("limits have to be above 0; use inf where there is none")
+        raise ValueError("limits have to be above 0; use inf for no limit")
     return limits

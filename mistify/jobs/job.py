@@ -1,4 +1,4 @@
-"""A porting job as server and client see it: its state, its goals, its events."""
+"""A porting job as seen by server and client: its state, its goals, its events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class JobState(Enum):
 
     @property
     def ended(self) -> bool:
-        """True if nothing more will happen to the job."""
+        """True if the job will not change any more."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
@@ -38,7 +38,7 @@ class GoalState(Enum):
 
     @property
     def ended(self) -> bool:
-        """True if nothing more will happen to the goal."""
+        """True if the goal will not change any more."""
         return self not in (GoalState.WAITING, GoalState.RUNNING)
 
 
@@ -53,9 +53,9 @@ class PackageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The model of a collective batch, as it came.
+    """The model of a collective batch, as submitted.
 
-    It is measured like a package, in LiteRT on the test data, after all others: until then accuracies are
+    It is measured like a package, in LiteRT on the test data, after all packages: until then accuracies are
     None, and `measured` is empty.
 
     Attributes:
@@ -63,14 +63,14 @@ class Source:
         accuracy: By `metric`, in float32.
         batch: Number of the collective batch.
         model: The model's name in configs.
-        formats: How to read costs added by the server's plug-ins.
+        formats: Formats of costs added by the server's plug-ins.
         tuned_accuracy: Accuracy of the source tuned on the training data, the teacher of all goals.
-        output_scores: The score of each output by a metric of its own, in float32; empty until measured.
+        output_scores: The score of each output by its own metric, in float32; empty until measured.
         tuned_output_scores: The same for the tuned source.
         measured: Latencies on the server's machine, as in `Goal`.
-        steps: Training steps that tuned it.
-        preparing_steps: Algorithm -> steps in which it prepared for all of its goals; 0 where another job had
-            prepared the same.
+        steps: Training steps of the tuning.
+        preparing_steps: Algorithm -> training steps of its preparation for all of its goals; 0 if another job
+            had already made the same preparation.
     """
 
     costs: Costs
@@ -106,27 +106,28 @@ class BranchFigures:
 
 @dataclass(frozen=True)
 class Goal:
-    """One goal of a job: the request, the goal that it was adapted from, and the result.
+    """One goal of a job: the request, the parent goal, and the result.
 
     Attributes:
         id: The goal's name in the job.
         batch: Number of the collective batch (model, dataset, algorithm).
-        spec: The package that is asked for.
-        parent: The id of the goal that it was adapted from, None for the (expanded) source.
-        algorithm: The algorithm that adapts it, empty where nothing can be adapted.
-        choice: The reason for the algorithm, empty where nothing can be adapted.
+        spec: The requested package.
+        parent: The id of the goal that it was adapted from; None for the (expanded) source.
+        algorithm: The algorithm that adapts the network; empty if nothing can be adapted.
+        choice: The reason for the algorithm; empty if nothing can be adapted.
         warning: Limits likely to be missed, as predicted at submission, for people.
-        achieved: The package's costs by the cost model; also the result of its compression, as measured.
-        measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
-        accuracy: The package's own, at its precision.
+        achieved: The package's costs as predicted by the cost model, and the measured result of its
+            compression.
+        measured: Axis -> latency measured in LiteRT on the server's machine.
+        accuracy: The accuracy of the package, at its precision.
         output_scores: Output -> score of the package, by a metric of that output.
         reason: Why the goal was not met.
-        note: Gains that the precision did not bring, losses through compression or beyond the forecast, and
-            whether TensorFlow ended a worker on the way.
+        note: Remarks: the precision gained nothing, the compression cost accuracy, the accuracy is lower than
+            forecast, or TensorFlow ended a worker during the work.
         seconds: Total time of the work on this goal.
         steps: Training steps of the work on this goal.
         branch_figures: The results of the branches in the package, the cheapest first.
-        precision_choice: Why the server chose the precision, empty where the config names it.
+        precision_choice: Why the server chose the precision; empty if the config names it.
     """
 
     id: str
@@ -156,13 +157,13 @@ class Job:
     """A submitted batch of configs.
 
     Attributes:
-        id: The job's name at the server.
+        id: The job's name on the server.
         goals: In the order of the configs.
         created_unix_ms: Time of submission, in milliseconds since 1970.
         sources: The sources whose costs are known, in the order of their batches.
-        seconds: Time for which the job has run.
-        spent: Seconds by activity, summed over all tasks; more than `seconds` where tasks ran in parallel.
-        reason: Why the job failed, empty otherwise.
+        seconds: Time that the job has been running.
+        spent: Seconds by activity, summed over all tasks; more than `seconds` if tasks ran in parallel.
+        reason: Why the job failed; empty otherwise.
     """
 
     id: str
@@ -175,16 +176,16 @@ class Job:
     reason: str = ""
 
     def source_of(self, goal: Goal) -> Source | None:
-        """Return the source that a goal is made from; None until its costs are known."""
+        """Return the source of a goal; None until its costs are known."""
         return next((source for source in self.sources if source.batch == goal.batch), None)
 
     @property
     def formats(self) -> tuple[AxisFormat, ...]:
-        """How to read the costs that plug-ins of the server have added."""
+        """The formats of costs that plug-ins of the server have added."""
         return tuple({form.quantity: form for source in self.sources for form in source.formats}.values())
 
 
-#: The stage of work that a worker has taken up.
+#: The stage when a worker has started on a task.
 STARTING: Final = "starting"
 
 
@@ -193,14 +194,14 @@ class ProgressUpdate:
     """The progress of a goal, or of its source.
 
     Attributes:
-        stage: The present activity, for people.
-        step: Training steps of the task so far, or another count of its stage.
-        total_steps: The most steps there can be.
+        stage: The current activity, for people.
+        step: Training steps of the task so far, or another count in its stage.
+        total_steps: The maximum number of steps.
         costs: The costs of the network at this step.
-        accuracy: By `metric`, on validation data; None while it has not been measured.
+        accuracy: By `metric`, on validation data; None until measured.
         metric: The metric of `accuracy`.
-        loss: The mean training loss since the update before, structure losses and distillation included;
-            None where nothing was trained.
+        loss: The mean training loss since the previous update, including structure losses and distillation;
+            None if nothing was trained.
         relative_costs: The costs that the goal limits, as multiples of their limits.
         structure_loss_weights: The weight of each limit in the structure losses while a network is adapted;
             they sum to 1 (paper 4.3).
@@ -218,7 +219,7 @@ class ProgressUpdate:
 
     @property
     def on_curve(self) -> bool:
-        """True if it is of a network that is adapted to limits, or trained."""
+        """True if it belongs to adaptation or training of a network."""
         return bool(self.relative_costs) or self.loss is not None
 
 
@@ -226,7 +227,7 @@ class ProgressUpdate:
 class JobEvent:
     """An event of a job, numbered 1, 2, ... without gaps.
 
-    `goal_id` is None where it concerns the whole job.
+    `goal_id` is None if the event concerns the whole job.
     """
 
     sequence: int

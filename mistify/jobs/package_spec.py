@@ -1,4 +1,4 @@
-"""What a goal asks of its package."""
+"""The specification of a goal's package."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,16 +15,16 @@ from mistify.costs.quantization import Quantization
 
 @dataclass(frozen=True)
 class PackageSpec:
-    """The specification of a package: what it has to keep to, and how it is made.
+    """The specification of a package: its requirements, and how it is made.
 
     Attributes:
         budget: Limits on its costs, by axis.
-        targets: Figures to reach on the test data.
-        threads: Number of threads with which LiteRT runs it, and its latencies are measured and predicted.
-        branches: The branches between which it switches; None for a single network.
-        compression: The compression of its kernels; None for none.
+        targets: Accuracies to reach on the test data.
+        threads: Number of threads for running it in LiteRT, and for measured and predicted latencies.
+        branches: The branches of the package; None for a single network.
+        compression: The compression of its kernels; None for no compression.
         tuning: How it is trained on the device.
-        task: The task that it serves; None for all that the data teach.
+        task: The task that it serves; None for everything that the data teach.
     """
 
     budget: Budget
@@ -38,12 +38,12 @@ class PackageSpec:
 
     @property
     def needs_training(self) -> bool:
-        """True if the network is trained while it is packaged."""
+        """True if packaging includes training."""
         return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
 
     @property
     def saved_model(self) -> bool:
-        """True if the package has its branches as a SavedModel as well."""
+        """True if the package also has its branches as a SavedModel."""
         return self.branches is not None and self.branches.saved_model
 
     def with_precision(self, precision: Quantization) -> "PackageSpec":

@@ -1,4 +1,4 @@
-"""A job with a selection of its goals, of which there may be thousands."""
+"""A job with a selection of its goals, because a job may have thousands."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from mistify.jobs.job import Job
 
 @dataclass(frozen=True)
 class GoalSelection:
-    """Goals of a job that an answer has, in the order of the configs.
+    """The goals of a job that a response contains, in the order of the configs.
 
     Attributes:
         goal_id: Only this goal; empty for any.
-        page_size: Number of goals at most.
+        page_size: Maximum number of goals.
         page_token: From the previous part's `next_page_token`; empty for the first page.
     """
 
@@ -21,13 +21,13 @@ class GoalSelection:
 
     @property
     def empty(self) -> bool:
-        """Return whether no goal is selected."""
+        """True if no goal is selected."""
         return not self.goal_id and self.page_size <= 0
 
 
 @dataclass(frozen=True)
 class JobPart:
-    """A job with the goals that were selected.
+    """A job with the selected goals.
 
     Attributes:
         job: The job, without its other goals; in a list of jobs without goals, also without its sources.

@@ -19,7 +19,7 @@ class Estimate:
 
     @property
     def margin(self) -> float:
-        """The distance from the mean that the figure keeps 19 times of 20."""
+        """Half the width of the 95 % interval around the mean."""
         return 2 * self.deviation
 
     def holds(self, figure: float) -> bool:
@@ -29,7 +29,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Interval:
-    """A predicted figure: it lies between `low` and `high` 19 times of 20, and above `middle` every other."""
+    """A predicted figure: with a probability of 95 % between `low` and `high`, of 50 % above `middle`."""
 
     middle: float
     low: float
@@ -42,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class OutputEstimate:
-    """The predicted score of one output, by a metric of its own."""
+    """The predicted score of one output, by its own metric."""
 
     output: str
     metric: Metric
@@ -51,23 +51,23 @@ class OutputEstimate:
 
 @dataclass(frozen=True)
 class PlannedEdge:
-    """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
+    """An edge of a goal tree: from a parent's network to a budget, for all goals with this budget.
 
     Attributes:
         goals: Ids of the goals with this budget and task.
-        parent: The first goal of the parent, None for the (expanded) source.
+        parent: The first goal of the parent; None for the (expanded) source.
         budget: Axis -> limit.
-        algorithm: The algorithm that adapts it, empty where nothing can be adapted.
+        algorithm: The algorithm that adapts the network; empty if nothing can be adapted.
         choice: Reason for the algorithm, for people.
         costs: Predicted.
         accuracy: Predicted, by the batch's metric; None without a basis for a prediction.
         targets: The strictest targets of these goals.
         outputs: The predicted score of each output; empty without a basis for a prediction.
         steps: Training steps.
-        seconds: The predicted time of the edge, with the packages of its goals.
-        warning: Demands likely to be missed, for people; empty if none.
-        precisions: Goal id -> why the server chose its precision; goals whose configs name one are left out.
-        task: The task of these goals; None for all that the data teach.
+        seconds: The predicted time of the edge, including the packages of its goals.
+        warning: Requirements likely to be missed, for people; empty if none.
+        precisions: Goal id -> why the server chose its precision, for goals whose configs do not name one.
+        task: The task of these goals; None for everything that the data teach.
     """
 
     goals: tuple[str, ...]
@@ -88,11 +88,11 @@ class PlannedEdge:
 
 @dataclass(frozen=True)
 class PlannedPreparation:
-    """The forecast of the step in which an algorithm prepares for all of its edges.
+    """The forecast of an algorithm's preparation for all of its edges.
 
     Attributes:
-        algorithm: Its name; followed by the task if it prepares for one alone.
-        steps: Training steps, or what takes as long as so many.
+        algorithm: Its name, followed by the task if it prepares for a single task.
+        steps: Training steps, or the number of steps that would take as long.
         seconds: Predicted.
     """
 
@@ -111,17 +111,17 @@ class PlannedBatch:
         source_costs: Costs of the model before adaptation.
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
         source_outputs: Output -> predicted score of the tuned source; empty without a basis for a prediction.
-        source_steps: The steps that tune the source.
+        source_steps: Training steps of the source's tuning.
         source_seconds: Predicted.
         edges: Parents first.
-        seconds: Predicted for the whole batch with the present number of workers.
+        seconds: Predicted for the whole batch with the current number of workers.
         evidence: Basis of the predictions, for people.
-        formats: How to read costs added by the server's plug-ins.
+        formats: Formats of costs added by the server's plug-ins.
         preparations: One for each algorithm that prepares.
-        flips: Whether training flips images: the config leaves it open, and the source does not mind.
-        present_accuracy: Accuracy of the source before tuning, on a sample of the validation data; None where
-            it was not measured.
-        present_outputs: Output -> score of the source before tuning; empty where it was not measured.
+        flips: Whether training flips images: the config leaves this open, and flips do not hurt the source.
+        present_accuracy: Accuracy of the source before tuning, on a sample of the validation data; None if
+            not measured.
+        present_outputs: Output -> score of the source before tuning; empty if not measured.
         class_counts: Examples of each named class, by part of the data: "dataset.train: 12 cat and 10 dog".
         left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
     """
@@ -153,7 +153,7 @@ class OutOfReach:
         goal: The id of the goal.
         limit: The key in configs: `FLOP`.
         value: The text or number in the config.
-        nearest: The nearest limit that can be met, in the form that a config takes.
+        nearest: The nearest limit that can be met, as written in a config.
     """
 
     goal: str
@@ -164,7 +164,7 @@ class OutOfReach:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a batch of configs; the trees leave out the goals that cannot be met."""
+    """The plan of a batch of configs; its trees omit goals that are out of reach."""
 
     batches: tuple[PlannedBatch, ...]
     out_of_reach: tuple[OutOfReach, ...] = ()

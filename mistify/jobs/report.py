@@ -30,11 +30,11 @@ from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify.uploads import as_written
 from mistify.wording import counted
 
-#: What decides on this machine, and on hardware where nothing is measured.
+#: The evidence on this machine, and on hardware without any measurement.
 _MEASUREMENT: Final = "measurement"
 PREDICTION: Final = "prediction"
 
-#: The same in the words of tables.
+#: Evidence -> the wording in tables.
 JUDGED: Final = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
 
 
@@ -43,27 +43,28 @@ def report(job: Job) -> dict[str, object]:
 
     - `flops`: multiply-adds of one inference.
     - `batch`: the number of the goal's batch (model, dataset, algorithm); `sources` has the source of each,
-      and `source` that of batch 0.
-    - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
+      and `source` is the one of batch 0.
+    - `hardware`: the hardware of the goal's limit, else the server's machine; it uses `threads` threads.
     - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
-      LiteRT; null where that is not the server's machine.
-    - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
-    - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
-    - `memory_bytes`, `size_bytes`, `accuracy`: those of the package at its precision, on the test data.
-    - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
-    - `targets`: what outputs have to reach on the test data; of all together where `output` is null.
-    - `outputs`: the scores of each output on the test data, by a metric of its own.
-    - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
+      LiteRT; null if it is not the server's machine.
+    - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null without a latency limit.
+    - `speedup`, `measured_speedup`: the ratio of these latencies, source in float32 to package.
+    - `memory_bytes`, `size_bytes`, `accuracy`: of the package at its precision, on the test data.
+    - `accuracy_change`: the difference from the tuned source's accuracy; for an error, its relative growth.
+    - `targets`: the targets of outputs on the test data; `output` is null for the target of all together.
+    - `outputs`: the score of each output on the test data, by its own metric.
+    - `branches`: the same figures for each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
-    - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
-    - `warning`: the limits that were likely to be missed, as predicted before the computation.
+    - `algorithm`: the algorithm that adapted the model; null if nothing could be adapted. `choice` is the
+      reason.
+    - `warning`: the limits that were likely to be missed, as predicted at submission.
     - `compression`: the settings and the achieved figures; null if none was requested.
-    - `task`: the task that the package serves, as in a config; null for all that its source does, with which
-      it is then not compared (`accuracy_change`).
-    - `source`: accuracies in LiteRT on the test data, as it came and tuned, and the scores of each output
-      (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` that tuned it, and
-      those in which algorithms have prepared for all of their goals.
-    - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
+    - `task`: the task that the package serves, as in a config; null for everything that its source does.
+      A package with a task is not compared with the source (`accuracy_change`).
+    - `source`: accuracies in LiteRT on the test data, before and after tuning, and the scores of each output
+      (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` of its tuning, and of
+      the algorithms' preparation for all of their goals.
+    - `metrics`: metrics added by plug-ins of the server; their figures are listed with the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """
     formats = job.formats
@@ -145,7 +146,7 @@ def _plugged_in(
     hardware: str = HOST.name,
     precision: Quantization = Quantization.NONE,
 ) -> dict[str, float | None]:
-    """Return the figures of a network on the metrics of plug-ins, for a hardware and a precision."""
+    """Return the figures of a network on the axes of plug-ins, for given hardware and precision."""
     figures: dict[str, float | None] = {}
     for axis_format in formats:
         cost = axis_format.cost(costs, hardware, precision)
@@ -179,7 +180,7 @@ def _compression_report(goal: Goal) -> dict[str, object] | None:
 
 
 def hardware_of_goal(goal: Goal) -> str:
-    """Return the hardware on which a goal's costs count: its limits' hardware, or the server's machine."""
+    """Return the hardware to which a goal's costs refer: its limits' hardware, or the server's machine."""
     named = (conditions_of(axis).hardware for axis in goal.spec.budget)
     return next(filter(None, named), HOST.name)
 
@@ -190,7 +191,7 @@ def profile_of_goal(goal: Goal) -> str:
 
 
 def hardware_named(goal: Goal) -> str:
-    """Return the hardware of a goal and its threads as text, empty where it is the server's machine."""
+    """Return the hardware of a goal and its threads as text; empty for the server's machine."""
     hardware = hardware_of_goal(goal)
     if is_host(hardware):
         return ""
@@ -198,31 +199,31 @@ def hardware_named(goal: Goal) -> str:
 
 
 def source_elsewhere(source: Source, goals: Iterable[Goal]) -> dict[str, float]:
-    """Return the latency of a source on all other hardware than the server's machine that goals name.
+    """Return the latency of a source on all hardware that goals name, except the server's machine.
 
-    It is predicted, in float32, as a package's latency is there: the source's latency on the server's machine
-    says nothing about a package's gain.
+    It is predicted, in float32, in the same way as the packages' latencies: a latency measured on the
+    server's machine would not show a package's speedup there.
 
     Returns:
-        Latency in milliseconds for each hardware, as `hardware_named` names it.
+        Latency in milliseconds by hardware, with names from `hardware_named`.
     """
     axes = {hardware_named(goal): latency_axis(profile_of_goal(goal)) for goal in goals}
     return {name: source.costs[axis] for name, axis in axes.items() if name and axis in source.costs}
 
 
 def latency_of(goal: Goal, costs: Costs) -> float | None:
-    """Return the latency on the goal's hardware, at the goal's precision if there is a figure for it."""
+    """Return the latency on the goal's hardware, at the goal's precision if it is known there."""
     hardware, precision = profile_of_goal(goal), goal.spec.quantization.precision
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
 def measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
-    """Return the latency as measured on the goal's hardware; None where that is not the server's machine."""
+    """Return the measured latency on the goal's hardware; None if it is not the server's machine."""
     return latency_of(goal, network.measured) if is_host(hardware_of_goal(goal)) else None
 
 
 def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
-    """Return the speedup of a package over its source in float32, as predicted and as measured."""
+    """Return the predicted and the measured speedup of a package over its float32 source."""
     known, axis = source or Source({}), latency_axis(profile_of_goal(goal))
     return {
         "speedup": speedup(known.costs.get(axis), latency_of(goal, network.achieved)),
@@ -231,13 +232,13 @@ def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
 
 
 def outcome(goal: Goal) -> str:
-    """Return the state of a goal as text, with the evidence on its latency: `met (predicted)`."""
+    """Return the state of a goal as text, with the evidence for its latency: `met (predicted)`."""
     judged = judged_by(goal) if goal.state is GoalState.MET else None
     return f"{goal.state.value} ({JUDGED[judged]})" if judged else goal.state.value
 
 
 def judged_by(goal: Goal) -> str | None:
-    """Return the evidence that decides whether a goal's limit on latency is met; None if it has none."""
+    """Return the evidence used to judge a goal's latency limit; None if it has no such limit."""
     if not any(map(hardware_of, goal.spec.budget)):
         return None
     return _MEASUREMENT if is_host(hardware_of_goal(goal)) else PREDICTION
@@ -259,7 +260,7 @@ def preparations(sources: Iterable[Source]) -> str:
 
 
 def time_shares(spent: Mapping[str, float]) -> dict[str, str]:
-    """Return the share of each activity in the time, the longest first, without shares that round to 0%."""
+    """Return each activity's share of the time, the longest first, without shares that round to 0%."""
     total = sum(spent.values()) or 1.0
     shares = {activity: f"{seconds / total:.0%}" for activity, seconds in longest_first(spent).items()}
     return {activity: share for activity, share in shares.items() if share != "0%"}

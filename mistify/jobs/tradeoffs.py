@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The packages of a batch along one of their costs.
+    """The packages of a batch, plotted over one of their costs.
 
     Attributes:
         axis: The cost's name in the job's report.
@@ -40,7 +40,7 @@ class TradeOff:
         metric: The metric of the scores, for people.
         points: At least two.
         limits: The goals' limits on this cost, ascending; for latency, those on the server's machine.
-        source: Cost and score of the tuned source; None where one is not known.
+        source: Cost and score of the tuned source; None if one is unknown.
         batch: Number of the batch in its job.
     """
 
@@ -54,7 +54,7 @@ class TradeOff:
 
     @property
     def front(self) -> list[Point]:
-        """The points than which no other is cheaper and as good, or as cheap and better."""
+        """The Pareto front: points for which no other is cheaper and as good, or as cheap and better."""
         sign = 1 if self.metric.is_share else -1
         kept: list[Point] = []
         for point in sorted(self.points, key=lambda each: (each.cost, -sign * each.score)):
@@ -64,17 +64,17 @@ class TradeOff:
 
 
 def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
-    """Return a trade-off for each cost that two packages of a batch or more have.
+    """Return a trade-off for each cost known for at least two packages of a batch.
 
     Packages from different models cannot be compared.
 
     Args:
-        report: Returned by `mistify.jobs.report.report` and kept in `report.json`.
+        report: A value that `mistify.jobs.report.report` has returned, as stored in `report.json`.
     """
     batches: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for goal in report["goals"]:
         batches[goal.get("batch", 0)].append(goal)  # older reports do not name it
-    # Older reports have the source of batch 0 alone.
+        # Older reports have only the source of batch 0.
     sources = {
         source.get("batch", 0): source for source in report.get("sources", (report["source"],)) if source
     }
@@ -88,7 +88,7 @@ def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
 
 
 def _batch_name(batch: int, sources: Mapping[int, Mapping[str, Any]]) -> str:
-    """Return the number of a batch, with the name of its model where that is known."""
+    """Return the number of a batch, with the name of its model if known."""
     model = sources.get(batch, {}).get("model")
     return f"batch {batch}: {model}" if model else f"batch {batch}"
 

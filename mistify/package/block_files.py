@@ -1,4 +1,4 @@
-"""The files of a block store: each is opened once, and compared with its digest whenever it is read."""
+"""The files of a block store; each is opened once and verified at every read."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from mistify.package.records import PackagedFile, corrupt_package, digest_of
 
 
 class BlockFiles:
-    """The files of a block store, open from when they are first needed until the end of a `with` statement.
+    """The files of a block store, opened at first use and kept open until the end of a `with` statement.
 
-    Files of another version of the package, put in their place meanwhile, have no effect.
+    Files of another version of the package that replace them during this time have no effect.
 
     Attributes:
         directory: The block store.
@@ -35,7 +35,7 @@ class BlockFiles:
         self.forget(list(self._opened))
 
     def has(self, variant: BlockVariant) -> bool:
-        """Check whether the file of a variant is there and undamaged."""
+        """Check whether the file of a variant exists and is undamaged."""
         try:
             with self.mapped(variant):
                 return True
@@ -43,7 +43,7 @@ class BlockFiles:
             return False
 
     def forget(self, names: Iterable[str]) -> None:
-        """Close files that were replaced: they are opened again when they are needed."""
+        """Close files that were replaced; they are reopened at next use."""
         for name in names:
             if name in self._opened:
                 self._opened.pop(name).close()
@@ -52,17 +52,17 @@ class BlockFiles:
         """Return the content of a variant's file.
 
         Raises:
-            MistifyError: As `mapped`.
+            MistifyError: As for `mapped`.
         """
         with self.mapped(variant) as content:
             return bytes(content)
 
     @contextmanager
     def mapped(self, variant: BlockVariant) -> Iterator[bytes | mmap]:
-        """Return a context with the content of a variant's file, mapped into memory for as long.
+        """Return a context with the content of a variant's file, memory-mapped for its duration.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or of another network.
+            MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or from another network.
         """
         file, expected = self._file(variant), variant.content
         if expected.size and fstat(file.fileno()).st_size == expected.size:
@@ -70,7 +70,7 @@ class BlockFiles:
                 if PackagedFile.of(mapped) == expected:
                     yield mapped
                     return
-        content = file.read()  # what cannot be mapped, such as an empty file or a pipe, or is damaged
+        content = file.read()  # cannot be mapped, such as an empty file or a pipe, or is damaged
         self.forget([variant.file])
         actual = PackagedFile.of(content)
         if actual != expected:

@@ -1,4 +1,4 @@
-"""The block store: a network in pieces, each a file; some of them in a row are a network (AdaptiveNet 6)."""
+"""The block store: a network in pieces, one file each; a chain of them is a network (AdaptiveNet 6)."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,12 +19,11 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class BlockEstimate(Record):
-    """The cost and the loss of a block on the server, by which devices choose the blocks to fetch.
+    """The cost and the loss of a block, as estimated by the server; devices choose blocks to download by it.
 
     Attributes:
         flops: Multiply-adds of one inference.
-        loss: Growth of the loss on the validation data where this block alone replaces its part of the
-            network.
+        loss: Increase of the validation loss if only this block replaces its part of the network.
     """
 
     flops: Annotated[int, Field(ge=0)]
@@ -38,7 +37,7 @@ class BlockVariant(Record):
         file: Name of its `.tflite`.
         start: Position of its input; 0 is the network's inputs.
         span: Number of positions from its input to its output.
-        estimate: None where the server has none.
+        estimate: None if the server has none.
     """
 
     file: FileName
@@ -56,18 +55,18 @@ class BlockVariant(Record):
 class BlockStore(Record):
     """The positions at which a network is divided, and the variants between them.
 
-    Variants from the inputs to the outputs, each beginning where the previous one ends, are a network.
+    A chain of variants from the inputs to the outputs is a network: each begins where the previous one ends.
 
     Attributes:
         format_version: The version of this file's format.
         inputs: The network's inputs in order.
-        positions: Between its inputs and outputs, in order: the output of all variants that end there and the
-            input of all that begin there, of one type, scale and zero point.
+        positions: The tensors between its inputs and outputs, in order: outputs of all variants that end
+            there, inputs of all that begin there, of one type, scale and zero point.
         outputs: The network's outputs in order.
-        variants: The blocks. Of those that begin at a position, one of the original network is the first.
-        kinds: Output -> the kind of its values. Outputs not listed are classes, before the softmax.
-        served: Files of the blocks that made the package's own network, in order; the network may have been
-            tuned since. Empty where it is no network of these blocks.
+        variants: The blocks. The first block that begins at each position is one of the original network.
+        kinds: Output -> the kind of its values. Outputs that are not listed are classes, before the softmax.
+        served: Files of the blocks in the package's own network, in order; the network may have been tuned
+            since. Empty if it is not a network of these blocks.
     """
 
     format_version: Literal[1] = BLOCKS_FORMAT
@@ -109,19 +108,19 @@ class BlockStore(Record):
         return self.kinds.get(output, OutputEncoding.LOGITS)
 
     def only(self, files: Collection[str]) -> "BlockStore":
-        """Return the store as if these of its files were all."""
+        """Return the store restricted to some of its files."""
         variants = tuple(variant for variant in self.variants if variant.file in files)
         served = self.served if all(file in files for file in self.served) else ()
         return self.model_copy(update={"variants": variants, "served": served})
 
     def network_of(self, files: Sequence[str]) -> tuple[BlockVariant, ...]:
-        """Return variants that make a network.
+        """Return the variants of a network.
 
         Args:
             files: Files of the variants, from the inputs to the outputs.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such variant; INVALID_CONFIG, they do not follow each other.
+            MistifyError: NOT_FOUND, there is no such variant; INVALID_CONFIG, they do not form a chain.
         """
         by_file = {variant.file: variant for variant in self.variants}
         if missing := [file for file in files if file not in by_file]:
@@ -139,7 +138,7 @@ class BlockStore(Record):
 
     @classmethod
     def load(cls, directory: Path) -> "BlockStore":
-        """Read the manifest of a block store without looking at its other files.
+        """Read the manifest of a block store, but none of its other files.
 
         Raises:
             MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote it,
@@ -149,5 +148,5 @@ class BlockStore(Record):
 
 
 def _gap(what: str, expected: int) -> MistifyError:
-    message = f"the blocks make no network: {what}; expected {expected}; name blocks that follow each other"
+    message = f"the blocks are not a network: {what}; expected {expected}; name blocks that form a chain"
     return MistifyError(ErrorCode.INVALID_CONFIG, message)

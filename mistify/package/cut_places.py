@@ -1,4 +1,4 @@
-"""Where the units of groups are in a `.tflite`, so that a device can cut them out (NN-Factory 3.4)."""
+"""Locations of the units of groups in a `.tflite`, for cutting on a device (NN-Factory 3.4)."""
 
 from typing import Annotated
 

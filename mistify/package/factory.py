@@ -1,4 +1,4 @@
-"""The factory of a package: a network, and an assembler that says which units a task needs (NN-Factory 3).
+"""The factory of a package: a network, and an assembler that selects its units for a task (NN-Factory 3).
 
 Devices cut slices out of the network for tasks and limits of their own. Three files of a package are its
 factory: `supernet.tflite` has all units, `assembler.tflite` returns the gates of a task within a limit, and
@@ -45,7 +45,7 @@ SHIFTS: Final = "shifts"
 
 
 class SlicedGroup(Record):
-    """A group of units that slices have some of.
+    """A group of units from which slices select.
 
     Attributes:
         units: Number of units.
@@ -124,7 +124,7 @@ class FactoryStore(Record):
         """Return the content of the network's file.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it is missing, or is not the one that the factory was made with.
+            MistifyError: CORRUPT_PACKAGE: the file is missing or has changed since the package was made.
         """
         return _read(directory / SUPERNET, self.supernet)
 

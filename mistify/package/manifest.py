@@ -38,27 +38,27 @@ MANIFEST = "manifest.json"
 #: The network of a package, for inference.
 NETWORK: Final = "serve.tflite"
 
-#: The signature of a network, for any batch.
+#: The network's signature for any batch size.
 SIGNATURE: Final = "serving_default"
 
-#: The input of a multi-branch network that chooses the branch: int32, a scalar.
+#: The input of a multi-branch network that selects the branch: int32, a scalar.
 BRANCH_INPUT: Final = "branch"
 
-#: The end of the names of signatures whose shapes are fixed.
+#: Suffix of signatures with fixed shapes.
 FIXED_BATCH: Final = "_batch_1"
 
 
 def branch_signature(branch: int) -> str:
-    """Return the signature of a multi-branch network that runs one branch, without `BRANCH_INPUT`."""
+    """Return the signature of a multi-branch network for one branch, without `BRANCH_INPUT`."""
     return f"branch_{branch}"
 
 
 def fixed_batch_signature(signature: str) -> str:
-    """Return the signature that runs one example at a time, with fixed shapes, like another signature."""
+    """Return the variant of a signature that runs one example at a time, with fixed shapes."""
     return f"{signature}{FIXED_BATCH}"
 
 
-#: What earlier formats do not have.
+#: Fields that earlier formats do not have.
 _SINCE_FORMAT_3: Final = ("labels", "preparation")
 _SINCE_FORMAT_4: Final = "task"
 
@@ -70,14 +70,14 @@ def _number_type(name: str) -> str:
     with suppress(TypeError, ValueError):
         if np.dtype(name).name == name and np.dtype(name).kind in "biufc":
             return name
-    raise InvalidValue(name, 'a NumPy type of numbers such as "float32"', "fetch the package again")
+    raise InvalidValue(name, 'a numeric NumPy type such as "float32"', "fetch the package again")
 
 
 class TensorInfo(Record):
     """An input or output of the network; -1 in the shape is the batch dimension.
 
-    The integers q of a quantized tensor stand for the values `scale * (q - zero_point)`; both are None where
-    a tensor holds its values as they are.
+    Integers q of a quantized tensor represent the values `scale * (q - zero_point)`; both are None for other
+    tensors.
     """
 
     name: str
@@ -87,13 +87,13 @@ class TensorInfo(Record):
     zero_point: int | None = None
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return values as the tensor holds them.
+        """Return values as stored in the tensor.
 
         Args:
             values: Floats of any shape.
 
         Returns:
-            The nearest integers that stand for them; where the tensor is not quantized, the values in its
+            The nearest integers that represent them; for a tensor that is not quantized, the values in its
             dtype.
         """
         if self.scale is None or self.zero_point is None:
@@ -104,7 +104,7 @@ class TensorInfo(Record):
         return quantized
 
     def dequantized(self, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values that the tensor's content stands for; where it is not quantized, the content."""
+        """Return the values that the content represents; unchanged if the tensor is not quantized."""
         if self.scale is None or self.zero_point is None:
             return stored
         return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
@@ -118,7 +118,7 @@ class TunableTensor(Record):
 
 
 class MeasuredLatency(Record):
-    """The latency of an inference at batch 1 in LiteRT, and the conditions it was measured under."""
+    """The latency of an inference at batch 1 in LiteRT, and the conditions of the measurement."""
 
     median_ms: Annotated[float, Field(gt=0)]
     p95_ms: Annotated[float, Field(gt=0)]
@@ -136,7 +136,7 @@ class Branch(Record):
         achieved: Axis -> cost of the shared base and this branch, by the cost model.
         measured: Axis -> latency of the package while it runs this branch, as in `Manifest`.
         accuracy: On the test data, measured in LiteRT.
-        validation_accuracy: On the validation data, measured in LiteRT; branches are chosen by it.
+        validation_accuracy: On the validation data, measured in LiteRT; the basis for choosing branches.
         latency: Latency of the package while it runs this branch.
     """
 
@@ -157,50 +157,50 @@ class Versions(Record):
 
 
 class Manifest(Record):
-    """A package: the goal it was made for, its costs and accuracy, its inputs and outputs, its files.
+    """A package: its goal, its costs and accuracy, its inputs and outputs, its files.
 
     Attributes:
         format_version: `FORMAT_VERSION` is the newest one that can be read. A file has the oldest format that
-            holds all its content, so that older clients can read it, too.
+            can hold its content, so that older clients can read it, too.
         job: The job's id.
         goal: The goal's id.
-        budget: Axis (`mistify.budget`) -> limit.
+        budget: Axis (`mistify.costs.budget`) -> limit.
         metric: The metric of `accuracy`.
-        targets: Figures that the package had to reach on the test data.
-        achieved: Axis -> cost by the cost model, latencies predicted for each hardware profile; also the
-            measured result of compression (`mistify.compression`).
-        measured: Axis -> latency as LiteRT measured it on the host. Nothing is measured on other hardware.
-        accuracy: The package's own on the test data, measured in LiteRT.
+        targets: Accuracies that the package had to reach on the test data.
+        achieved: Axis -> cost by the cost model, with latencies predicted for each hardware profile; and the
+            measured result of compression (`mistify.config.package.compression`).
+        measured: Axis -> latency measured in LiteRT on the host. Nothing is measured on other hardware.
+        accuracy: The accuracy of the package on the test data, measured in LiteRT.
         accuracy_examples: Number of test examples behind `accuracy`.
-        validation_accuracy: On the validation data, by which the package was chosen.
+        validation_accuracy: On the validation data; the basis for choosing the package.
         output_scores: Output -> score on the test data, by a metric of that output.
         validation_output_scores: Output -> score on the validation data.
-        latency: Measured on the host, with the conditions of the measurement.
+        latency: Latency on the host, with the conditions of the measurement.
         inputs: The network's inputs in order, without `BRANCH_INPUT`.
         outputs: The network's outputs in order.
         labels: Output -> names of its classes in order; for an output with one value, the names of no and
-            yes. Outputs whose classes have no names are left out.
+            yes. Outputs without class names are omitted.
         preparation: Input -> how an app prepares it; a vocabulary is one of the `files`. Inputs without a
-            declared preparation are left out.
+            declared preparation are omitted.
         quantization: The precision; "none" is float32.
-        branches: The branches, the cheapest first; empty for a single network. The network then has one more
-            input, `BRANCH_INPUT`, the number of the branch that runs; and for each branch a signature,
-            `branch_signature`, by which it runs without that input, and faster. Beside a signature for any
-            batch there may be one for batch 1, `fixed_batch_signature`.
-        default_branch: Number of the branch that is the goal's own network, the one that all figures above
-            describe.
-        compression: The requested compression; None for none.
-        task: The task that the package serves, with properties or classes; None for all that its source does.
-        note: The evidence by which limits on other hardware than the host were judged; what the precision did
-            not gain, compared with the float32 package of the same checkpoint; what compression lost.
-        tunable: Name -> weight that a device can tune and share with its peers; empty where none can be.
-        training: The content of `train.tflite`; None where the package has no such file.
-        training_note: Why there is no `train.tflite`, or why it trains less than was asked for.
-        tuned_from: SHA-256 of `serve.tflite` as it was ported, where a device has tuned it since: `accuracy`
-            and `accuracy_examples` are then those of the device's own data where the `metric` is accuracy,
-            and of the package as it was ported where it is another. None in a package as it was ported.
+        branches: The branches, the cheapest first; empty for a single network. A network with branches has an
+            additional input, `BRANCH_INPUT`, the number of the branch to run; and a signature for each
+            branch, `branch_signature`, that runs it without that input, and faster. Each signature for any
+            batch size may have a variant for batch 1, `fixed_batch_signature`.
+        default_branch: Number of the branch that is the goal's own network, which all figures above describe.
+        compression: The requested compression; None for no compression.
+        task: The task that the package serves, with properties or classes; None for everything that its
+            source does.
+        note: The basis on which limits for other hardware than the host were judged; precisions that gained
+            nothing over the float32 package of the same checkpoint; accuracy lost to compression.
+        tunable: Name -> weight that a device can tune and share with its peers; empty if there are none.
+        training: The content of `train.tflite`; None if the package has no such file.
+        training_note: Why there is no `train.tflite`, or why it trains less than requested.
+        tuned_from: SHA-256 of the originally packaged `serve.tflite` if a device has tuned it since; else
+            None. In a tuned package, `accuracy` and `accuracy_examples` refer to the device's own data if the
+            `metric` is accuracy, and to the original package otherwise.
         versions: Versions of the software that made the package.
-        files: Name -> size and digest of every file but this one.
+        files: Name -> size and digest of every file except this one.
         created: Time of creation, with its time zone.
     """
 
@@ -253,7 +253,7 @@ class Manifest(Record):
         return without | {"format_version": 2}
 
     @model_validator(mode="after")
-    def _share_is_a_share(self) -> "Manifest":
+    def _check_accuracies(self) -> "Manifest":
         figures = ((self.metric, self.accuracy), *((target.metric, target.value) for target in self.targets))
         for metric, figure in figures:
             if metric.is_share and figure > 1:
@@ -261,14 +261,14 @@ class Manifest(Record):
         return self
 
     @model_validator(mode="after")
-    def _default_is_a_branch(self) -> "Manifest":
+    def _check_default_branch(self) -> "Manifest":
         if self.default_branch and self.default_branch >= len(self.branches):
             raise ValueError(f"no branch {self.default_branch}; there are {len(self.branches)}")
         return self
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":
-        """Read the manifest of a package without looking at its other files.
+        """Read the manifest of a package, but none of its other files.
 
         Raises:
             MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
@@ -287,7 +287,7 @@ def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
     Format 3 has no task. Format 2 has neither names of classes nor preparations. Format 1 has accuracies on
-    the test data alone, which also decided between branches, and one target.
+    the test data only, which were also the basis for choosing between branches, and a single target.
     """
     if isinstance(content, dict) and content.get("format_version") in (2, 3):
         return {**content, "format_version": FORMAT_VERSION}

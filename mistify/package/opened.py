@@ -1,4 +1,4 @@
-"""A package that is opened: its manifest and its block store are read once, and passed on."""
+"""An opened package: its manifest and its block store are read once, and passed on."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -22,12 +22,12 @@ from mistify.package.records import (
 
 @dataclass(frozen=True)
 class Package:
-    """A package as it was when it was opened. What takes its place on the disk afterwards has no effect.
+    """A package as it was when it was opened; later changes on disk have no effect.
 
     Attributes:
         manifest: The content of `manifest.json`.
         digest: SHA-256 of `manifest.json`, in hex.
-        blocks_json: The content of `blocks.json`; None where the package has no blocks, or the file is gone.
+        blocks_json: The content of `blocks.json`; None if the package has no blocks, or the file is missing.
     """
 
     directory: Path
@@ -37,7 +37,7 @@ class Package:
 
     @classmethod
     def open(cls, directory: Path) -> "Package":
-        """Read the manifest, and that of the block store if there is one, but no other file.
+        """Read the manifests of the package and of its block store, if there is one, but no other file.
 
         Raises:
             MistifyError: NOT_FOUND if there is no package, STORE_VERSION if a newer version of Mistify wrote
@@ -47,16 +47,16 @@ class Package:
         manifest = parse_record(directory / MANIFEST, content, Manifest, FORMAT_VERSION)
         blocks_json = None
         if BLOCKS in manifest.files:
-            with suppress(MistifyError):  # `verify` and `blocks` say that it is gone
+            with suppress(MistifyError):  # `verify` and `blocks` report that it is missing
                 blocks_json = read_content(directory, BLOCKS)
         return cls(directory, manifest, hashlib.sha256(content).hexdigest(), blocks_json)
 
     @cached_property
     def blocks(self) -> BlockStore | None:
-        """The block store; None where the package has none.
+        """The block store; None if the package has none.
 
         Raises:
-            MistifyError: As `BlockStore.load`.
+            MistifyError: As for `BlockStore.load`.
         """
         if BLOCKS not in self.manifest.files:
             return None
@@ -65,14 +65,14 @@ class Package:
 
     @cached_property
     def blocks_digest(self) -> str:
-        """SHA-256 of `blocks.json`, in hex; empty where there is none."""
+        """SHA-256 of `blocks.json`, in hex; empty if there is none."""
         return "" if self.blocks_json is None else hashlib.sha256(self.blocks_json).hexdigest()
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it is missing, or not the one that was packaged.
+            MistifyError: CORRUPT_PACKAGE, it is missing or differs from the packaged file.
         """
         path, expected = self.directory / name, self.manifest.files[name]
         content = path.read_bytes() if path.is_file() else None
@@ -81,27 +81,28 @@ class Package:
             raise corrupt_package(self.directory, [_difference(path, actual, expected)])
         return content
 
-    def verify(self, *, with_blocks: bool = True, leaving: Collection[str] = ()) -> None:
-        """Compare every file with the manifest.
+    def verify(self, *, with_blocks: bool = True, skip: Collection[str] = ()) -> None:
+        """Verify every file against the manifest.
 
-        Blocks may be absent: a device fetches those that it needs.
+        Blocks may be absent: a device downloads only the blocks that it needs.
 
         Args:
-            with_blocks: Compare the blocks that are there as well. Whoever runs a block compares it then.
-            leaving: Names of files to leave out, as whoever reads them compares them.
+            with_blocks: Also verify the blocks that are present. Otherwise they are verified when they are
+                used.
+            skip: Names of files to skip because their readers verify them.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE naming every file that is missing or differs.
         """
-        problems = list(self._differences(with_blocks, leaving))
+        problems = list(self._differences(with_blocks, skip))
         if problems:
             raise corrupt_package(self.directory, problems)
 
-    def _differences(self, with_blocks: bool, leaving: Collection[str]) -> Iterator[Problem]:
+    def _differences(self, with_blocks: bool, skip: Collection[str]) -> Iterator[Problem]:
         blocks = self._names_of_blocks()
         for name, expected in self.manifest.files.items():
             path = self.directory / name
-            if name in leaving or (name in blocks and not (with_blocks and path.is_file())):
+            if name in skip or (name in blocks and not (with_blocks and path.is_file())):
                 continue
             if name == BLOCKS:
                 actual = None if self.blocks_json is None else PackagedFile.of(self.blocks_json)
@@ -111,7 +112,7 @@ class Package:
                 yield _difference(path, actual, expected)
 
     def _names_of_blocks(self) -> frozenset[str]:
-        with suppress(MistifyError):  # their manifest is damaged, which is a difference too
+        with suppress(MistifyError):  # their manifest is damaged, which is a difference as well
             return frozenset(variant.file for variant in self.blocks.variants) if self.blocks else frozenset()
         return frozenset()
 

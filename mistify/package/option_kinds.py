@@ -1,4 +1,4 @@
-"""The kinds of options that a package has, and their ids, which devices, servers and apps name them by."""
+"""The kinds of options in a package, and their ids, which devices, servers and apps use."""
 
 from enum import StrEnum
 
@@ -11,5 +11,5 @@ class OptionKind(StrEnum):
 
 
 def option_id(kind: OptionKind, number: int) -> str:
-    """Return the id of an option, such as "branch-0", by its place among those of its kind from 0 on."""
+    """Return the id of an option, such as "branch-0", from its index among the options of its kind."""
     return f"{kind}-{number}"

@@ -1,4 +1,4 @@
-"""Records of a package's content: JSON files that name the others with their sizes and digests."""
+"""Records of a package's content: JSON files that list the other files with their sizes and digests."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ class PackagedFile(Record):
 
     @classmethod
     def of(cls, content: bytes | mmap) -> "PackagedFile":
-        """Return the size and the digest of a content."""
+        """Return the size and the digest of the content."""
         return cls(size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -46,7 +46,7 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
         newest: The newest `format_version` that can be read.
 
     Raises:
-        MistifyError: As `read_content` and `parse_record`.
+        MistifyError: As for `read_content` and `parse_record`.
     """
     return parse_record(directory / name, read_content(directory, name), kind, newest)
 
@@ -62,7 +62,7 @@ def read_content(directory: Path, name: str) -> bytes:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is not a package: it has no {name}") from error
-    except OSError as error:  # such as of a directory in its place
+    except OSError as error:  # for example, it is a directory
         value = error.strerror or str(error)
         problem = Problem(str(path), value, "a file that can be read", "fetch the package again")
         raise corrupt_package(directory, [problem]) from error
@@ -72,7 +72,7 @@ def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> 
     """Return the record in the content of a JSON file.
 
     Args:
-        path: The file, which errors name.
+        path: The file, for error messages.
         content: The bytes of the file.
         kind: The model of the record.
         newest: The newest `format_version` that can be read.
@@ -88,7 +88,7 @@ def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> 
 
 
 def _checked(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:
-    """Return the record in a content that pydantic cannot read directly, or report its problem."""
+    """Return the record if pydantic could not read the content directly, or report its problem."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ def describe_file(path: Path) -> PackagedFile:
 
 
 def digest_of(file: PackagedFile) -> str:
-    """Return how errors name the content of a file."""
+    """Describe a file's content in error messages."""
     return f"{file.size} bytes with SHA-256 {file.sha256}"
 
 

@@ -1,4 +1,4 @@
-"""The record of `train.tflite` in a manifest: which weights it trains, and their places in `serve.tflite`."""
+"""The record of `train.tflite` in a manifest: the weights it trains, and their places in `serve.tflite`."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ WEIGHTS: Final = "weights"
 RESTORE: Final = "restore"
 RESET: Final = "reset"
 
-#: The inputs of `train` beside examples: the weight of the teacher's loss, and the learning rate.
+#: Inputs of `train` in addition to the examples: the weight of the distillation loss, and the learning rate.
 KD_WEIGHT: Final = "kd_weight"
 LEARNING_RATE: Final = "learning_rate"
 Array = npt.NDArray[np.float32]
@@ -31,14 +31,14 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class WeightPlace(Record):
-    """The place of a weight, or of a part of it, in `serve.tflite`, as little-endian float32.
+    """The place of a weight, or of part of it, in `serve.tflite`, as little-endian float32.
 
     Attributes:
         offset: Position of the first byte in the file.
-        start: Where the part begins, for each dimension of the weight.
-        stop: Where the part ends, for each dimension of the weight.
+        start: Start index of the part in each dimension of the weight.
+        stop: End index of the part in each dimension of the weight.
         axes: The weight's dimensions in the order of the file.
-        factor: Each value is multiplied by this in the file.
+        factor: Factor between the weight and the values in the file.
     """
 
     offset: Count
@@ -54,7 +54,7 @@ class WeightPlace(Record):
         network[self.offset : self.offset + len(content)] = content
 
     def get(self, network: bytes, weight: Array) -> None:
-        """Read the values at this place of a network into the weight."""
+        """Copy the values at this place of a network into the weight."""
         sizes = [stop - start for start, stop in zip(self.start, self.stop, strict=True)]
         stored = [sizes[axis] for axis in self.axes]
         part = np.frombuffer(network, "<f4", math.prod(stored), self.offset).reshape(stored)
@@ -67,16 +67,16 @@ class OutputEncoding(StrEnum):
 
     #: Probabilities of classes.
     SOFTMAX = "softmax"
-    #: The same before the softmax.
+    #: Logits of classes, before the softmax.
     LOGITS = "logits"
-    #: The probability of a yes.
+    #: The probability of yes.
     SIGMOID = "sigmoid"
-    #: The same before the sigmoid.
+    #: The logit of yes, before the sigmoid.
     LOGIT = "logit"
     FIGURES = "figures"
 
     def predictions(self, output: npt.ArrayLike) -> Array:
-        """Return a teacher's predictions: probabilities, or figures.
+        """Return a teacher's predictions: probabilities, or numeric values.
 
         Args:
             output: An output of the teacher's network, of any shape; classes are along the last axis.
@@ -94,7 +94,7 @@ class OutputEncoding(StrEnum):
 
 
 class TrainedWeight(Record):
-    """A weight that is trained.
+    """A trained weight.
 
     Attributes:
         name: Layer and weight, such as "dense/kernel".
@@ -113,10 +113,11 @@ class Training(Record):
     """The settings, the tensors and the weights of `train.tflite`.
 
     Attributes:
-        trainable: The part of the network that was asked for.
+        trainable: The requested part of the network.
         optimizer: "sgd" or "adam".
-        batch_size: Examples of a step of `train` and `adapt`; the other signatures take any number.
-        adapts: Whether there is a signature `adapt`, which needs outputs of classes, and scales or shifts.
+        batch_size: Examples per step of `train` and `adapt`; the other signatures accept any number.
+        adapts: Whether there is a signature `adapt`, which requires classification outputs, and scales or
+            shifts.
         targets: Output -> the tensor of its targets in `train` and `evaluate`.
         teachers: Output -> the tensor of a teacher's predictions in `train`.
         kinds: Output -> the kind of its values.
@@ -133,12 +134,12 @@ class Training(Record):
 
     @property
     def has_accuracy(self) -> bool:
-        """Return whether an output can be right or wrong: figures are neither."""
+        """True if an output is a classification; numeric outputs are not right or wrong."""
         return any(kind is not OutputEncoding.FIGURES for kind in self.kinds.values())
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:
-    """Return a `serve.tflite` with other weights; weights that are not named stay.
+    """Return a `serve.tflite` with some weights replaced.
 
     Args:
         network: Content of `serve.tflite`.
@@ -165,7 +166,7 @@ def with_weights(network: bytes, training: Training, weights: Mapping[str, Any])
 
 
 def weights_in(network: bytes, training: Training) -> dict[str, Array]:
-    """Return the weights in a `serve.tflite` by their names, as `with_weights` writes them."""
+    """Return the weights in a `serve.tflite` by name, as written by `with_weights`."""
     weights = {}
     for weight in training.weights:
         weights[weight.name] = np.zeros(weight.shape, np.float32)

@@ -1,4 +1,4 @@
-"""Verification of a package: every file present is the one that was packaged."""
+"""Verification of a package: every present file is identical to the packaged one."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from mistify.package.opened import Package
 
 
 def verify(directory: Path, *, with_blocks: bool = True) -> Manifest:
-    """Read a package's manifest and compare every file with it.
+    """Read a package's manifest and verify every file against it.
 
-    Blocks may be absent: a device fetches the blocks that it needs.
+    Blocks may be absent: a device downloads only the blocks that it needs.
 
     Args:
         directory: The package.
-        with_blocks: Compare the blocks that are there as well. Whoever runs a block compares it then.
+        with_blocks: Also verify the blocks that are present. Otherwise they are verified when they are used.
 
     Raises:
         MistifyError: As for `Package.open` and `Package.verify`.

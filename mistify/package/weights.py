@@ -1,8 +1,8 @@
-"""The files in which devices send each other tuned weights: small, and checked before use (paper 5.1).
+"""The files with which devices exchange tuned weights: small, and checked before use (paper 5.1).
 
-A file is a safetensors file of float16, its even bytes before its odd ones, deflated: signs and exponents are
-then next to each other and compress well. Differences from the packaged weights would be no smaller, as
-tuning changes weights by about as much as their own size.
+A file is a deflated safetensors file of float16 with all even bytes before the odd ones: this groups signs
+and exponents, which compress well. Differences from the packaged weights would not be smaller, because tuning
+changes weights by about their own magnitude.
 """
 
 import math
@@ -22,7 +22,7 @@ from mistify.package.manifest import TunableTensor
 Tunable = Mapping[str, TunableTensor]
 Weights = Mapping[str, NDArray[np.float16] | NDArray[np.float32]]
 
-#: The types in which weights may be written.
+#: The allowed types of weights.
 _DTYPES: Final[dict[str, np.dtype[np.float16] | np.dtype[np.float32]]] = {
     "F16": np.dtype("<f2"),
     "F32": np.dtype("<f4"),
@@ -30,17 +30,17 @@ _DTYPES: Final[dict[str, np.dtype[np.float16] | np.dtype[np.float32]]] = {
 
 _LARGEST_HALF: Final = float(np.finfo(np.float16).max)
 
-#: Norms may differ from the packaged ones by this factor, give or take this root mean square.
+#: Norms may differ from the packaged ones by this factor, plus or minus this root mean square.
 _NORM_FACTOR: Final = 10.0
 _NORM_SLACK: Final = 0.3
 
-#: Bytes of a file's header: for each tensor beside its name, and for all.
+#: Maximum bytes of a file's header: per tensor in addition to its name, and in total.
 _HEADER_BYTES_PER_TENSOR: Final = 256
 _HEADER_BYTES: Final = 4096
 
 
 class _Tensor(TypedDict):
-    """A tensor as safetensors reads it."""
+    """A tensor as returned by safetensors."""
 
     dtype: str
     shape: Sequence[int]
@@ -48,29 +48,29 @@ class _Tensor(TypedDict):
 
 
 def write_weights(weights: Weights) -> bytes:
-    """Return the bytes of a file with weights by name; tensors that float16 cannot hold stay float32."""
+    """Return a file with weights by name; tensors outside the range of float16 stay float32."""
     data = save({name: _narrowed(values) for name, values in weights.items()})
     return zlib.compress(data[0::2] + data[1::2], 9)
 
 
 def most_bytes(tunable: Tunable) -> int:
-    """Return the most bytes that a file with the weights of a package can have."""
+    """Return the maximum size of a file with the weights of a package, in bytes."""
     most = _most_unpacked(tunable)
     return most + most // 1000 + 64
 
 
 def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]:
-    """Read and check the weights in a file from another device; never more than the package has are unpacked.
+    """Read and check the weights in a file from another device; decompress at most the package's own size.
 
     Args:
-        path: A file that `write_weights` has written.
+        path: A file written by `write_weights`.
         tunable: The package's weights that peers may exchange.
 
     Returns:
         Name -> weight.
 
     Raises:
-        MistifyError: INVALID_PUBLICATION with every problem: it is no such file, or its weights do not fit
+        MistifyError: INVALID_PUBLICATION with every problem: the format is wrong, or the weights do not fit
             the package (other names or shapes, numbers that are not finite, norms far from the packaged
             ones).
     """
@@ -94,7 +94,7 @@ def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]
 
 
 def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values in the smallest type that holds them, by rows: safetensors writes them as they lie."""
+    """Return values in the smallest sufficient type, in row-major order, which safetensors expects."""
     fits = bool((np.abs(values) <= _LARGEST_HALF).all())
     return values.astype(_DTYPES["F16" if fits else "F32"], order="C")
 
@@ -111,11 +111,11 @@ def _most_unpacked(tunable: Tunable) -> int:
 
 
 def _unpacked(content: bytes, most: int) -> bytes:
-    """Return the content of the safetensors file.
+    """Return the decompressed content as a safetensors file.
 
     Raises:
         zlib.error: It is not deflated.
-        ValueError: It is cut off, or longer than `most`.
+        ValueError: It is truncated, or longer than `most`.
     """
     inflating = zlib.decompressobj()
     data = np.frombuffer(inflating.decompress(content, most + 1), np.uint8)
@@ -142,11 +142,13 @@ def _header_problems(tensors: Mapping[str, _Tensor], tunable: Tunable) -> Iterat
         if dtype not in _DTYPES:
             yield Problem(place, dtype, " or ".join(_DTYPES), "convert it")
         if shape != expected.shape:
-            yield Problem(place, f"the shape {shape}", f"{expected.shape}", "send what was tuned, as it is")
+            yield Problem(
+                place, f"the shape {shape}", f"{expected.shape}", "send the tuned weights unchanged"
+            )
 
 
 def _problems(name: str, values: NDArray[np.float32], tensor: TunableTensor) -> Iterator[Problem]:
-    """Yield the problems of a weight's numbers."""
+    """Yield the problems of a weight's values."""
     place = f"weights[{name!r}]"
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())

@@ -1,1 +1,1 @@
-"""Parsers for people's input: JSON with comments, quantities with units, and errors that name their place."""
+"""Parsers for user input: JSON with comments, quantities with units, and errors with paths."""

@@ -1,7 +1,7 @@
-"""JSON as people write it (paper, Figure 3): with // and /* */ comments and with trailing commas.
+"""JSON for people (paper, Figure 3): with // and /* */ comments and trailing commas.
 
-In everything else it is stricter than Python's own reader: duplicate keys, NaN, Infinity, numbers
-beyond the range of floats and halves of surrogate pairs are problems, size and nesting are limited.
+In other respects it is stricter than Python's own parser: duplicate keys, NaN, Infinity, numbers beyond the
+range of floats and unpaired surrogates are problems, and size and nesting are limited.
 """
 
 import json
@@ -19,19 +19,19 @@ MAX_DEPTH = 32
 
 _Duplicates: TypeAlias = dict[int, tuple[dict[str, object], list[str]]]
 
-# A string or a comment that never ends matches up to where it would have to end at the latest: the
-# scan stays linear, whatever the text.
+# An unterminated string or comment matches up to the latest position at which it could have ended, so that
+# the scan takes linear time for any text.
 _STRING = r'"(?:\\.|[^"\\\n])*+"?'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*(?s:.*?\*/|.*)")
-# A comma that follows no value is left where it is, for the reader to complain about.
+# A comma without a preceding value is kept, so that the parser reports it.
 _TRAILING_COMMA = re.compile(_STRING + r"|[\[{,:]\s*+,|,(?=\s*+[\]}])")
-# Half of a pair: of a whole one the reader has made one character.
+# An unpaired surrogate: the parser has combined pairs into one character.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 class JsonError(ValueError):
-    """A text that is not JSON; carries the problem that stopped the reader."""
+    """A text that is not JSON; carries the problem that stopped the parser."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -39,21 +39,21 @@ class JsonError(ValueError):
 
 
 def read_json(text: str) -> tuple[object, list[Problem]]:
-    """Read a JSON text.
+    """Parse a JSON text.
 
     Returns:
-        The value, and all problems by JSON path: duplicate keys, unusable numbers, texts that UTF-8 cannot
-        hold.
+        The value, and all problems by JSON path: duplicate keys, unusable numbers, texts that cannot be
+        encoded in UTF-8.
 
     Raises:
-        JsonError: The text is too large, nested too deeply, or no JSON.
+        JsonError: The text is too large, nested too deeply, or not JSON.
     """
     if len(text) > MAX_CHARACTERS:
         limit = f"at most {MAX_CHARACTERS:,}"
         raise JsonError(
             Problem("the text", f"{len(text):,} characters", limit, "split it into several batches")
         )
-    # id -> (object, its duplicate keys). Keeping the object keeps its id from being used again.
+    # id -> (object, its duplicate keys). Keeping the object prevents reuse of its id.
     duplicates: _Duplicates = {}
 
     def make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -74,7 +74,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
 
 
 def _plain_json(text: str) -> str:
-    """Replace comments and trailing commas by spaces, so that every other character stays in place."""
+    """Replace comments and trailing commas by spaces, so that all other characters keep their positions."""
     return _TRAILING_COMMA.sub(_blank_comma, _COMMENT.sub(_blank_comment, text))
 
 
@@ -107,7 +107,7 @@ def _too_deep(place: str) -> Problem:
     return Problem(place, "deeply nested values", f"at most {MAX_DEPTH} levels", "flatten them")
 
 
-def _half_pair(place: str, text: str) -> Problem:
+def _unpaired_surrogate(place: str, text: str) -> Problem:
     expected = "characters, each with both halves of its surrogate pair"
     return Problem(place, shown(text), expected, "complete the pair, or remove the half")
 
@@ -116,7 +116,7 @@ def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicate
     if isinstance(value, float) and not math.isfinite(value):
         yield Problem(json_path(keys), str(value), "a finite number", "use a number below 1e308")
     if isinstance(value, str) and _SURROGATE.search(value):
-        yield _half_pair(json_path(keys), value)
+        yield _unpaired_surrogate(json_path(keys), value)
     if not isinstance(value, dict | list):
         return
     if len(keys) >= MAX_DEPTH:
@@ -128,5 +128,5 @@ def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicate
     )
     for key, child in children:
         if isinstance(key, str) and _SURROGATE.search(key):
-            yield _half_pair(json_path((*keys, key)), key)
+            yield _unpaired_surrogate(json_path((*keys, key)), key)
         yield from _problems(child, (*keys, key), duplicates)

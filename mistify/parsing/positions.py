@@ -1,4 +1,4 @@
-"""The lines of a JSON text on which its values stand."""
+"""The line numbers of values in a JSON text."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Final
 from mistify.parsing.jsonc import MAX_CHARACTERS
 from mistify.parsing.validation import json_path
 
-#: What counts in a JSON text as people write it; comments and spaces are skipped. What cannot be read ends at
-#: the end of its line, so that a text with mistakes has lines as well.
+#: Tokens of JSON with comments; comments and spaces are skipped. An invalid token extends to the end of its
+#: line, so that lines are also found in invalid texts.
 _TOKEN: Final = re.compile(
     r'(?P<string>"(?:\\.|[^"\\\n])*+"?)|(?P<comment>//[^\n]*|/\*(?s:.*?\*/|.*))|(?P<mark>[{}\[\],:])'
     r"|(?P<word>[^\s{}\[\],:\"/]+)"
 )
 
-#: The last part of a path: an index, a key in quotes, or a plain key.
+#: The last part of a path: an index, a quoted key, or a plain key.
 _LAST: Final = re.compile(r'(\[(\d+|"(\\.|[^"\\])*+")\]|\.?[^.\[\]"]+)\Z')
 
 
@@ -23,13 +23,12 @@ def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
     """Return the line number (from 1) at which each JSON path begins.
 
     Args:
-        text: JSON with comments, perhaps with mistakes.
-        places: JSON paths such as `[3].adaptation_goal.FLOP`. A place that is missing has the line of what
-            would hold it. Where the text is one object, `[0]` is that object.
+        text: JSON with comments, possibly invalid.
+        places: JSON paths such as `[3].adaptation_goal.FLOP`. A missing place has the line of its innermost
+            existing parent. If the text is one object, `[0]` is that object.
 
     Returns:
-        Place -> line, without places that have no part in the text; empty where the text is too large to be
-        read.
+        Place -> line, without places that are not in the text; empty if the text is too large to parse.
     """
     lines: dict[str, int] = {}
     for path, line in _positions(text) if len(text) <= MAX_CHARACTERS else ():
@@ -50,7 +49,7 @@ def _nearest(place: str, lines: dict[str, int]) -> int | None:
 
 
 def _positions(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the path of each value and the line on which it, or its key, begins."""
+    """Yield the path of each value and the line on which the value, or its key, begins."""
     keys: list[str | int] = []
     expects_key = False
     line, counted = 1, 0

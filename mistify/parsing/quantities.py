@@ -1,8 +1,8 @@
-"""The quantities of a config as people write them, "30ms", "5G", "0.5GB", "0.80", "0.5x", and back.
+"""Parsing and formatting of the quantities in configs: "30ms", "5G", "0.5GB", "0.80", "0.5x".
 
-Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are understood too). Numbers without a unit are
-accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion is decimal, so that a
-number that a `format_*` function writes with all digits is read back exactly.
+Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are supported too). Numbers without a unit are
+accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion uses decimal arithmetic,
+so that a number formatted with all digits is parsed back exactly.
 """
 
 import math
@@ -24,13 +24,13 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class Quantity:
-    """A limit: absolute in the kind's own unit, or relative, a multiple of the source model's cost."""
+    """A limit: absolute in the base unit of its kind, or relative, a multiple of the source model's cost."""
 
     value: float
     relative: bool = False
 
     def resolve(self, source: float) -> float:
-        """Return the absolute limit, given the source model's cost: a finite number above 0."""
+        """Return the absolute limit for the source model's cost, a finite number above 0."""
         if not self.relative:
             return self.value
         return min(max(self.value * source, sys.float_info.min), sys.float_info.max)
@@ -38,14 +38,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class QuantityKind:
-    """A kind of quantity: its units with their sizes, the plain number's unit being 1.
+    """A kind of quantity: its units with their sizes; the base unit, for plain numbers, has size 1.
 
     Attributes:
         expected: Description in errors.
-        units: Unit -> size; "" is the plain number's.
-        written: Units that formatting chooses from, ascending.
+        units: Unit -> size; "" is the unit of plain numbers.
+        written: Units used for formatting, ascending.
         relative: Whether "0.5x" of the source model is allowed.
-        whole: Whether amounts are whole numbers of the plain unit.
+        whole: Whether amounts are whole numbers of the base unit.
     """
 
     expected: str
@@ -56,7 +56,7 @@ class QuantityKind:
 
     @property
     def plain(self) -> str:
-        """The name of a plain number's unit, empty where it has none."""
+        """The name of the base unit; empty if it has none."""
         return next((unit for unit, size in self.units.items() if unit and size == 1), "")
 
     def parse(self, raw: object) -> Quantity:
@@ -104,7 +104,7 @@ class QuantityKind:
 
 
 def _plain(number: Decimal) -> str:
-    """Write a number without exponent and without trailing zeros."""
+    """Format a number without exponent and without trailing zeros."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -114,24 +114,24 @@ def _units(**sizes: str) -> Mapping[str, Decimal]:
 
 
 def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
-    """Return units by name with their sizes as written, ascending."""
+    """Return units by name with their sizes in decimal notation, ascending."""
     names = sorted(units, key=lambda name: (units[name], name))
     return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
 
 
 def measured_in(units: Mapping[str, float]) -> QuantityKind:
-    """Return a custom kind: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
+    """Return a custom kind: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; its limits may be relative.
 
     Args:
-        units: Unit -> size; a unit of size 1 is that of plain numbers.
+        units: Unit -> size; plain numbers are in the unit of size 1.
 
     Raises:
-        ValueError: A name that cannot be read, a size that is not above 0, or none that is 1.
+        ValueError: A name that cannot be parsed, a size that is not above 0, or no unit of size 1.
     """
     sizes = sized(units)
     plain = next((name for name, size in sizes.items() if size == 1), None)
     if plain is None or not all(size > 0 and size.is_finite() for size in sizes.values()):
-        raise ValueError(f"the units {dict(units)} need sizes above 0, of which one is 1")
+        raise ValueError(f"the units {dict(units)} need sizes above 0, one of which is 1")
     unreadable = [name for name in units if not _UNIT.fullmatch(name) or name == "x"]
     if unreadable:
         raise ValueError(
@@ -167,7 +167,7 @@ BYTES = QuantityKind(
     relative=True,
     whole=True,
 )
-#: Plain numbers of an unknown unit.
+#: Plain numbers in an unknown unit.
 PLAIN = QuantityKind("a number", _units(), written=("",))
 
 _SHARE = QuantityKind(
@@ -201,7 +201,7 @@ def parse_bytes(raw: object) -> Quantity:
 
 
 def parse_figure(raw: object) -> float:
-    """Parse a share, or a figure above 0 of another metric ("0.80", "80%", 2.5)."""
+    """Parse a share, or a value above 0 of another metric ("0.80", "80%", 2.5)."""
     return _SHARE.parse(raw).value
 
 
@@ -219,9 +219,9 @@ def format_time(value: Quantity | float, digits: int | None = None) -> str:
     """Format milliseconds in the largest unit that keeps the number at 1 or above.
 
     Args:
-        value: Returned by `parse_time`.
-        digits: Significant digits to keep, for tables; None keeps them all, so that parsing gives back the
-            same value. The other `format_*` functions do the same.
+        value: A result of `parse_time`, or milliseconds.
+        digits: Significant digits to keep, for tables; None keeps them all, so that parsing restores the same
+            value. The other `format_*` functions do the same.
     """
     return TIME.format(value, digits)
 

@@ -1,7 +1,7 @@
-"""Every mistake in a value: wrong parts are replaced, so that the parts that depend on them are checked, too.
+"""Find every mistake in a value: replace invalid parts, so that dependent parts are checked, too.
 
-Pydantic checks the fields of a model together only if each is valid by itself, and nothing that follows the
-model otherwise: one mistake hides others.
+Pydantic runs the validators of a whole model only if each field is valid, and no further checks if the model
+is invalid: one mistake hides others.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ from pydantic_core import ErrorDetails
 from mistify.errors import Problem
 from mistify.parsing.validation import Keys, existing, field_at, json_path, problems_of, shown
 
-#: The context of a validation in which the fields of the outermost model are not checked together.
+#: Validation context in which the outermost model skips checks across its fields.
 FIELDS_ALONE: Final = "fields alone"
 
-#: Replacements of one value, one after the other: a mistake comes to light when the one before is replaced.
+#: Maximum number of replacement rounds for a value: replacing one mistake may reveal the next.
 _MOST_ROUNDS: Final = 20
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,10 +26,10 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Rechecked(Generic[M]):
-    """A value in its model, as far as that is possible, and every mistake in it.
+    """A value parsed into its model as far as possible, and every mistake in it.
 
     Attributes:
-        model: The value, with replacements for what is wrong; None if no replacement would do.
+        model: The value, with invalid parts replaced; None if no replacement is valid.
         replaced: Places of the replacements, as keys and indices.
     """
 
@@ -38,16 +38,16 @@ class Rechecked(Generic[M]):
     replaced: frozenset[Keys]
 
     def as_written(self, *keys: str | int) -> bool:
-        """Check whether nothing was replaced at a place, below it, or around it."""
+        """Check whether nothing was replaced at a place, inside it, or around it."""
         return not any(place[: len(keys)] == keys[: len(place)] for place in self.replaced)
 
 
 def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
-    """Return a value in a model, and every mistake in it.
+    """Parse a value into a model and return it with every mistake in it.
 
     Args:
-        model: A model whose validators raise `InvalidValue`. Where the outermost one checks fields together,
-            it leaves that out in the context `FIELDS_ALONE`.
+        model: A model whose validators raise `InvalidValue`. Checks of the outermost model across fields must
+            be skipped in the context `FIELDS_ALONE`.
         value: Parsed from JSON.
         place: JSON path of the value.
     """
@@ -63,7 +63,7 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
                 continue
             found = problems_of(filter(checking.is_mistake, errors), model, place, value)
             problems += (checking.as_written(problem, place) for problem in found)
-            if any(not details["loc"] for details in errors):  # its fields are right, each by itself
+            if any(not details["loc"] for details in errors):  # each of its fields is valid
                 context = FIELDS_ALONE
             checking.leave_out(errors)
         else:
@@ -72,11 +72,11 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
 
 
 class _Rechecking:
-    """A value whose mistakes are left out, or replaced by examples where leaving them out is a mistake, too.
+    """A value whose mistakes are removed, or replaced by examples if a value is required.
 
     Attributes:
         value: The value with the replacements made so far.
-        replaced: Place of a mistake -> the example that can take its place, if there is one.
+        replaced: Place of a mistake -> the example that can replace it, if there is one.
     """
 
     def __init__(self, model: type[BaseModel], value: Any) -> None:
@@ -86,7 +86,7 @@ class _Rechecking:
         self.replaced: dict[Keys, list[Any]] = {}
 
     def fill(self, errors: list[ErrorDetails]) -> bool:
-        """Put examples where a value left out is missed; return whether there was any."""
+        """Insert examples where a removed value is required; return whether there was any."""
         places = [existing(details, self.value) for details in errors]
         missed = {place for place in self.replaced if any(_depends(other, place) for other in places)}
         filled = False
@@ -98,19 +98,19 @@ class _Rechecking:
         return filled
 
     def is_mistake(self, details: ErrorDetails) -> bool:
-        """Check whether an error is the user's, and does not follow from a value that was left out."""
+        """Check whether an error is the user's, rather than a consequence of a removed value."""
         place = existing(details, self.value)
         return not any(_depends(place, other) and not _is_in(self.value, other) for other in self.replaced)
 
     def as_written(self, problem: Problem, start: str) -> Problem:
-        """Return a problem with the user's own value, where an example stands in it."""
+        """Return a problem with the user's own value instead of an example."""
         for place in self.replaced:
             if place[:-1] and json_path(place[:-1], start) == problem.place:
                 return replace(problem, value=shown(_at(self._original, place[:-1])))
         return problem
 
     def leave_out(self, errors: list[ErrorDetails]) -> None:
-        """Leave out the values that errors are about; for a list, the whole list."""
+        """Remove the values that errors refer to; for an item of a list, the whole list."""
         places = {self._in_an_object(existing(details, self.value)): details["type"] for details in errors}
         for place, kind in places.items():
             if place and _is_in(self.value, place[:-1]):
@@ -120,23 +120,23 @@ class _Rechecking:
                 _at(self.value, place[:-1]).pop(place[-1], None)
 
     def _in_an_object(self, place: Keys) -> Keys:
-        """Return the place of a value in an object, or of the list around a value in a list."""
+        """Return the place of a value in an object, or of the list that contains the value."""
         while place and not isinstance(_at(self.value, place[:-1]), dict):
             place = place[:-1]
         return place
 
 
 def _depends(place: Keys, left_out: Keys) -> bool:
-    """Check whether an error may follow from a value that was left out: at its place, beside or around it.
+    """Check whether an error may result from a removed value: at the same place, next to it or around it.
 
-    Values beside the fields of the outermost model do not depend on them.
+    Values next to the fields of the outermost model do not depend on them.
     """
     around = left_out[:-1]
     return place[: len(left_out)] == left_out or (bool(around) and around in (place, place[:-1]))
 
 
 def _is_in(value: Any, place: Keys) -> bool:
-    """Check whether there is something at a place."""
+    """Check whether there is a value at a place."""
     for key in place:
         if not isinstance(value, dict) or key not in value:
             return False

@@ -17,15 +17,15 @@ __all__ = ["Settings"]
 #: The keys and indices that lead to a value.
 Keys: TypeAlias = tuple[str | int, ...]
 
-#: Stands for a value that is not at hand.
+#: Placeholder for an unavailable value.
 _UNKNOWN: Final = object()
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 80
 
 
-class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of them ends up in a `Problem`)
-    """A value that cannot be used, the expected one, and the way to fix it."""
+class InvalidValue(ValueError):  # noqa: N818 (not named like an error: each becomes a `Problem`)
+    """An invalid value, the expected one, and the way to fix it."""
 
     def __init__(self, value: object, expected: str, fix: str) -> None:
         super().__init__(f"got {shown(value)}; expected {expected}; {fix}")
@@ -39,7 +39,7 @@ class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of
 
 
 class Settings(BaseModel):
-    """The base of values that users write: immutable, and an unknown key is an error."""
+    """The base class of settings in user input: immutable, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -62,7 +62,7 @@ def json_path(keys: Iterable[str | int], start: str = "") -> str:
 
 
 def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
-    """Return the names expected in place of an unknown one, and the way to fix it."""
+    """Return the known names as an expectation, and the way to fix an unknown name."""
     known = sorted(known)
     close = get_close_matches(name, known, n=1, cutoff=0.5) or [
         candidate for candidate in known if candidate.casefold() == name.casefold()
@@ -72,7 +72,7 @@ def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
 
 
 def mistake_of(check: Callable[[], object]) -> InvalidValue | None:
-    """Return the mistake that a check finds, if it does."""
+    """Return the mistake that a check raises; None if it passes."""
     try:
         check()
     except InvalidValue as error:
@@ -81,7 +81,7 @@ def mistake_of(check: Callable[[], object]) -> InvalidValue | None:
 
 
 def together(title: str, mistakes: Iterable[tuple[Keys, InvalidValue]]) -> ValidationError:
-    """Return the error of a validator that has found several mistakes.
+    """Combine several mistakes found by one validator into an error.
 
     Args:
         mistakes: Each with its place below the validated value.
@@ -99,26 +99,26 @@ def problems_of(
     place: str = "",
     value: Any = _UNKNOWN,
 ) -> list[Problem]:
-    """Return every error of a validation as a problem, with one problem for each place.
+    """Convert the errors of a validation to problems, one for each place.
 
     Args:
         error: Raised by `model.model_validate`, or some of its details.
-        model: The `description` and the first of the `examples` of a field say in the problem what was
-            expected and how to fix it.
+        model: The `description` of a field, and the first of its `examples`, become the expectation and the
+            fix in its problems.
         place: JSON path of the validated value.
-        value: The validated value, which tells places in it from names that pydantic adds.
+        value: The validated value, to distinguish places in it from names that pydantic adds.
     """
     innermost: dict[tuple[Keys, int], ErrorDetails] = {}
     for number, details in enumerate(error.errors() if isinstance(error, ValidationError) else error):
         keys = existing(details, value)
-        same = keys, -1 if keys != details["loc"] else number  # a type of several is one of many complaints
+        same = keys, -1 if keys != details["loc"] else number  # a union reports one error for each type
         if same not in innermost or len(innermost[same]["loc"]) < len(details["loc"]):
             innermost[same] = details
     return [_problem(details, model, keys, place) for (keys, _), details in innermost.items()]
 
 
 def existing(details: ErrorDetails, value: Any) -> Keys:
-    """Return the place of an error, as far as it exists in the validated value or is missing there.
+    """Return the place of an error, up to the last part that exists in the value or is missing there.
 
     Pydantic adds names: the types of a union, "[key]", and fields of values written as a name alone.
     """
@@ -150,7 +150,7 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: Keys, start: 
 
 
 def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
-    """Return the description of a field's values, and an example."""
+    """Return what a field expects, and an example."""
     expected, fix = _without_examples(message)
     if field is None:
         return expected, fix
@@ -168,17 +168,17 @@ def _without_examples(message: str) -> tuple[str, str]:
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields by the keys that users write."""
+    """Return the fields by their keys in user input."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def field_at(model: type[BaseModel], keys: Sequence[str | int]) -> FieldInfo | None:
-    """Return the field below these keys; None where there is none."""
+    """Return the field at these keys; None if there is none."""
     return _keys(model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
 
 
 def model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
-    """Return the model that validates the value below these keys."""
+    """Return the model that validates the value at these keys."""
     annotation: Any = model
     for key in keys:
         annotation = _annotation_at(annotation, key)
@@ -187,9 +187,9 @@ def model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseMode
 
 
 def _annotation_at(annotation: Any, key: str | int) -> Any:
-    """Return the type of the value below a key of an object, or an index of a list."""
+    """Return the type of the value at a key of an object, or an index of a list."""
     if isinstance(key, int):
-        return annotation  # whose arguments are looked through
+        return annotation  # its type arguments are searched
     for candidate in (annotation, *get_args(annotation)):
         if _is_model(candidate):
             field = _keys(candidate).get(str(key))

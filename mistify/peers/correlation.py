@@ -1,4 +1,4 @@
-"""Correlation measures: from hints to points that are near each other where data are similar (paper 5.2)."""
+"""Correlation measures: they map hints to points that are close if the data are similar (paper 5.2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ ENTRY_POINTS: Final = "mistify.correlations"
 class Correlation(ABC):
     """A measure of the similarity of two devices' data.
 
-    It is the Euclidean distance of the points that it makes of their hints: the smaller, the more similar.
-    Equal hints have equal points. A measure keeps no state but its settings.
+    It maps hints to points whose Euclidean distance is small for similar data. Equal hints have equal points.
+    A measure has no state except its settings.
     """
 
-    #: Checks what an operator writes as the settings of a group of devices.
+    #: Validates the settings that an operator chooses for a group of devices.
     settings_class: ClassVar[type[BaseModel]]
 
     @classmethod
@@ -41,7 +41,7 @@ class Correlation(ABC):
 
     @abstractmethod
     def point(self, hints: Hints) -> NDArray[np.float64]:
-        """Return the point of hints, [dimension], finite.
+        """Return the point for hints, [dimension], finite.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, hints that the measure needs are missing, do not fit its
@@ -50,11 +50,11 @@ class Correlation(ABC):
 
 
 def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
-    """Return the measure of a name, from the entry points `mistify.correlations`.
+    """Return the measure with a name, from the entry points `mistify.correlations`.
 
     Raises:
-        MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or with every
-            problem of its settings.
+        MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or its settings
+            are invalid, with every problem in them.
     """
     measures = plug_ins(ENTRY_POINTS)
     if name not in measures:

@@ -1,4 +1,4 @@
-"""Correlation hints: summaries of a device's data, by which devices with similar data meet (paper 5.2)."""
+"""Correlation hints: summaries of a device's data, used to find devices with similar data (paper 5.2)."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from mistify.parsing.validation import InvalidValue, Settings, problems_of
 
 __all__ = ["Hints", "Location"]
 
-#: How far the shares of a label histogram may sum from 1.
+#: Maximum deviation from 1 of the sum of a label histogram.
 _SUM_TOLERANCE = 1e-3
 
 _MOST_NUMBERS = 1024
@@ -46,7 +46,7 @@ def _shares(raw: object) -> Shares:
 
 
 class Hints(Settings):
-    """A summary of a device's data without the data themselves. A hint that is None is not sent.
+    """A summary of a device's data that does not include the data. Hints that are None are not sent.
 
     Attributes:
         location: Where the data were taken.
@@ -80,5 +80,5 @@ class Hints(Settings):
 
 
 def invalid_hints(problems: list[Problem]) -> MistifyError:
-    """Return the error of hints that cannot be used."""
+    """Return the error for invalid hints."""
     return MistifyError(ErrorCode.INVALID_PUBLICATION, "the hints cannot be used", problems)

@@ -1,4 +1,4 @@
-"""Tuning with peers as server and client see it: memberships, published models, peers (paper 5)."""
+"""Tuning with peers as seen by server and client: memberships, published models, peers (paper 5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from hashlib import sha256
 
 from mistify.peers.hints import Hints
 
-#: Bytes of a member's secret.
+#: Length of a member's secret, in bytes.
 SECRET_BYTES = 32
 
-#: The most peers of one call.
+#: Maximum number of peers in one call.
 MOST_PEERS = 64
 
 
 @dataclass(frozen=True)
 class MemberKey:
-    """A member of a group, as only itself and the server know it: 32 random bytes."""
+    """A member of a group, with its secret, which only the member and the server know: 32 random bytes."""
 
     group: str
     secret: bytes
@@ -28,14 +28,14 @@ class MemberKey:
 
 @dataclass(frozen=True)
 class Membership:
-    """The terms that a member receives when it joins.
+    """The terms of a membership, received by a member when it joins.
 
     Attributes:
         member: The member's public name.
-        lease_seconds: A member is forgotten after so long without a call.
+        lease_seconds: Seconds without a call after which the member is removed.
         correlation: Name of the group's correlation measure.
-        settings: Settings of the correlation measure; they say which hints are wanted.
-        version: Version of the model it has published last; 0 where there is none.
+        settings: Settings of the correlation measure; they determine the required hints.
+        version: Version of the member's most recent publication; 0 if there is none.
     """
 
     member: str
@@ -56,15 +56,15 @@ class PackageReference:
 
 @dataclass(frozen=True)
 class Publication:
-    """A tuned model as its device describes it.
+    """A tuned model as described by its device.
 
     Attributes:
         package: The package whose weights were tuned.
-        version: Higher than any version that the device has published before.
-        loss: Cross entropy on the device's data, or on the data it trains on in their place.
+        version: Higher than all earlier versions of this device.
+        loss: Cross entropy on the device's data, or on the data it trains on instead.
         accuracy: Share of these data that is classified correctly.
         hints: The device's summary of its data.
-        size: Bytes of the weights, as `mistify.package.weights.write_weights` writes them.
+        size: Size of the weights in bytes, as written by `mistify.package.weights.write_weights`.
         sha256: SHA-256 of that file, in hex.
     """
 
@@ -79,7 +79,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Peer:
-    """A published model as other members see it; `distance` is that of the group's correlation measure."""
+    """A published model as seen by other members; `distance` is by the group's correlation measure."""
 
     member: str
     package: PackageReference

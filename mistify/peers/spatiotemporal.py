@@ -1,4 +1,4 @@
-"""The correlation measure that comes with Mistify: place, time, view, features, labels (paper 5.2)."""
+"""The built-in correlation measure: place, time, view, features, labels (paper 5.2)."""
 
 import math
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ Length = Annotated[int, Field(ge=1, le=1024, description="how many numbers, from
 
 
 class Numbers(Settings):
-    """Hints that are lists of numbers: their length, and the distance at which data hardly correlate."""
+    """Settings of hints that are lists: their length, and the distance at which data hardly correlate."""
 
     length: Length
     scale: Positive = 1.0
 
 
 class Scales(Settings):
-    """The hints that count, and the difference of each at which data hardly correlate (a distance of 1).
+    """The hints to compare, and for each the difference at which data hardly correlate (a distance of 1).
 
-    A hint that is left out is not compared and must not be sent; at least one counts.
+    Hints without a scale are not compared and must not be sent; at least one scale is required.
 
     Attributes:
         location_km: Distance straight through the earth.
@@ -60,7 +60,7 @@ class Scales(Settings):
 
 @dataclass(frozen=True)
 class SpatioTemporal(Correlation):
-    """The Euclidean measure over all hints that count, each in units of its scale."""
+    """The Euclidean distance over all compared hints, each in units of its scale."""
 
     settings_class: ClassVar[type[BaseModel]] = Scales
     scales: Scales
@@ -72,7 +72,7 @@ class SpatioTemporal(Correlation):
 
     @property
     def dimension(self) -> int:
-        """Coordinates of all hints that count."""
+        """Number of coordinates of all compared hints."""
         return sum(self._dimensions().values())
 
     def point(self, hints: Hints) -> Point:
@@ -82,7 +82,7 @@ class SpatioTemporal(Correlation):
         return np.concatenate(list(self._legs(hints)))
 
     def _dimensions(self) -> dict[str, int]:
-        """Return the hints that count, in order, and how many coordinates each has."""
+        """Return the compared hints, in order, with their number of coordinates."""
         scales = self.scales
         dimensions = {
             "location": scales.location_km and 3,
@@ -135,5 +135,5 @@ def _on_circle(degrees: float) -> Point:
 
 
 def _chord(degrees: float) -> float:
-    """Return the distance of two points of the unit circle."""
+    """Return the distance between two points on the unit circle."""
     return 2 * math.sin(math.radians(degrees) / 2)

@@ -1,11 +1,11 @@
-"""The energy of the processor, where the device counts it (Linux: powercap, as RAPL fills it)."""
+"""The energy of the processor, if the device measures it (Linux powercap, provided by RAPL)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Returns joules since a fixed moment.
+#: Returns joules since a fixed time.
 EnergyCounter = Callable[[], float]
 
 _POWERCAP: Final = Path("/sys/class/powercap")
@@ -14,7 +14,7 @@ _UJ_PER_J: Final = 1e6
 
 @dataclass
 class _Zone:
-    """A part of the device whose energy is counted; the count starts again at 0 after `wraps_at`."""
+    """A metered part of the device; its counter restarts at 0 after `wraps_at`."""
 
     path: Path
     wraps_at: int
@@ -29,10 +29,10 @@ class _Zone:
 
 
 def energy_counter(powercap: Path = _POWERCAP) -> EnergyCounter | None:
-    """Return the counter of all processors of this device and, where it is counted apart, their memory.
+    """Return the counter of all processors of this device and of their memory, if metered separately.
 
     Returns:
-        The counter; None where there is none, or it may not be read (on most systems only root may).
+        The counter; None if there is none, or it is not readable (on most systems, only root may read it).
     """
     try:
         zones = [
@@ -47,7 +47,7 @@ def energy_counter(powercap: Path = _POWERCAP) -> EnergyCounter | None:
 
 
 def _zones(powercap: Path) -> Iterator[Path]:
-    """Yield the zones of the processors, which contain cores and graphics, and of memory, which is apart."""
+    """Yield the zones of processors, which include cores and graphics, and of memory, which is separate."""
     for zone in sorted(powercap.glob("intel-rapl:*")):
         name = (zone / "name").read_text().strip()
         if name.startswith("package-") or name == "dram":

@@ -1,4 +1,4 @@
-"""The measurement of this device in a process of its own, without the networks that end it."""
+"""Measurement of this device in a separate process, without the networks that crash it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -11,14 +11,14 @@ from mistify.profiling.energy import energy_counter
 from mistify.profiling.measuring import BUDGET_SECONDS, Progress, measure_device
 from mistify.profiling.samples import Chain, samples
 
-#: The operators of each network by whether it is int8, instead of float32.
+#: Whether networks are int8, rather than float32 -> the operators of each network.
 Chains: TypeAlias = Mapping[bool, tuple[Chain, ...]]
 
-#: Measures a device of a name: threads, chains, seconds, and what is called once for each network.
+#: Measures a named device, given threads, chains, seconds, and a callback for each measured network.
 Measure: TypeAlias = Callable[[str, tuple[int, ...], Chains, float, Progress], DeviceTable]
 
-#: Networks that may end LiteRT before a device counts as one that cannot be measured.
-_MOST_ENDS: Final = 16
+#: Number of crashes in LiteRT after which a device counts as not measurable.
+_MOST_CRASHES: Final = 16
 
 
 def _measured(
@@ -43,25 +43,25 @@ def measure_isolated(
     progress: Progress = lambda share: None,
     measure: Measure = _measured,
 ) -> DeviceTable:
-    """Return the measurements of `measure_device`, without networks at which LiteRT ends its process.
+    """Return the measurements of `measure_device`, without networks at which LiteRT crashes.
 
-    After each of these all others are measured again.
+    After each crash, all other networks are measured again.
 
     Args:
         name: The device's name in goals.
-        threads: Each number of threads is measured by itself.
-        chains: The networks, each a chain of operators; None for those that every device measures.
+        threads: Numbers of threads; each is measured separately.
+        chains: The networks, each a chain of operators; None for the standard set.
         budget_seconds: No network is measured again after this time; above 0.
         progress: Called with the share of the time that has passed.
-        measure: Runs in the separate process.
+        measure: The measurement that runs in the separate process.
 
     Raises:
-        MistifyError: UNAVAILABLE, LiteRT ends at many networks.
+        MistifyError: UNAVAILABLE, LiteRT crashes at many networks.
     """
     counts = tuple(sorted(set(threads)))
     left = chains or {integer: tuple(samples(integer=integer)) for integer in (False, True)}
     with closing(DisposableProcess()) as process:
-        for _ in range(_MOST_ENDS):
+        for _ in range(_MOST_CRASHES):
             counted = _CountedProgress(progress)
             try:
                 return process.call_reporting(measure, name, counts, left, budget_seconds, on_report=counted)
@@ -70,13 +70,13 @@ def measure_isolated(
                 left = _without(left, counted.count)
     raise MistifyError(
         ErrorCode.UNAVAILABLE,
-        f"this device cannot be measured: LiteRT ended at {_MOST_ENDS} networks, at the last as {how}; "
+        f"this device cannot be measured: LiteRT ended at {_MOST_CRASHES} networks, at the last as {how}; "
         "install the version of ai-edge-litert that Mistify requires",
     )
 
 
 class _CountedProgress:
-    """Counts how often progress is reported: once for each network that was measured in a round."""
+    """Counts progress reports: one for each network measured in a round."""
 
     def __init__(self, progress: Progress) -> None:
         self.count = 0
@@ -88,7 +88,7 @@ class _CountedProgress:
 
 
 def _without(chains: Chains, number: int) -> Chains:
-    """Return all chains but one, counted over the endless sequence that begins with the first float32 one."""
+    """Return all chains except one, given its index in the cyclic sequence that starts with float32."""
     ordered = [(integer, chain) for integer in (False, True) for chain in chains[integer]]
     del ordered[number % len(ordered)]
     return {integer: tuple(chain for at, chain in ordered if at is integer) for integer in (False, True)}

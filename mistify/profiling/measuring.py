@@ -1,4 +1,4 @@
-"""The timing of small networks on this device, within a time budget (paper 4.1)."""
+"""Timing of small networks on this device, within a time budget (paper 4.1)."""
 
 import gc
 import time
@@ -19,11 +19,11 @@ from mistify.profiling.energy import EnergyCounter
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Chain, samples
 
-#: The time of measuring in seconds, unless a device needs longer to run everything once.
+#: Duration of the measurement in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0
 
-#: The runs of one network in one round; the first ones are not counted. One that is slow runs less often, so
-#: that slow devices have time for several rounds, too.
+#: The runs of one network in one round; warm-up runs are not counted. A slow network runs less often, so that
+#: slow devices can complete several rounds, too.
 _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
@@ -31,22 +31,23 @@ _SLOW_SECONDS: Final = 0.1
 
 _QUANTIZED: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
-#: Called with the share that is done, from 0 to 1.
+#: Called with the completed share, from 0 to 1.
 Progress = Callable[[float], object]
 
 
-#: Loads a network again and returns its inference: where its memory lies has an effect on the time.
+#: Reloads a network and returns its inference: its location in memory affects the time.
 Loading = Callable[[], Callable[[], object]]
 
-#: The same, of an inference that returns the seconds of each of its parts.
+#: The same for an inference that returns the seconds of each of its parts.
 TimedLoading = Callable[[], Callable[[], Sequence[float]]]
 
 
 @dataclass
 class _Subject:
-    """A network that is measured with a number of threads.
+    """A network to measure with a number of threads.
 
-    `medians_ms` are those of its parts, each in its best round; `seconds` and `joules` cover all rounds.
+    `medians_ms` are the medians of its parts, each in its best round; `seconds` and `joules` cover all
+    rounds.
     """
 
     load: TimedLoading
@@ -70,17 +71,17 @@ def measure_device(
 ) -> DeviceTable:
     """Time small networks of all kinds of operators, in float32 and int8.
 
-    All networks run once, then again as long as there is time. Other work on the device only ever adds to the
-    time of a network, and comes in spells, so the best of its rounds counts, which are spread over time.
+    All networks run once, then again while there is time. Other load on the device only adds to a network's
+    time, and comes in bursts; so rounds are spread over time, and the best one counts.
 
     Args:
         name: The device's name in goals.
-        threads: Each number of threads is measured by itself.
+        threads: Numbers of threads; each is measured separately.
         chains: The networks at one precision, each a chain of operators.
         budget_seconds: No network is measured again after this time; above 0.
         progress: Called with the share of the time that has passed.
         clock: Returns seconds.
-        energy: The device's energy counter; None where it has none.
+        energy: The device's energy counter; None if it has none.
     """
     networks = [
         (chain, integer, network_of(chain, integer=integer))
@@ -107,7 +108,7 @@ def measure_device(
 
 
 def best_ms(load: Loading, budget_seconds: float) -> float:
-    """Return the latency of a network in the best of several rounds, in milliseconds.
+    """Return the latency of a network in its best round, in milliseconds.
 
     Args:
         budget_seconds: Time for all rounds, unless a single run takes longer.
@@ -117,9 +118,9 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
 
 
 def best_of_parts_ms(loads: Iterable[TimedLoading], budget_seconds: float) -> list[npt.NDArray[np.float64]]:
-    """Return the latency of each part of some networks in the best of its rounds, in milliseconds.
+    """Return the latency of each part of several networks in its best round, in milliseconds.
 
-    The networks take turns, so that a spell of other work does not hit all rounds of one of them.
+    The networks take turns, so that a burst of other load does not affect all rounds of one network.
 
     Args:
         loads: One for each network.
@@ -135,10 +136,10 @@ def best_of_parts_ms(loads: Iterable[TimedLoading], budget_seconds: float) -> li
 
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:
-    """Load a `.tflite` and return its inference on random inputs, at batch 1 where that is free."""
+    """Load a `.tflite` file and return its inference on random inputs, at batch 1 if that is free."""
     interpreter: Any = open_interpreter(content, threads)
     for entry in interpreter.get_input_details():
-        # The batch of a package is free; that of other networks may be fixed.
+        # Packages have a free batch dimension; other networks may have a fixed one.
         if entry["shape_signature"][:1] == [-1]:
             interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
     interpreter.allocate_tensors()
@@ -149,9 +150,9 @@ def load_network(content: bytes, threads: int) -> Callable[[], object]:
 
 
 def random_input(shape: Iterable[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return values for an input of a network, half of them zero as behind a ReLU: zeros may take less time.
+    """Return values for an input of a network, half of them zero as after a ReLU: zeros may be faster.
 
-    The others are up to 1, and up to 127 where they are quantized. Wider integers are indices: all are 0.
+    The others are up to 1, or up to 127 if quantized. Wider integers are indices, and set to 0.
     """
     most = 127.0 if np.dtype(dtype) in _QUANTIZED else 1.0
     values = np.random.default_rng(0).uniform(-most, most, tuple(shape))
@@ -165,7 +166,7 @@ def _measure(
     clock: Callable[[], float],
     energy: EnergyCounter,
 ) -> None:
-    """Time all networks, round after round, until the time is over; the first round is always completed."""
+    """Time all networks in rounds until the time is over; always complete the first round."""
     began = clock()
     first = True
     while first or clock() - began < budget_seconds:
@@ -177,20 +178,20 @@ def _measure(
             typical = _typical_seconds(run)
             subject.seconds += clock() - started
             subject.joules += energy() - before
-            del run  # before another one is loaded
+            del run  # free its memory before loading another one
             subject.medians_ms = np.minimum(subject.medians_ms, 1e3 * typical)
             progress(min(passed / budget_seconds, 1.0))
         first = False
 
 
 def _powers(subjects: Iterable[_Subject]) -> Iterator[Power]:
-    """Yield the power of the device with each setting: counters are too coarse for single networks."""
+    """Yield the power of the device at each setting: counters are too coarse for single networks."""
     settings: dict[tuple[bool, int], list[_Subject]] = {}
     for subject in subjects:
         settings.setdefault((subject.integer, subject.threads), []).append(subject)
     for (integer, threads), own in settings.items():
         joules = sum(subject.joules for subject in own)
-        # In virtual machines, counters may exist and stand still.
+        # In virtual machines, counters may exist but not advance.
         if joules > 0:
             yield Power(integer, threads, joules / sum(subject.seconds for subject in own))
 
@@ -200,7 +201,7 @@ def _nothing() -> float:
 
 
 def _whole(load: Loading, clock: Callable[[], float]) -> TimedLoading:
-    """Return a network whose inference is its only part."""
+    """Return a network whose inference is a single part."""
 
     def load_timed() -> Callable[[], Sequence[float]]:
         run = load()
@@ -216,7 +217,7 @@ def _whole(load: Loading, clock: Callable[[], float]) -> TimedLoading:
 
 
 def _typical_seconds(run: Callable[[], Sequence[float]]) -> npt.NDArray[np.float64]:
-    """Return the median of each part in a round."""
+    """Return the median of each part in one round."""
     spent = 0.0
     for _ in range(_WARM_UP_RUNS):
         spent += sum(run())
@@ -232,7 +233,7 @@ def _typical_seconds(run: Callable[[], Sequence[float]]) -> npt.NDArray[np.float
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Collect no garbage in the meantime."""
+    """Disable garbage collection during the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Small LiteRT networks of given operators, with random weights; half of the values behind a ReLU are zero.
+"""Small LiteRT networks of given operators, with random weights; half of the values after a ReLU are zero.
 
-Only the sizes matter. But where floats are computed in software, or kernels skip zeros, a network takes
-longer the fewer zeros it has.
+Mainly sizes matter. But if floats are emulated in software, or kernels skip zeros, the latency depends on the
+share of zeros.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,21 +22,21 @@ _SCALE: Final = 0.05
 _WEIGHT_SCALE: Final = 0.01
 _MOST_WEIGHT: Final = 127
 _RELU: Final = schema.ActivationFunctionType.RELU
-#: Weights, over and over: drawing millions takes a small device longer than running them.
+#: Weights, repeated: on a small device, drawing millions would take longer than running them.
 _DRAWN: Final = np.random.default_rng(0).uniform(-1.0, 1.0, 4093)
-#: Scale and zero point of values between 0 and 1, as LiteRT requires them.
+#: Scale and zero point that LiteRT requires for values between 0 and 1.
 _SHARE: Final = (1 / 256, -128)
 
 
 def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
-    """Return a `.tflite` of operators in a row, each of which reads the output of the one before.
+    """Return a `.tflite` file with a chain of operators, each of which reads the previous one's output.
 
     Args:
         operations: Operators whose sizes fit each other.
         integer: Whether the network is int8 rather than float32.
 
     Raises:
-        ValueError: An operator reads other sizes than the one before it writes.
+        ValueError: An operator's input size differs from the previous one's output size.
     """
     writer = _Writer(integer)
     tensor: int | None = None
@@ -76,7 +76,7 @@ def _output_shape(operation: Operation) -> Shape:
 
 
 def _strides(operation: Operation) -> tuple[int, int]:
-    """Return the strides down and right; a row is strided along itself."""
+    """Return the vertical and the horizontal stride; a row has a horizontal stride only."""
     if _sides(operation.positions)[0] == 1 and operation.positions > 1:
         return (1, operation.stride)
     return _sides(operation.stride)
@@ -100,14 +100,14 @@ class _Writer:
         return index
 
     def free_batch(self, tensor: int) -> None:
-        """Leave the batch of an input free, as it is in a package."""
+        """Make the batch dimension of an input free, as in a package."""
         self._graph.tensors[tensor].shapeSignature = [-1, *self.shapes[tensor][1:]]
 
     def tensor(self, shape: Shape, *, float32: bool = False, like: tuple[float, int] = (_SCALE, 0)) -> int:
-        """Add a tensor that an operator writes, and return its number.
+        """Add the output tensor of an operator, and return its number.
 
         Args:
-            float32: Float32 in an integer network as well.
+            float32: Use float32 even in an integer network.
             like: Scale and zero point in an integer network.
         """
         if float32 or not self._integer:
@@ -117,7 +117,7 @@ class _Writer:
         )
 
     def weights(self, shape: Shape, axis: int) -> int:
-        """Add a kernel with a scale for each channel along an axis; behind a ReLU, values keep their size."""
+        """Add a kernel with a scale per channel of an axis; activations keep their magnitude after ReLU."""
         values = np.resize(_DRAWN * np.sqrt(6 * shape[axis] / prod(shape)), shape)
         if not self._integer:
             return self._constant(values.astype(np.float32), self._type)
@@ -125,7 +125,7 @@ class _Writer:
         return self._constant(whole, self._type, self._scales(_WEIGHT_SCALE, shape[axis], axis))
 
     def bias(self, channels: int) -> int:
-        """Add a bias of zero for each channel."""
+        """Add a bias of zeros, one per channel."""
         kind = schema.TensorType.INT32 if self._integer else schema.TensorType.FLOAT32
         scales = self._scales(_SCALE * _WEIGHT_SCALE, channels, 0)
         return self._constant(np.zeros(channels, np.int32 if self._integer else np.float32), kind, scales)
@@ -135,16 +135,16 @@ class _Writer:
         return self._constant(np.asarray(values, np.int32), schema.TensorType.INT32)
 
     def sizes(self, shape: Shape) -> int:
-        """Add a tensor for sizes that an operator writes."""
+        """Add a tensor of sizes that an operator writes."""
         return self._add(shape, schema.TensorType.INT32)
 
     def operator(self, name: str, inputs: Iterable[int], output: int, options: Any = None) -> int:
-        """Add an operator, and return the tensor that it writes.
+        """Add an operator, and return its output tensor.
 
         Args:
             name: The operator's name in LiteRT.
-            inputs: Numbers of the tensors that it reads.
-            output: Number of the tensor that it writes.
+            inputs: Numbers of its input tensors.
+            output: Number of its output tensor.
             options: An object of the schema; None for an operator without options.
         """
         code = getattr(schema.BuiltinOperator, name)
@@ -281,7 +281,7 @@ def _reshape(writer: _Writer, operation: Operation, tensor: int) -> int:
 
 
 def _flatten(writer: _Writer, operation: Operation, tensor: int) -> int:
-    """Add a reshape whose shape is composed at run time from the size of the batch."""
+    """Add a reshape whose shape is computed at run time from the batch size."""
     shape = writer.operator("SHAPE", (tensor,), writer.sizes((4,)), schema.ShapeOptionsT(outType=2))
     slices = (shape, *(writer.numbers([place]) for place in (0, 1, 1)))
     options = schema.StridedSliceOptionsT(shrinkAxisMask=1)

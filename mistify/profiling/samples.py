@@ -1,4 +1,4 @@
-"""The operators that are measured, with kinds and sizes as in networks for small devices."""
+"""The measured operators, of the kinds and sizes found in networks for small devices."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -8,10 +8,10 @@ import numpy as np
 
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 
-#: Operators in a row, each of which reads what the one before it has written.
+#: Consecutive operators, each of which reads the previous one's output.
 Chain: TypeAlias = tuple[Operation, ...]
 
-#: The largest operators, so that slow devices finish in time.
+#: Size limit of operators, so that slow devices finish in time.
 _MOST_MULTIPLY_ADDS: Final = 12_000_000
 _MOST_WEIGHTS: Final = 600_000
 _MOST_ELEMENTS: Final = 300_000
@@ -20,7 +20,7 @@ _SIDES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 class Sampler:
-    """A source of sizes, even on a logarithmic scale; not round numbers, as adapted networks have none."""
+    """Draws sizes, uniform on a logarithmic scale; unrounded, as in adapted networks."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -42,7 +42,7 @@ class Sampler:
         return self.pick(*(steps for steps in range(5, 200, 3) if round(steps**0.5) ** 2 != steps))
 
     def fitting(self, make: Callable[["Sampler"], Chain]) -> Chain:
-        """Draw chains until all operators of one are not too large, and return it."""
+        """Draw chains until all operators of one are within the size limit, and return it."""
         while True:
             chain = make(self)
             if all(map(_fits, chain)):
@@ -58,7 +58,7 @@ def _fits(operation: Operation) -> bool:
 
 
 def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
-    """Yield the chains that are measured at one precision, the same on every device.
+    """Yield the chains to measure at one precision; they are the same on every device.
 
     Args:
         integer: Whether networks are int8 rather than float32.
@@ -189,7 +189,7 @@ def _pooled_network(sampler: Sampler) -> Chain:
 
 
 def _separable_network(sampler: Sampler) -> Chain:
-    """Return depthwise and pointwise convolutions in turn, from an image down to few positions."""
+    """Return alternating depthwise and pointwise convolutions, from an image down to a few positions."""
     side, channels = sampler.pick(12, 24, 32, 48), sampler.channels(3, 32)
     chain = [Operation(OperatorKind.CONVOLUTION, side**2, 3, channels, 9, 4)]
     for _ in range(sampler.pick(3, 6, 9)):
@@ -223,7 +223,7 @@ def _network_over_time(sampler: Sampler) -> Chain:
 
 
 def _dense_network(sampler: Sampler) -> Chain:
-    """Return dense layers in a row."""
+    """Return consecutive dense layers."""
     widths = [sampler.channels(8, 512) for _ in range(5)]
     return tuple(Operation(OperatorKind.DENSE, 1, c_in, c_out) for c_in, c_out in pairwise(widths))
 

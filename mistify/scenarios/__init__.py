@@ -1,1 +1,1 @@
-"""Scenarios: the tasks that a network can be asked for, each a set of properties."""
+"""Scenarios: the tasks of networks, each a set of properties."""

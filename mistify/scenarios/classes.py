@@ -1,4 +1,4 @@
-"""The classes of a task that asks for some of a classifier's classes."""
+"""The classes of a task that consists of some of a classifier's classes."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ def class_numbers(classes: Sequence[str], names: Sequence[str], count: int) -> t
     """Return the numbers of some classes in ascending order.
 
     Args:
-        classes: Each is a name, or the number of a class where no class has this name.
-        names: Names of the classes by number; empty where they have none.
+        classes: Names of classes, or their numbers as text; names take precedence.
+        names: Names of the classes by number; empty if they have no names.
         count: The number of classes.
 
     Raises:
-        InvalidValue: The first class that does not exist, or that is named twice.
+        InvalidValue: A class does not exist or is named twice.
     """
     numbers: list[int] = []
     for each in classes:

@@ -11,14 +11,14 @@ def open_units(
 ) -> list[npt.NDArray[np.bool_]]:
     """Return whether each unit is open, for every group [units].
 
-    Open are the units whose logits are above 0. Of more than the limit allows, those with the lowest logits
-    are closed ("pruning based on importance", 5.2). Each group keeps its least number, even beyond the limit.
+    Units with logits above 0 are open. If they exceed the limit, those with the lowest logits are closed
+    ("pruning based on importance", 5.2). Each group keeps its minimum number, even beyond the limit.
 
     Args:
         logits: Weights of the gates, group after group [all units].
         limit: The largest share of all units that may be open.
         units: Number of units of each group.
-        least: Number of units that each group keeps at least.
+        least: Minimum number of open units of each group.
     """
     groups = np.split(logits, np.cumsum(units)[:-1])
     needed = np.concatenate([_highest(own, count) for own, count in zip(groups, least, strict=True)])
@@ -29,7 +29,7 @@ def open_units(
 
 
 def _highest(values: npt.NDArray[np.floating], count: int) -> npt.NDArray[np.bool_]:
-    """Return whether each value is among the highest; of equal ones the first are."""
+    """Return whether each value is among the highest; earlier values win ties."""
     chosen = np.zeros(len(values), bool)
     chosen[np.argsort(-values, kind="stable")[:count]] = True
     return chosen

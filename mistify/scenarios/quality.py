@@ -1,11 +1,11 @@
-"""How well the tasks of a network are done within each limit on its open units (NN-Factory 5.2)."""
+"""Accuracy of a network's tasks by the limit on its open units (NN-Factory 5.2)."""
 
 from typing import Annotated, Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-#: Limits at which quality is measured, and those that are tried for a request.
+#: Numbers of limits at which quality is measured, and of limits evaluated for a request.
 _MEASURED: Final = 12
 _TRIED: Final = 24
 
@@ -36,12 +36,12 @@ class Quality(BaseModel):
         return self
 
     def expected(self, limit: float) -> float:
-        """Return the mean score of all tasks within a limit, interpolated between those measured."""
+        """Return the mean score of all tasks within a limit, interpolated between measured limits."""
         means = np.mean(self.scores, axis=0)
         return float(np.interp(np.log(limit), np.log(self.limits), means))
 
     def tried_limits(self) -> tuple[float, ...]:
-        """Return the limits that are tried for a request, from the least that was measured to all units."""
+        """Return the limits evaluated for a request, from the lowest measured limit to all units."""
         return _up_from(self.limits[0], _TRIED)
 
 
@@ -50,7 +50,7 @@ UNMEASURED: Final = Quality(tasks=(), limits=(), scores=())
 
 
 def measured_limits(least: float) -> tuple[float, ...]:
-    """Return the limits at which quality is measured, from the least to all units."""
+    """Return the limits at which quality is measured, from the lowest to all units."""
     return _up_from(least, _MEASURED)
 
 

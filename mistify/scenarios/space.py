@@ -1,10 +1,10 @@
-"""The space of tasks that a network can be asked for, as `tasks.json` describes it (NN-Factory, 3.3).
+"""The space of a network's tasks, as described in `tasks.json` (NN-Factory, 3.3).
 
     {"properties": {"how many": ["has", "exactly:2"], "which": ["1", "2", "3", "4"]},
      "names": {"odd": ["1", "3"]},
      "tasks": {"two-odd": ["exactly:2", "odd"], "has-4": ["has", "4"]}}
 
-A task names values of every axis. It may name several of an axis for which a name stands for several.
+A task has a value for every axis, or several values for an axis with names for several values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,15 +30,15 @@ from mistify.parsing.validation import (
 )
 from mistify.scenarios.task import Task
 
-#: Separates properties in a text; so no property contains it.
+#: Separates properties in a text; properties must not contain it.
 SEPARATOR: Final = ","
 
-#: The name in errors of a text whose file is not known.
+#: The file name in errors about a text from an unknown file.
 _TASKS: Final = "tasks.json"
 
 
 def _word(raw: object) -> object:
-    """Return a property as written, a number as its digits."""
+    """Return a property, numbers as text."""
     return str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
 
 
@@ -53,7 +53,7 @@ Words = Annotated[
 
 
 class TaskSpace(Settings):
-    """The tasks that data answer, and all others that their properties can form.
+    """The tasks that data answer, and all other combinations of their properties.
 
     Attributes:
         axes: Axis -> its values; written as "properties".
@@ -136,7 +136,7 @@ class TaskSpace(Settings):
         return self._task(words)
 
     def encode(self, task: Task) -> npt.NDArray[np.float32]:
-        """Return a task as 0 or 1 for each value of each axis, names as the values they stand for [size]."""
+        """Return a task as a 0 or 1 for each value of each axis, with names expanded [size]."""
         encoded = np.zeros(self.size, np.float32)
         encoded[[self._positions[value] for values in task.values.values() for value in values]] = 1
         return encoded

@@ -1,4 +1,4 @@
-"""One task: the properties that a network is asked for."""
+"""A single task: a set of requested properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ class Task:
     Attributes:
         properties: Properties in canonical order: axis by axis, and a name in place of the values that it
             stands for.
-        values: Axis -> the values that the task asks for, with names expanded.
+        values: Axis -> the requested values, with names expanded.
     """
 
     properties: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Files of networks, taken apart and put together; a server and a device do both."""
+"""Splitting and combining of `.tflite` files, used by servers and devices."""

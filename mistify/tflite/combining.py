@@ -1,4 +1,4 @@
-"""Networks put together of graphs of others, be it of one that is split or of several that are stitched."""
+"""Networks assembled from graphs of others: to split one network, or to stitch several together."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -10,7 +10,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.tflite.packing import packed
 
-#: Operators that run other graphs of their file, or hold state in it.
+#: Operators that call other graphs of their file, or keep state in it.
 _BOUND_TO_FILE: Final = frozenset(
     {
         *("IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "HASHTABLE"),
@@ -24,7 +24,7 @@ Names = Mapping[str, int]
 
 
 def read_network(content: bytes) -> Any:
-    """Return a `.tflite` as objects that can be changed."""
+    """Return a `.tflite` file as mutable objects."""
     return flatbuffer_utils.read_model_from_bytearray(bytearray(content))
 
 
@@ -34,7 +34,7 @@ def names_of(tensors: Iterable[Any]) -> dict[str, int]:
 
 
 class CombinedNetwork:
-    """A network that is put together of graphs of other networks."""
+    """A network assembled from graphs of other networks."""
 
     def __init__(self) -> None:
         self._model = schema.ModelT(
@@ -48,7 +48,7 @@ class CombinedNetwork:
         """Copy the tensors and operators of a graph.
 
         Args:
-            network: Returned by `read_network`. Buffers that its graphs share stay shared.
+            network: Returned by `read_network`. Buffers shared by its graphs stay shared.
             graph: One of the network's graphs.
 
         Returns:
@@ -56,7 +56,7 @@ class CombinedNetwork:
             numbers in the graph.
 
         Raises:
-            ValueError: One of its operators cannot leave its file.
+            ValueError: One of its operators is bound to its file.
         """
         names = [flatbuffer_utils.opcode_to_name(network, one.opcodeIndex) for one in graph.operators]
         if bound := _BOUND_TO_FILE.intersection(names):
@@ -93,7 +93,7 @@ class CombinedNetwork:
         )
 
     def packed(self) -> bytes:
-        """Return the file; nothing can be added any more."""
+        """Return the file; afterwards, nothing can be added."""
         return packed(self._model)
 
     def _tensor(self, network: Any, tensor: Any) -> Any:
@@ -103,9 +103,9 @@ class CombinedNetwork:
         return copied
 
     def _quantization(self, quantization: Any) -> Any:
-        """Return scales and zero points: the same object for all tensors that have equal ones.
+        """Return scales and zero points: the same object for all tensors with equal ones.
 
-        Graphs of a file share them, which cannot be seen once it has been read.
+        Graphs of a file share these objects, but parsing the file duplicates them.
         """
         if quantization is None or quantization.details is not None:
             return quantization

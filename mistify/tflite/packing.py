@@ -1,6 +1,6 @@
-"""Changed networks, written as files that store equal values in several places once.
+"""Serialisation of modified networks with deduplication of equal values.
 
-Readers follow offsets, and do not mind where two of them lead to one place.
+Readers follow offsets, so several offsets may point to one place.
 """
 
 from functools import cache
@@ -11,16 +11,16 @@ import numpy as np
 
 _FILE_IDENTIFIER = b"TFL3"
 
-#: The contents of buffers begin at multiples of so many bytes, as the schema asks: they are read in place.
+#: Buffers are aligned to this many bytes, as the schema requires: they are read in place.
 _BUFFER_ALIGNMENT = 16
 
 
 def packed(model: Any) -> bytes:
-    """Return the file of a network: names, shapes and other values shared by several graphs are stored once.
+    """Return a network as a file in which names, shapes and other values of several graphs are stored once.
 
     Args:
-        model: Read by `flatbuffer_utils`; graphs may share tensors, operators and quantizations. It cannot
-            be used afterwards.
+        model: A network parsed by `flatbuffer_utils`; graphs may share tensors, operators and quantizations.
+            It cannot be used afterwards.
     """
     builder, once = _Builder(), cache(_Once)
     for tensor in {id(tensor): tensor for graph in model.subgraphs for tensor in graph.tensors}.values():
@@ -34,14 +34,14 @@ def packed(model: Any) -> bytes:
 
 
 def _vector(sizes: Any) -> Any:
-    """Return sizes in the form in which the builder takes a vector as a whole."""
+    """Return sizes in the form that the builder accepts as a whole vector."""
     return None if sizes is None else np.asarray(sizes, np.int32)
 
 
 class _Builder(flatbuffers.Builder):
-    """A builder of files with each string once, and each vector of int32.
+    """A builder that stores each string and each vector of int32 once.
 
-    Not the contents of buffers, which are bytes: tuning may make those differ that are equal now.
+    The contents of buffers, which are bytes, are not shared: tuning may change buffers that are equal now.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class _Builder(flatbuffers.Builder):
         self.CreateString = cache(super().CreateString)
         self._vectors: dict[bytes, int] = {}
 
-    def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802 - it has that name in flatbuffers
-        """Write a vector, and return its offset."""
+    def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802 - overrides flatbuffers
+        """Write a vector and return its offset."""
         if x.dtype == np.uint8:
             self.Prep(_BUFFER_ALIGNMENT, x.size)
         if x.dtype != np.int32:

@@ -1,8 +1,8 @@
-"""The parts of a network: graphs that run batches of any size, and graphs whose shapes are fixed.
+"""The parts of a network: graphs for any batch size, and graphs with fixed shapes.
 
-LiteRT's `Interpreter` runs the former, and its `CompiledModel`, which reaches accelerators, the latter. Both
-pack the weights of all graphs of a file, whichever runs, so that the other part would take as much memory
-again. No graph of one part runs one of the other.
+LiteRT's `Interpreter` runs the former; its `CompiledModel`, which supports accelerators, runs the latter.
+Both pack the weights of all graphs in a file, even unused ones, so the other part would double the memory. No
+graph of one part calls a graph of the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,30 +15,30 @@ from flatbuffers.table import Table
 
 from mistify.package.manifest import FIXED_BATCH
 
-#: The fields of a network in the table that its file begins with.
+#: Fields of a network in the root table of its file.
 _GRAPHS, _SIGNATURES = 8, 18
 
-#: The fields of a signature that have its name and the number of its graph.
+#: Fields of a signature: its name and the number of its graph.
 _KEY, _GRAPH = 8, 12
 
-#: The bytes of a length, of a place, and of the number of a graph.
+#: Bytes of a length, of an offset, and of a graph's number.
 _WIDTH = 4
 
-#: Four-byte numbers of a file by their places.
+#: Offset in a file -> four-byte number.
 _Numbers = Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class _Network:
-    """The part of a file that says which graphs and signatures there are.
+    """The part of a file that lists its graphs and signatures.
 
-    The tables are read as such: the classes of the whole format take longer to import than a small network to
-    load.
+    The tables are read directly: importing the classes of the whole format would take longer than loading a
+    small network.
 
     Attributes:
-        table: The table that the file begins with.
-        others: Number of signatures for any batch, which are the first.
-        fixed: Tables of the signatures of fixed shapes.
+        table: The root table of the file.
+        others: Number of signatures for any batch size, which come first.
+        fixed: Tables of the signatures with fixed shapes.
     """
 
     table: Any
@@ -47,7 +47,7 @@ class _Network:
 
     @classmethod
     def of(cls, network: bytes | mmap) -> "_Network":
-        """Read a file."""
+        """Parse a file."""
         root = Table(network, 0)
         table = Table(network, root.Indirect(0))
         listed = table.Offset(_SIGNATURES)
@@ -58,26 +58,26 @@ class _Network:
 
     @property
     def graphs(self) -> int:
-        """The number of graphs for any batch, which are the first."""
+        """The number of graphs for any batch size, which come first."""
         return min(map(_graph_of, self.fixed))
 
 
 def resizable(network: bytes | mmap) -> bytes:
-    """Return a network without its graphs of fixed shapes, which are the last of the file, if it has any.
+    """Return a network without its graphs of fixed shapes, if any, which are the last ones in the file.
 
     Raises:
-        ValueError: It is no network.
+        ValueError: It is not a network.
     """
     return _part(network, _without_fixed)
 
 
 def fixed_shapes(network: bytes | mmap) -> bytes:
-    """Return a network without its graphs for any batch, which are the first of the file.
+    """Return a network without its graphs for any batch size, which are the first ones in the file.
 
     A network without fixed shapes is returned unchanged.
 
     Raises:
-        ValueError: It is no network.
+        ValueError: It is not a network.
     """
     return _part(network, _without_others)
 
@@ -86,12 +86,12 @@ def _part(network: bytes | mmap, numbers_without: Callable[[_Network], _Numbers]
     try:
         read = _Network.of(network)
         return _changed(network, numbers_without(read)) if read.fixed else bytes(network)
-    except Exception as error:  # of whatever is read in its place
-        raise ValueError(f"no network: {error}") from error
+    except Exception as error:  # raised while parsing arbitrary data
+        raise ValueError(f"not a network: {error}") from error
 
 
 def _without_fixed(network: _Network) -> _Numbers:
-    """Return the changes of the file that make both lists end earlier."""
+    """Return the changes to the file that truncate both lists."""
     return {
         _list_at(network.table, _GRAPHS): network.graphs,
         _list_at(network.table, _SIGNATURES): network.others,
@@ -99,7 +99,7 @@ def _without_fixed(network: _Network) -> _Numbers:
 
 
 def _without_others(network: _Network) -> _Numbers:
-    """Return the changes of the file that make both lists begin later, and renumber graphs."""
+    """Return the changes to the file that make both lists start later, and renumber graphs."""
     table, graphs, others = network.table, network.graphs, network.others
     return {
         **_list_from(table, _GRAPHS, graphs, table.VectorLen(table.Offset(_GRAPHS))),
@@ -117,12 +117,12 @@ def _graph_of(signature: Any) -> int:
 
 
 def _list_at(table: Any, field: int) -> int:
-    """Return where in the file a list stands: its length, followed by the places of its entries."""
+    """Return the offset of a list in the file: its length, followed by the offsets of its entries."""
     return int(table.Vector(table.Offset(field))) - _WIDTH
 
 
 def _list_from(table: Any, field: int, first: int, count: int) -> _Numbers:
-    """Return the changes of the file that make a list begin with a later entry: its length goes there."""
+    """Return the changes to the file that make a list start at a later entry: its length goes there."""
     refers, begins = table.Pos + table.Offset(field), _list_at(table, field) + first * _WIDTH
     return {refers: begins - refers, begins: count - first}
 

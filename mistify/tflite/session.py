@@ -1,4 +1,4 @@
-"""A network in LiteRT, whose weights are packed once, for all batch sizes."""
+"""A network in LiteRT that packs its weights once for all batch sizes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from mistify.package.manifest import SIGNATURE
 
 Array = npt.NDArray[Any]
 
-#: Tensors [batch, ...] by name, in the types of the network.
+#: Tensors [batch, ...] by name, in the network's dtypes.
 Tensors = Mapping[str, Array]
 
 Shape = tuple[int, ...]
@@ -19,11 +19,11 @@ Shape = tuple[int, ...]
 class Session:
     """A network in one interpreter, for one thread at a time.
 
-    LiteRT packs the weights of an interpreter once, and keeps memory for activations of the last shapes.
-    Other shapes cost some microseconds for each operator, less than another interpreter would.
+    LiteRT packs the weights of an interpreter once, and keeps memory for activations of the most recent
+    shapes. Other shapes cost a few microseconds per operator, less than a second interpreter would.
 
-    If an inference fails because there is no memory for so many examples, LiteRT 2.3 may leave an interpreter
-    with which a later inference ends the process. The network is then opened again.
+    If an inference fails because there is not enough memory for its examples, LiteRT 2.3 may leave the
+    interpreter in a state in which a later inference crashes the process. The network is then reopened.
 
     Attributes:
         inputs: Input of `SIGNATURE` -> LiteRT's description.
@@ -34,11 +34,11 @@ class Session:
         """Open a network.
 
         Args:
-            network: Content of a `.tflite` whose first graph is that of `SIGNATURE`.
+            network: Content of a `.tflite` file whose first graph belongs to `SIGNATURE`.
             threads: None leaves the number to LiteRT.
 
         Raises:
-            ValueError: It is no network, or has no such signature.
+            ValueError: It is not a network, or has no such signature.
         """
         self._network, self._threads = network, threads
         self._runners: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class Session:
         self.outputs: Mapping[str, Any] = signature.get_output_details()
 
     def resize(self, shapes: Mapping[str, Shape]) -> None:
-        """Allocate memory for inputs of `SIGNATURE` that have these shapes.
+        """Allocate memory for inputs of `SIGNATURE` with these shapes.
 
         Raises:
             RuntimeError: There is not enough memory.
@@ -66,11 +66,11 @@ class Session:
         self._shapes = dict(shapes)
 
     def __call__(self, tensors: Tensors) -> dict[str, Array]:
-        """Return the outputs of `SIGNATURE`, which are the caller's own, for inputs that fit it.
+        """Return the outputs of `SIGNATURE`, as copies, for inputs that match it.
 
         Raises:
-            RuntimeError: There is no memory for so many examples, or an operator refuses their values.
-            ValueError: An input has another type, or a shape that the network cannot have.
+            RuntimeError: There is not enough memory for the examples, or an operator rejects their values.
+            ValueError: An input has another type, or a shape that the network does not support.
         """
         self.resize({name: array.shape for name, array in tensors.items()})
         interpreter = self._interpreter
@@ -84,7 +84,7 @@ class Session:
         return {name: interpreter.get_tensor(entry["index"]) for name, entry in self.outputs.items()}
 
     def run(self, signature: str, tensors: Tensors) -> dict[str, Array]:
-        """Return the outputs of any signature, as a call does; each keeps memory of its own.
+        """Return the outputs of any signature, like a call; each signature keeps its own memory.
 
         Raises:
             RuntimeError: As for a call.

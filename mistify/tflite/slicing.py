@@ -1,4 +1,4 @@
-"""Slices of a network: the units of some groups are cut out of its `.tflite`, without TensorFlow.
+"""Slices of a network: units are removed from its `.tflite`, without TensorFlow.
 
 A unit is a channel or a hidden neuron. Its group is known wherever it appears: in the constants that make or
 read it, in the shapes of activations, and in constant shapes of reshapes. Cutting takes milliseconds, and the
@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[int, type[np.generic]]] = {
 }
 
 
-#: The largest int8, and the least value that it stands for.
+#: The largest int8, and the smallest value that it represents.
 _HIGHEST: Final = 127
 _LEAST_STEP: Final = 1e-6
 
@@ -97,14 +97,14 @@ def _content(model: Any, tensor: Any) -> Array:
 
 
 def _replace(model: Any, tensors: Sequence[Any], content: Array) -> None:
-    """Give tensors a buffer of their own: others may share the one that they had."""
+    """Give tensors separate buffers, because other tensors may share their buffers."""
     for tensor in tensors:
         tensor.buffer, tensor.shape = len(model.buffers), np.array(content.shape, np.int32)
     model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
 
 
 def _drop_unused_buffers(model: Any) -> None:
-    """Empty the buffers that no tensor has any more; the numbers of the others stay."""
+    """Empty unused buffers; the numbers of the others do not change."""
     used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
     used |= {entry.buffer for entry in model.metadata or ()}
     for number, buffer in enumerate(model.buffers):
@@ -169,12 +169,13 @@ def _scaled(content: Array, quantization: Any, axis: int, scale: Floats) -> Arra
 
 
 def _requantized(content: Array, quantization: Any, scale: Floats | None, shift: Floats | None) -> Array:
-    """Return what is added behind a product as a bias: integers of one step for all units."""
+    """Return an addend after a product, used as its bias: integers with one scale for all units."""
     values = (content.astype(np.float32) - quantization.zeroPoint[0]) * quantization.scale[0]
     values = (values if scale is None else values * scale) + (0 if shift is None else shift)
     step = max(float(np.abs(values).max()), _LEAST_STEP) / _HIGHEST
     quantization.scale, quantization.zeroPoint = np.array([step], np.float32), np.zeros(1, np.int64)
-    return np.round(values / step).astype(np.int8)
+    rounded: Array = np.round(values / step).astype(np.int8)
+    return rounded
 
 
 def _shifted(content: Array, quantization: Any, shift: Floats) -> Array:

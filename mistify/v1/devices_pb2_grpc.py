@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DevicesStub:
-    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
+    """Devices that goals can name, with latencies fitted to their measurements; and devices that run packages.
     """
 
     def __init__(self, channel):
@@ -58,11 +58,11 @@ class DevicesStub:
 
 
 class DevicesServicer:
-    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
+    """Devices that goals can name, with latencies fitted to their measurements; and devices that run packages.
     """
 
     def RegisterDevice(self, request, context):
-        """Keeps the table of a device and fits predictions to it; an earlier table of that name is replaced.
+        """Stores the measurements of a device and fits its latency model; replaces an earlier table of that name.
         A table with a problem changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -70,8 +70,8 @@ class DevicesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportLatency(self, request, context):
-        """Reports the latency of a goal's package on a device: later predictions for that precision follow it. A second
-        report on the same package replaces the first.
+        """Reports the latency of a goal's package on a device, which corrects later predictions for that precision. A
+        second report for the same package replaces the first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,7 +84,7 @@ class DevicesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportStatus(self, request, context):
-        """Says what a device runs; what it said before is forgotten.
+        """Stores the status of a device, in place of its previous status.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +122,7 @@ def add_DevicesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Devices:
-    """Devices that goals can name, measured by themselves and predicted by the server; and those that run packages.
+    """Devices that goals can name, with latencies fitted to their measurements; and devices that run packages.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class FilesStub:
-    """Models and data that configs name and the server does not have: they are sent by their content.
+    """Upload models and data that configs name and the server does not have; files are identified by their content.
     """
 
     def __init__(self, channel):
@@ -48,18 +48,18 @@ class FilesStub:
 
 
 class FilesServicer:
-    """Models and data that configs name and the server does not have: they are sent by their content.
+    """Upload models and data that configs name and the server does not have; files are identified by their content.
     """
 
     def FindFiles(self, request, context):
-        """How much of some files the server has. What it has whole stays for a day at least.
+        """Returns how much of each file the server has. Complete files are kept for at least a day.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadFile(self, request_iterator, context):
-        """Takes a file, or the rest of one whose upload broke off.
+        """Takes a file, or the rest of a file after an interrupted upload.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_FilesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Files:
-    """Models and data that configs name and the server does not have: they are sent by their content.
+    """Upload models and data that configs name and the server does not have; files are identified by their content.
     """
 
     @staticmethod

@@ -123,16 +123,16 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddGoals(self, request, context):
-        """Adds goals to a job, all or none; each is adapted from its nearest looser checkpoint. A job that runs
-        takes them up at once, one that has ended runs again for them alone: whatever has ended stays as it is,
-        also failed and cancelled goals. The same idempotency key adds nothing twice to a job.
+        """Adds goals to a job, all or none; each is adapted from its nearest looser checkpoint. A running job starts on
+        them at once; a job that has ended runs again for the new goals alone, and its other goals keep their states,
+        even failed and cancelled ones. Repeating an idempotency key adds nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Stops a job; the goals that are met stay, with their packages. A job that has ended stays as it is.
+        """Stops a job; goals that are met keep their packages. A job that has ended does not change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,29 +146,29 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchJob(self, request, context):
-        """Every event after a sequence number, then, unless only those so far are wanted, new ones as they come, until
-        the job has ended.
+        """Streams all events after a sequence number, then new ones as they occur until the job has ended, unless only
+        the events so far are requested.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetGoalDetails(self, request, context):
-        """What lists of goals leave out: the layers of a goal's network before and after, and its training so far.
+        """Returns data that lists of goals omit: the layers of a goal's network before and after, and its training curve.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchPackage(self, request, context):
-        """A file of a package from an offset on, so that a broken download goes on where it stopped.
+        """Streams a file of a package from an offset, so that an interrupted download can resume.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchReport(self, request, context):
-        """The job as it stands as a page of HTML that needs nothing from elsewhere, in pieces.
+        """Streams the current state of the job as a self-contained HTML page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

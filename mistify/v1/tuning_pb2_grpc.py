@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class TuningStub:
-    """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that is silent for its lease is forgotten, with its published model.
+    """Tune with peers: devices of a group publish their models and receive those of the most correlated members.
+    Data never leave a device. A member whose lease expires without a call is removed with its published model.
     """
 
     def __init__(self, channel):
@@ -59,28 +59,28 @@ class TuningStub:
 
 
 class TuningServicer:
-    """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that is silent for its lease is forgotten, with its published model.
+    """Tune with peers: devices of a group publish their models and receive those of the most correlated members.
+    Data never leave a device. A member whose lease expires without a call is removed with its published model.
     """
 
     def Join(self, request, context):
-        """Makes the caller a member of a group, or renews it; returns how the group compares devices.
+        """Makes the caller a member of a group, or renews its membership; returns the group's correlation measure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Publish(self, request_iterator, context):
-        """One header, then the weights in pieces. The member's earlier model is replaced. Any error is reported,
-        and nothing is kept. The same version with the same weights again changes nothing.
+        """Takes one header, then the weights in chunks. They replace the member's earlier model. After an error
+        nothing is stored. Repeating a version with the same weights changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Peers(self, request, context):
-        """The models of the most correlated other members, the most correlated first: for each a header, then the
-        weights in pieces, but for what the caller has already.
+        """Streams the models of the most correlated other members, the most correlated first: for each a header, then
+        the chunks of its weights that the caller does not have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,8 +125,8 @@ def add_TuningServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tuning:
-    """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that is silent for its lease is forgotten, with its published model.
+    """Tune with peers: devices of a group publish their models and receive those of the most correlated members.
+    Data never leave a device. A member whose lease expires without a call is removed with its published model.
     """
 
     @staticmethod

@@ -1,1 +1,1 @@
-"""Domain objects as protocol buffer messages, and back."""
+"""Conversion of domain objects to protocol buffer messages and back."""

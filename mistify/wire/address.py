@@ -1,4 +1,4 @@
-"""Addresses of servers: `host:port`, or `tls://host:port` for one with a certificate."""
+"""Addresses of servers: `host:port`, or `tls://host:port` for a server with a certificate."""
 
 import ipaddress
 from typing import Final
@@ -13,7 +13,7 @@ def is_address(text: str) -> bool:
 
 
 def is_on_this_machine(address: str) -> bool:
-    """Check whether the address of a server is a loopback one by its look; no name is looked up."""
+    """Check whether the address of a server is a loopback address, without name resolution."""
     host = address.removeprefix(TLS).rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""Measured devices as protobuf and back; the counterpart of `porting` for `devices.proto`."""
+"""Conversion of measured devices to protobuf and back; the counterpart of `porting` for `devices.proto`."""
 
 from datetime import UTC, datetime
 
@@ -20,10 +20,10 @@ def table_to_proto(table: DeviceTable) -> pb.DeviceTable:
 
 
 def table_from_proto(message: pb.DeviceTable) -> DeviceTable:
-    """Return the table of a message.
+    """Return the table in a message.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it has an operation that nobody knows.
+        MistifyError: INVALID_CONFIG, it contains an unknown operation.
     """
     kinds = set(OperatorKind)
     for number, reading in enumerate(message.readings):
@@ -45,7 +45,7 @@ def device_to_proto(device: Device) -> pb.Device:
 
 
 def device_from_proto(message: pb.Device) -> Device:
-    """Return the device of a message."""
+    """Return the device in a message."""
     return Device(
         name=message.name,
         machine=message.machine,
@@ -61,12 +61,12 @@ def status_to_proto(status: DeviceStatus) -> pb.DeviceStatus:
 
 
 def status_from_proto(message: pb.DeviceStatus) -> DeviceStatus:
-    """Return the status of a message, also of one from before options had ids."""
+    """Return the status in a message, including messages from before options had ids."""
     return _CONVERTER.from_message(message if message.option else _with_ids(message), DeviceStatus)
 
 
 def _with_ids(message: pb.DeviceStatus) -> pb.DeviceStatus:
-    """Return a message in which options have ids, and not numbers alone."""
+    """Return a message in which options are identified by ids, not only by numbers."""
     kind = OptionKind.SUBNET if message.HasField("pool") else OptionKind.BRANCH
     named = pb.DeviceStatus()
     named.CopyFrom(message)

@@ -1,8 +1,8 @@
 """Conversion between values and messages whose fields have the same names.
 
-Values are frozen dataclasses and pydantic models, made of texts, numbers, enumerations, tuples, mappings and
-further values of these kinds. Enumerations travel as their values; a text that may be None travels as an
-empty one, and anything else that may be None needs a message field with presence.
+Values are frozen dataclasses and pydantic models that consist of texts, numbers, enumerations, tuples,
+mappings and further values of these kinds. Enumerations are sent as their values; None is sent as an empty
+text for optional texts, and for other types requires a message field with presence.
 """
 
 import re
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Codec(NamedTuple):
-    """The way of one type to the wire and back.
+    """The conversion of one type to messages and back.
 
     Attributes:
-        encode: Turns a value into an argument of a message's constructor; a dict for a nested message.
-        decode: Turns the attribute of a message into a value.
+        encode: Converts a value to an argument of a message's constructor; a dict for a nested message.
+        decode: Converts an attribute of a message to a value.
     """
 
     encode: Callable[[Any], Any]
@@ -41,10 +41,10 @@ _MAPPING = Codec(lambda mapping: mapping, dict)
 
 
 class Converter:
-    """Codecs that are derived from types, each when it is first needed.
+    """Codecs derived from types on first use.
 
     Args:
-        codecs: Codecs for types whose messages have another form.
+        codecs: Codecs for types whose messages have a different structure.
     """
 
     def __init__(self, codecs: Mapping[Any, Codec] = MappingProxyType({})) -> None:
@@ -55,14 +55,14 @@ class Converter:
         }
 
     def to_message(self, value: object, kind: type[M]) -> M:
-        """Return a value as a message of a kind."""
+        """Convert a value to a message of the given kind."""
         return kind(**self._codec(type(value)).encode(value))
 
     def from_message(self, message: Message, kind: type[T]) -> T:
-        """Return the value of a message.
+        """Convert a message to a value.
 
         Raises:
-            MistifyError: INTERNAL, it has something that this version does not know.
+            MistifyError: INTERNAL, it contains something unknown to this version.
         """
         value: T = self._codec(kind).decode(message)
         return value
@@ -89,7 +89,7 @@ class Converter:
             return enum_codec(kind, {member: member.value for member in kind})
         if is_dataclass(kind) or issubclass(kind, BaseModel):
             return self._record(kind)
-        raise TypeError(f"{kind} has no form on the wire")
+        raise TypeError(f"{kind} cannot be converted to a message")
 
     def _optional(self, kind: Any) -> Codec:
         encode, decode = self._codec(kind)
@@ -147,7 +147,7 @@ def enum_codec(kind: type[E], numbers: Mapping[E, Any]) -> Codec:
 
 
 def unknown(kind: type, value: object) -> MistifyError:
-    """Return the error of something that only another version of mistify knows."""
+    """Return the error for a value that only another version of Mistify knows."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
     return MistifyError(
         ErrorCode.INTERNAL,

@@ -1,4 +1,4 @@
-"""Jobs, plans and errors as protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
+"""Conversion of jobs, plans and errors to protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
 from mistify.config.data.metric import Metric
 from mistify.config.package.tuning import Part
@@ -19,10 +19,10 @@ def job_to_proto(job: Job) -> pb.Job:
 
 
 def job_from_proto(message: pb.Job) -> Job:
-    """Return the job of a message, with its goals.
+    """Return the job in a message, with its goals.
 
     Raises:
-        MistifyError: INTERNAL, it has something that this version does not know. So also below.
+        MistifyError: INTERNAL, it contains something unknown to this version. The same holds below.
     """
     return _CONVERTER.from_message(message, Job)
 
@@ -36,7 +36,7 @@ def part_to_proto(part: JobPart) -> pb.Job:
 
 
 def part_from_proto(message: pb.Job) -> JobPart:
-    """Return the job of a message, with the goals that it has."""
+    """Return the job in a message, with the goals that the message contains."""
     job = job_from_proto(message)
     return JobPart(job, message.goal_count, message.goals_met, message.next_page_token)
 
@@ -47,7 +47,7 @@ def selection_to_proto(selection: GoalSelection) -> pb.GoalSelection:
 
 
 def selection_from_proto(message: pb.GoalSelection) -> GoalSelection:
-    """Return the selection of goals of a message."""
+    """Return the selection of goals in a message."""
     return _CONVERTER.from_message(message, GoalSelection)
 
 
@@ -57,7 +57,7 @@ def details_to_proto(details: GoalDetails) -> pb.GoalDetails:
 
 
 def details_from_proto(message: pb.GoalDetails) -> GoalDetails:
-    """Return the details of a goal of a message."""
+    """Return the details of a goal in a message."""
     return _CONVERTER.from_message(message, GoalDetails)
 
 
@@ -67,7 +67,7 @@ def plan_to_proto(plan: Plan) -> pb.PortingPlan:
 
 
 def plan_from_proto(message: pb.PortingPlan) -> Plan:
-    """Return the plan of a message."""
+    """Return the plan in a message."""
     return _CONVERTER.from_message(message, Plan)
 
 
@@ -85,7 +85,7 @@ def event_to_proto(event: JobEvent) -> pb.JobEvent:
 
 
 def event_from_proto(message: pb.JobEvent) -> JobEvent:
-    """Return the event of a message."""
+    """Return the event in a message."""
     event: JobState | GoalState | ProgressUpdate
     match message.WhichOneof("event"):
         case "job_state":
@@ -106,7 +106,7 @@ def error_to_proto(error: MistifyError) -> pb.ErrorInfo:
 
 
 def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
-    """Return the error of a message; a code that this version does not know becomes `INTERNAL`."""
+    """Return the error in a message; unknown codes become `INTERNAL`."""
     code = ErrorCode.__members__.get(message.code, ErrorCode.INTERNAL)
     problems = [_CONVERTER.from_message(problem, Problem) for problem in message.problems]
     return MistifyError(code, message.message, problems)

@@ -1,4 +1,4 @@
-"""Tuning with peers as protobuf and back; the counterpart of `porting` for `tuning.proto`."""
+"""Conversion of tuning with peers to protobuf and back; the counterpart of `porting` for `tuning.proto`."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ def membership_to_proto(membership: Membership) -> pb.Membership:
 
 
 def membership_from_proto(message: pb.Membership) -> Membership:
-    """Return the membership of a message."""
+    """Return the membership in a message."""
     return Membership(
         member=message.member,
         lease_seconds=message.lease_seconds,
@@ -46,12 +46,12 @@ def membership_from_proto(message: pb.Membership) -> Membership:
 
 
 def publication_to_proto(publication: Publication) -> pb.Publication:
-    """Return a publication, without its weights, as a message; its time is kept to the millisecond."""
+    """Return a publication, without its weights, as a message; its time is rounded to milliseconds."""
     return _CONVERTER.to_message(publication, pb.Publication)
 
 
 def publication_from_proto(message: pb.Publication) -> Publication:
-    """Return the publication of a message, without its weights.
+    """Return the publication in a message, without its weights.
 
     Raises:
         MistifyError: INVALID_PUBLICATION, with every problem of the hints.
@@ -70,14 +70,14 @@ def publishing(
 
 
 def peer_to_proto(part: Peer | bytes) -> pb.PeersResponse:
-    """Return a peer, or a piece of the weights of the peer before, as a message."""
+    """Return a peer, or a chunk of the preceding peer's weights, as a message."""
     if isinstance(part, bytes):
         return pb.PeersResponse(data=part)
     return pb.PeersResponse(peer=_CONVERTER.to_message(part, pb.Peer))
 
 
 def peer_from_proto(message: pb.PeersResponse) -> Peer | bytes:
-    """Return the peer of a message, or the piece of the weights of the peer before."""
+    """Return the peer in a message, or the chunk of the preceding peer's weights."""
     return _CONVERTER.from_message(message.peer, Peer) if message.HasField("peer") else message.data
 
 

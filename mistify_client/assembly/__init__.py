@@ -1,1 +1,1 @@
-"""Networks of blocks on a device: stitched into one file, or chained, with a few of them in memory."""
+"""Networks of blocks on a device: stitched into one file, or run as a chain, with only a few in memory."""

@@ -1,4 +1,4 @@
-"""A process of low priority that stitches the blocks of a subnet, beside the app that runs them."""
+"""A low-priority process that stitches the blocks of a subnet while the app keeps running them."""
 
 import subprocess
 import sys
@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: The program. It is not imported here, as it needs more than running networks does.
+#: The module to run. It is not imported here, because it needs more libraries than inference does.
 _PROGRAM: Final = "mistify_client.assembly.stitching"
 
 
 class BackgroundStitcher:
-    """Stitches one subnet after the other, each in a process of its own.
+    """Stitches subnets one after the other, each in a separate process.
 
-    In a thread of the app, stitching would hold up inferences.
+    In a thread of the app, stitching would delay inferences.
     """
 
     def __init__(self) -> None:
@@ -24,15 +24,15 @@ class BackgroundStitcher:
         self._stopped = False
 
     def stitch(self, package: Path, networks: Path, names: Sequence[str]) -> str | None:
-        """Stitch blocks and wait for the end.
+        """Stitch blocks and wait for the result.
 
         Args:
-            package: The version of the package that has the blocks.
-            networks: The directory of the stitched networks.
+            package: The package version that contains the blocks.
+            networks: The directory for stitched networks.
             names: The files of the blocks, from the inputs of the network to its outputs.
 
         Returns:
-            Why it failed; None if it did not.
+            The reason if it failed, else None.
         """
         command = [str(sys.executable), "-m", _PROGRAM, str(package), str(networks), *names]
         try:
@@ -46,7 +46,7 @@ class BackgroundStitcher:
                     stderr=subprocess.PIPE,
                     text=True,
                 )
-        except (OSError, ValueError) as error:  # an app may have no interpreter to start
+        except (OSError, ValueError) as error:  # an app may not have a Python interpreter to start
             return str(error)
         with process:
             _, errors = process.communicate()
@@ -57,7 +57,7 @@ class BackgroundStitcher:
         return errors.strip().rpartition("\n")[2] or f"the process ended with {process.returncode}"
 
     def stop(self) -> None:
-        """End a process that is at work, and begin no other. What is on the disk stays whole."""
+        """Stop a running process, and start no other. Files on disk stay complete."""
         with self._changing:
             self._stopped = True
             if self._process is not None:

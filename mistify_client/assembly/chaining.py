@@ -1,4 +1,4 @@
-"""Chaining: blocks of a store run one after the other, each on the tensors of the one before."""
+"""Chaining: run blocks of a store one after the other, each on the previous one's output."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from mistify_client.assembly.executions import Array, Execution, Tensors, open_n
 
 
 class ChosenBlocks(Record):
-    """Blocks of a store that make a network, and how they run.
+    """Blocks of a store that make a network, and their execution.
 
     Attributes:
         files: Files of the blocks, from the inputs of the network to its outputs.
@@ -22,7 +22,7 @@ class ChosenBlocks(Record):
 
 
 class LoadedBlock:
-    """A block in memory, for one thread at a time. Its file may be removed meanwhile.
+    """A block in memory, for one thread at a time. Its file may be removed after loading.
 
     Attributes:
         variant: The block's entry in the store.
@@ -35,8 +35,8 @@ class LoadedBlock:
             files: The files of the block store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or LiteRT cannot run
-                it.
+            MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or if LiteRT cannot
+                run it.
         """
         self.variant = variant
         self.execution = execution
@@ -54,7 +54,7 @@ class LoadedBlock:
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be run", [problem]) from error
 
     def __call__(self, tensors: Tensors) -> dict[str, Array]:
-        """Return the tensors at the end of the block from those at its start, for any number of examples."""
+        """Return the block's output tensors for its input tensors, for any number of examples."""
         return self._run(tensors)
 
 
@@ -62,8 +62,8 @@ class Chain:
     """Blocks that make a network.
 
     Attributes:
-        blocks: From the inputs of the network to its outputs. A stitched network is the only one.
-        chosen: The files of the store that the network is made of, and how it runs.
+        blocks: From the inputs of the network to its outputs. A stitched network is a single block.
+        chosen: The files in the store that the network consists of, and their execution.
     """
 
     def __init__(self, blocks: Sequence[LoadedBlock], chosen: ChosenBlocks) -> None:
@@ -71,14 +71,14 @@ class Chain:
         self.chosen = chosen
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
-        """Return the outputs of the network, as it writes them."""
+        """Return the outputs of the network in its own dtypes."""
         tensors = inputs
         for block in self.blocks:
             tensors = block(tensors)
         return dict(tensors)
 
     def features(self, tensors: Tensors) -> Iterator[dict[str, Array]]:
-        """Yield the tensors at the end of each block; the last are the network's outputs."""
+        """Yield the output tensors of each block; the last ones are the network's outputs."""
         for block in self.blocks:
             tensors = outputs = block(tensors)
             yield outputs

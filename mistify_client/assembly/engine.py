@@ -1,4 +1,4 @@
-"""The engine of an option: how LiteRT runs it."""
+"""The engine that runs an option in LiteRT."""
 
 from typing import Annotated
 
@@ -9,11 +9,11 @@ from mistify_client.assembly.executions import Execution
 
 
 class Engine(Record):
-    """How LiteRT runs an option; its latency was measured in this way.
+    """The way to run an option in LiteRT; its latency was measured with the same engine.
 
     Attributes:
-        execution: The `Interpreter` or the `CompiledModel` of LiteRT.
-        threads: Number of threads that compute.
+        execution: LiteRT's `Interpreter` or `CompiledModel`.
+        threads: Number of threads for the computation.
     """
 
     execution: Execution = Execution.INTERPRETER

@@ -1,4 +1,4 @@
-"""The two ways in which LiteRT runs a block."""
+"""The two ways to run a block in LiteRT."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from mistify.tflite.session import Session
 
 Array = npt.NDArray[Any]
 
-#: Tensors [batch, ...] by name, in the types of the network.
+#: Tensors [batch, ...] by name, in the network's dtypes.
 Tensors = Mapping[str, Array]
 
 #: Computes outputs from inputs.
@@ -24,9 +24,9 @@ Run = Callable[[Tensors], dict[str, Array]]
 
 
 class Execution(StrEnum):
-    """LiteRT's `Interpreter`, which runs the graph for any batch, or its `CompiledModel`.
+    """LiteRT's `Interpreter`, which runs the graph for any batch size, or its `CompiledModel`.
 
-    The second one is the way to accelerators; it runs one example at a time, by the graph of fixed shapes.
+    The latter supports accelerators; it runs one example at a time, with the graph of fixed shapes.
     """
 
     INTERPRETER = "interpreter"
@@ -34,22 +34,22 @@ class Execution(StrEnum):
 
 
 def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
-    """Return the part of a `.tflite` that an execution needs.
+    """Return the part of a `.tflite` file that an execution needs.
 
     Raises:
-        ValueError: It is no `.tflite`.
+        ValueError: It is not a `.tflite` file.
     """
     return resizable(content) if execution is Execution.INTERPRETER else fixed_shapes(content)
 
 
 def open_network(network: bytes, execution: Execution, threads: int) -> Run:
-    """Load a `.tflite` with the signatures of packages, and return a function that runs it.
+    """Load a `.tflite` file with the signatures of packages, and return a function that runs it.
 
     Args:
-        network: The part of its content that `part_that_runs` returns.
+        network: The part of the file returned by `part_that_runs`.
 
     Returns:
-        A function for one thread at a time: the outputs by name from the inputs by name.
+        A function for one thread at a time, from inputs by name to outputs by name.
 
     Raises:
         ValueError: The network cannot be loaded.
@@ -59,7 +59,7 @@ def open_network(network: bytes, execution: Execution, threads: int) -> Run:
 
 
 class _Compiled:
-    """A network that runs one example at a time, in buffers that are allocated once."""
+    """A network that runs one example at a time, in preallocated buffers."""
 
     def __init__(self, network: bytes, threads: int) -> None:
         self._model = open_compiled(network, threads)
@@ -79,11 +79,13 @@ class _Compiled:
         """Return the outputs [batch, ...] by name.
 
         Raises:
-            ValueError: The inputs have other shapes or types, which LiteRT would not notice.
+            ValueError: The inputs have other shapes or types, which LiteRT would not detect.
         """
         (count, *others) = {len(array) for array in tensors.values()}
         if others:
-            raise ValueError(f"the inputs have {count} and {others[0]} rows; expected as many of each")
+            raise ValueError(
+                f"the inputs have {count} and {others[0]} rows; expected the same number for each"
+            )
         rows = [
             self._one({name: array[row : row + 1] for name, array in tensors.items()}) for row in range(count)
         ]

@@ -1,14 +1,14 @@
-"""The memory of a device: available memory, and memory given back."""
+"""The memory of a device: available memory, and memory returned to the system."""
 
 import ctypes
 from typing import Final
 
-#: Of glibc; other libraries have none, and keep less.
+#: Exists in glibc only; other C libraries keep less memory.
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def available_bytes() -> int:
-    """Return how many bytes can be allocated without swapping."""
+    """Return the number of bytes that can be allocated without swapping."""
     import psutil  # noqa: PLC0415 - slow to import, and only subnets need it
 
     return int(psutil.virtual_memory().available)

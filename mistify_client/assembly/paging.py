@@ -1,7 +1,7 @@
-"""Paging: only the network that runs is in memory; others are loaded while it runs.
+"""Paging: only the current network is in memory; others are loaded while it runs.
 
-A subnet runs as its blocks, one after the other, until these have been stitched into one network in the
-background, which is faster. Where memory is short they stay as they are.
+A subnet first runs as a chain of blocks, until they have been stitched in the background into one network,
+which is faster. If memory is short, the blocks keep running as a chain.
 """
 
 import logging
@@ -24,12 +24,12 @@ from mistify_client.assembly.memory import available_bytes, return_memory
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.assembly.stitched_networks import STITCHED, StitchedNetworks
 
-#: The memory that stitching takes: a process that has done nothing yet, and multiples of the blocks' files.
+#: Memory needed for stitching: that of an idle process, and multiples of the size of the blocks' files.
 _PROCESS_BYTES: Final = 120_000_000
 _STITCHING: Final = 6
 
-#: What loading a network takes beside the one that runs, in multiples of its file: the file, and its weights
-#: as LiteRT packs them.
+#: Memory needed to load a network next to the current one, in multiples of its file: the file, and the
+#: weights packed by LiteRT.
 _LOADING: Final = 2.5
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class Blocks(NamedTuple):
 
     Attributes:
         directory: The package.
-        store: The block store, with the network that was shipped if that is one of the variants.
-        stitched: The directory of the stitched networks; None to run all subnets as blocks.
+        store: The block store, including the shipped network if it is one of the variants.
+        stitched: The directory of stitched networks; None to run all subnets as chains of blocks.
     """
 
     directory: Path
@@ -50,7 +50,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, package: Package, state: Path) -> "Blocks":
-        """Return the blocks of a package, whose stitched networks are in its state directory.
+        """Return the blocks of a package; its stitched networks are in the state directory.
 
         Raises:
             MistifyError: As for `blocks_of`.
@@ -59,9 +59,9 @@ class Blocks(NamedTuple):
 
 
 class PagedNetwork:
-    """A network of blocks of a store, which can go over to other blocks while it runs.
+    """A network of blocks from a store that can switch to other blocks while it runs.
 
-    Several threads may call it; one at a time runs.
+    Several threads may call it; calls run one at a time.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class PagedNetwork:
         threads: int,
         available: Callable[[], int] = available_bytes,
     ) -> None:
-        """Load the first blocks, or their stitched network if there is one.
+        """Load the first blocks, or their stitched network if it exists.
 
         Args:
-            available: Returns how many bytes of memory can be had.
+            available: Returns the bytes of available memory.
 
         Raises:
             MistifyError: As for `BlockStore.network_of` and `LoadedBlock`.
@@ -88,17 +88,17 @@ class PagedNetwork:
         self._loader = ThreadPoolExecutor(1, "blocks")
         self._process = BackgroundStitcher()
         self._stitching: threading.Thread | None = None
-        weakref.finalize(self, self._process.stop)  # also at the end of the app
+        weakref.finalize(self, self._process.stop)  # also when the app exits
         self._chain = self._loaded(first, {})
 
     @property
     def running(self) -> ChosenBlocks:
-        """The blocks that run, and how."""
+        """The current blocks, and their execution."""
         return self._chain.chosen
 
     @property
     def is_whole(self) -> bool:
-        """True if one network runs, rather than several blocks, one after the other."""
+        """True if a single network runs rather than a chain of blocks."""
         return len(self._chain.blocks) == 1
 
     def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:
@@ -108,20 +108,19 @@ class PagedNetwork:
             inputs: Input name -> [batch, ...].
 
         Returns:
-            Its outputs by name, as it writes them, and what they were computed by.
+            Its outputs by name, in its own dtypes, and the blocks that computed them.
         """
         with self._running:
             chain = self._chain
             return chain(inputs), chain.chosen
 
     def switch(self, chosen: ChosenBlocks) -> Future[None]:
-        """Switch to other blocks: missing ones are loaded in the background, others leave memory.
+        """Switch to other blocks: load missing ones in the background, and unload the others.
 
-        Until they are loaded, and if one cannot be, the old blocks run. If there are several calls, the last
-        one holds.
+        Until they are loaded, and if one cannot be loaded, the old blocks run. The most recent call wins.
 
         Returns:
-            A future that is done once they run; it raises the errors of `LoadedBlock`.
+            A future that completes when they run; it raises the errors of `LoadedBlock`.
 
         Raises:
             MistifyError: As for `BlockStore.network_of`.
@@ -131,12 +130,12 @@ class PagedNetwork:
         return self._loader.submit(self._switch, chosen)
 
     def stitch(self, example: Tensors) -> bool:
-        """Stitch the blocks that run in the background, and go over to the network that they make.
+        """Stitch the current blocks in the background, and switch to the resulting network.
 
-        If that fails, and where memory is short, the blocks go on as they are.
+        If that fails, or memory is short, the blocks keep running as a chain.
 
         Args:
-            example: Inputs that the network runs once, so that its first inference takes no longer.
+            example: Inputs for a warm-up run, so that the first real inference is not slower.
 
         Returns:
             False if another network is being stitched: try again later.
@@ -154,7 +153,7 @@ class PagedNetwork:
         return True
 
     def close(self) -> None:
-        """Wait for pending loads, end pending stitching, and stop the background threads."""
+        """Wait for pending loads, stop pending stitching, and stop the background threads."""
         self._process.stop()
         if self._stitching is not None:
             self._stitching.join()
@@ -162,23 +161,23 @@ class PagedNetwork:
 
     def _switch(self, chosen: ChosenBlocks) -> None:
         try:
-            self._replace(self._loaded(chosen, self._there(chosen)))
+            self._replace(self._loaded(chosen, self._in_memory(chosen)))
         finally:
             return_memory()
 
-    def _there(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
-        """Return the blocks in memory that run as the chosen ones do, by their files."""
+    def _in_memory(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
+        """Return the blocks in memory with the same execution as the chosen ones, by file."""
         blocks = self._chain.blocks
         return {block.variant.file: block for block in blocks if block.execution is chosen.execution}
 
     def _replace(self, chain: Chain) -> None:
-        self._chain = chain  # for the next call; threads that call all the time would not let go of the lock
+        self._chain = chain  # for the next call; threads that call all the time would never release the lock
         with self._running:
-            pass  # until the last call of the blocks of before has ended
+            pass  # until the last call of the previous blocks has ended
 
     def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
-        """Return the stitched network of blocks, or a chain of them, with those that are in memory."""
-        whole = self._whole(chosen)
+        """Return the stitched network of the blocks, or a chain of them, reusing blocks in memory."""
+        whole = self._stitched_chain(chosen)
         if whole is not None:
             return whole
         with BlockFiles(self._directory) as files:
@@ -188,8 +187,8 @@ class PagedNetwork:
             ]
         return Chain(blocks, chosen)
 
-    def _whole(self, chosen: ChosenBlocks) -> Chain | None:
-        """Return the stitched network of blocks; None if there is none, or no memory for it."""
+    def _stitched_chain(self, chosen: ChosenBlocks) -> Chain | None:
+        """Return the stitched network of the blocks; None if there is none, or not enough memory."""
         blocks = self._store.network_of(chosen.files)
         network = None if self._stitched is None or len(blocks) == 1 else self._stitched.find(blocks)
         if self._stitched is None or network is None or not self._has_room(_LOADING * network.content.size):
@@ -214,15 +213,15 @@ class PagedNetwork:
                 "blocks keep running one after the other, because they cannot be stitched: %s", problem
             )
             return
-        with suppress(RuntimeError):  # it has been closed meanwhile
-            self._loader.submit(self._go_over, chosen, example)
+        with suppress(RuntimeError):  # it has been closed in the meantime
+            self._loader.submit(self._switch_to_stitched, chosen, example)
 
-    def _go_over(self, chosen: ChosenBlocks, example: Tensors) -> None:
-        """Go over to the stitched network of blocks, if these still run."""
+    def _switch_to_stitched(self, chosen: ChosenBlocks, example: Tensors) -> None:
+        """Switch to the stitched network of the blocks if these still run."""
         if self._chain.chosen != chosen:
             return
         try:
-            whole = self._whole(chosen)
+            whole = self._stitched_chain(chosen)
             if whole is not None:
                 whole(example)
                 self._replace(whole)

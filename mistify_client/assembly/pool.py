@@ -1,4 +1,4 @@
-"""The pool: the best subnets found, between which a device switches (AdaptiveNet 5.3)."""
+"""The pool: the best subnets that a device has found and switches between (AdaptiveNet 5.3)."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -13,7 +13,7 @@ from mistify.package.records import FileName, Record, Sha256
 from mistify.parsing.validation import InvalidValue
 from mistify_client.assembly.engine import Engine
 
-#: In the state directory.
+#: Name of the file in the state directory.
 POOL: Final = "pool.json"
 
 Milliseconds = Annotated[float, Field(gt=0)]
@@ -21,16 +21,16 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class PoolEntry(Record):
-    """A subnet of the pool.
+    """A subnet in the pool.
 
     Attributes:
         files: Files of its blocks, from the inputs of the network to its outputs.
-        latency_ms: Milliseconds at batch 1, the sum over its blocks.
+        latency_ms: Milliseconds at batch 1, summed over its blocks.
         accuracy: On the device's data, by the metric of the pool.
-        loss: On the same data, the lower the better; None in pools written by a version that did not keep it.
-        score: The accuracy, or the share of figures that is explained, less half of the loss. Subnets are
-            chosen by it among those that are as accurate as all faster ones. None where the loss is None.
-        engine: The engine that the latency was measured with, and that runs it.
+        loss: On the same data; None in pools written by a version that did not store it.
+        score: The accuracy, or the explained share of the variance, minus half of the loss: the criterion for
+            choosing among the subnets that are as accurate as all faster ones. None if the loss is None.
+        engine: The engine that runs it, with which its latency was measured.
     """
 
     files: tuple[FileName, ...]
@@ -42,19 +42,21 @@ class PoolEntry(Record):
 
 
 class SubnetPool(Record):
-    """The best subnets found for all budgets, the fastest first.
+    """The best subnets for all latency budgets, the fastest first.
 
     Attributes:
         format_version: The version of this file's format.
         store: SHA-256 of the block store's manifest.
         budget_ms: Target for the latency of one inference.
         original_ms: Latency of the original network.
-        metric: The metric of the accuracies: without labels, the original network's answers are right.
-        examples: Number of examples that accuracies are measured on.
+        metric: The metric of the accuracies; without labels, the original network's predictions count as
+            correct.
+        examples: Number of examples on which accuracies are measured.
         data: Path of the file with these examples.
         strategy: The search strategy that found the subnets.
         generation: The switchboard's generation from which on the package runs these subnets.
-        entries: The subnets, each slower than the one before, of a higher score, and at least as accurate.
+        entries: The subnets: each is slower than the previous one, has a higher score, and is at least as
+            accurate.
     """
 
     format_version: Literal[2] = 2
@@ -71,7 +73,7 @@ class SubnetPool(Record):
     @model_validator(mode="before")
     @classmethod
     def _engine_of_each_entry(cls, raw: Any) -> Any:
-        """Give each entry the engine that format 1 has once for all of them."""
+        """Copy the engine of format 1, which applies to all entries, to each entry."""
         if not isinstance(raw, dict) or raw.get("format_version") != 1:
             return raw
         engine = {key: raw[key] for key in ("execution", "threads") if key in raw}
@@ -86,20 +88,22 @@ class SubnetPool(Record):
     def _run_with_as_many_threads(self) -> "SubnetPool":
         counts = sorted({entry.engine.threads for entry in self.entries})
         if len(counts) > 1:
-            raise InvalidValue(counts, "one number of threads for all subnets", "replace it by mistify adapt")
+            raise InvalidValue(
+                counts, "one number of threads for all subnets", "replace it with mistify adapt"
+            )
         return self
 
     def best(self, ratio: float = 1.0) -> PoolEntry | None:
         """Return the best subnet within the budget; None if there is none.
 
         Args:
-            ratio: Present latencies of inferences over the estimated ones.
+            ratio: Present latency of inferences as a multiple of the estimate.
         """
         fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
         return fitting[-1] if fitting else None
 
     def save(self, state: Path) -> None:
-        """Write the pool into a state directory, so that a power cut leaves the old or the new one.
+        """Write the pool into a state directory; a power cut leaves either the old or the new one.
 
         Raises:
             OSError: The pool cannot be written.
@@ -108,7 +112,7 @@ class SubnetPool(Record):
 
     @classmethod
     def load(cls, state: Path, package: Package) -> "SubnetPool | None":
-        """Return the pool in a state directory; None if there is none of a package's block store.
+        """Return the pool in a state directory; None if there is none for the package's block store.
 
         Args:
             state: The state directory.
@@ -126,7 +130,7 @@ class SubnetPool(Record):
             return None
         except (OSError, ValidationError) as error:
             value = error.strerror if isinstance(error, OSError) else f"{error.error_count()} mistakes"
-            fix = "remove it, or replace it by mistify adapt"
+            fix = "remove it, or replace it with mistify adapt"
             problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
             message = "the pool of subnets cannot be read"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error

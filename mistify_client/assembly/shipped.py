@@ -1,4 +1,4 @@
-"""The block store of a package on a device, with the shipped network as one more block."""
+"""The block store of a package on a device, with the shipped network as an additional block."""
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant
@@ -10,7 +10,7 @@ def blocks_of(package: Package) -> BlockStore:
     """Return the block store of a package.
 
     Raises:
-        MistifyError: NOT_FOUND, it has no blocks; as for `BlockStore.load`.
+        MistifyError: NOT_FOUND, it has no blocks; or as for `BlockStore.load`.
     """
     if package.blocks is None:
         note = f" ({package.manifest.note})" if package.manifest.note else ""
@@ -25,11 +25,11 @@ def blocks_of(package: Package) -> BlockStore:
 def with_shipped(store: BlockStore, package: Package) -> BlockStore:
     """Return a block store with the network of its package as the last variant, from inputs to outputs.
 
-    One file is faster than blocks one after the other. A package with branches has no such network; and a
-    tuned network is none of its blocks.
+    A single file is faster than a chain of blocks. A package with branches has no such network; a tuned
+    network does not consist of its blocks.
 
     Args:
-        store: The package's store, or some of its blocks.
+        store: The package's store, or part of it.
     """
     manifest = package.manifest
     if NETWORK not in manifest.files or manifest.branches or manifest.tuned_from:

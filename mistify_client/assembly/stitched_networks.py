@@ -1,4 +1,4 @@
-"""Stitched networks on the disk of a device: those of the subnets that ran last, at most two of them."""
+"""Stitched networks on disk: those of the most recent subnets, at most two."""
 
 import hashlib
 import os
@@ -16,24 +16,24 @@ from mistify.package.records import PackagedFile
 #: In the state directory of a package.
 STITCHED: Final = "stitched"
 
-#: The one that runs, and the one that ran before.
+#: The current and the previous one.
 _MOST: Final = 2
 
-#: How networks are stitched. Another way of doing it needs another number, so that old files are not used.
+#: Version of the stitching. Changes to it need a new number, so that old files are not used.
 _FORMAT: Final = 1
 
 _KEY_DIGITS: Final = 32
 
 
 class StitchedNetworks:
-    """The stitched networks of the subnets of a package, which processes share.
+    """The stitched networks of a package's subnets, shared between processes.
 
-    The name of a file has the digest of the blocks that it is made of, by which it is found, and that of its
-    content, by which damage is noticed. Processes that make one wait for each other. A file may be removed
-    while a network runs: that is in memory.
+    A file's name contains the digest of its blocks, to find it, and the digest of its content, to detect
+    damage. Only one process at a time creates networks. A file may be removed while its network runs, because
+    the network is in memory.
 
     Attributes:
-        directory: The files. It need not exist.
+        directory: The directory of the files. It need not exist.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,23 +45,23 @@ class StitchedNetworks:
         Its file may be damaged, or be removed before it is opened.
         """
         for path in self.directory.glob(f"{_key(blocks)}-*.tflite"):
-            with suppress(OSError, ValueError):  # it is gone, or has a name that is not a digest
+            with suppress(OSError, ValueError):  # it was removed, or its name does not contain a digest
                 content = PackagedFile(size=path.stat().st_size, sha256=path.stem.partition("-")[2])
                 return BlockVariant(file=path.name, content=content, start=0, span=blocks[-1].end)
         return None
 
     def note_use(self, network: BlockVariant) -> None:
-        """Note that a network is used: others are removed before it."""
+        """Record that a network is used, so that others are removed first."""
         with suppress(OSError):
             os.utime(self.directory / network.file)
 
     def remove(self, network: BlockVariant) -> None:
-        """Remove the file of a network, which is damaged."""
+        """Remove the damaged file of a network."""
         with suppress(OSError):
             (self.directory / network.file).unlink()
 
     def make(self, blocks: Sequence[BlockVariant], stitch: Callable[[], bytes]) -> None:
-        """Stitch blocks, unless another process has done so meanwhile. Older networks are removed.
+        """Stitch blocks, unless another process has already done so. Remove older networks.
 
         Args:
             stitch: Returns the network of the blocks.
@@ -80,7 +80,7 @@ class StitchedNetworks:
             write_bytes(self.directory / name, content, durable=True)
 
     def _has_after_cleaning(self, blocks: Sequence[BlockVariant]) -> bool:
-        """Return whether these blocks have an undamaged network, deleting damaged ones."""
+        """Delete damaged networks, and return whether these blocks have an undamaged one."""
         while (network := self.find(blocks)) is not None:
             with BlockFiles(self.directory) as files:
                 if files.has(network):
@@ -89,9 +89,9 @@ class StitchedNetworks:
         return False
 
     def _remove_all_but(self, count: int) -> None:
-        """Remove all files but those of the networks that were used last."""
+        """Remove all files except the most recently used networks."""
         kept = sorted(self.directory.glob("*.tflite"), key=_used, reverse=True)[:count]
-        for path in set(self.directory.iterdir()).difference(kept):  # incomplete ones as well
+        for path in set(self.directory.iterdir()).difference(kept):  # including incomplete ones
             path.unlink(missing_ok=True)
 
 

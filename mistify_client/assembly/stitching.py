@@ -1,7 +1,7 @@
-"""Stitching: some blocks of a store become one network, without a converter.
+"""Stitching: blocks of a store become one network, without a converter.
 
-`python -m mistify_client.assembly.stitching PACKAGE NETWORKS BLOCK...` stitches blocks of a package, at a low
-priority, and writes the network beside others.
+`python -m mistify_client.assembly.stitching PACKAGE NETWORKS BLOCK...` stitches blocks of a package at low
+priority, and writes the network to NETWORKS.
 """
 
 import os
@@ -25,29 +25,29 @@ from mistify.wording import listed
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.assembly.stitched_networks import StitchedNetworks
 
-#: The lowest priority that Linux has.
+#: The lowest priority in Linux.
 _NICE: Final = 19
 
 
 def stitch(files: BlockFiles, blocks: Sequence[BlockVariant]) -> bytes:
-    """Return the `.tflite` of blocks of a store, one after the other.
+    """Return the `.tflite` file of a chain of blocks in a store.
 
-    It has the signatures that all of them have, with the inputs of the first block and the outputs of the
-    last one.
+    It has the signatures that all blocks have in common, with the inputs of the first block and the outputs
+    of the last one.
 
     Args:
         files: The files of the block store.
         blocks: Variants of the store, from the inputs of the network to its outputs.
 
     Raises:
-        MistifyError: As for `BlockFiles.read`; CORRUPT_PACKAGE, naming the file that does not read what the
-            one before writes.
+        MistifyError: As for `BlockFiles.read`; CORRUPT_PACKAGE, naming the block whose inputs are not the
+            previous one's outputs.
     """
     return stitched({str(files.directory / variant.file): files.read(variant) for variant in blocks})
 
 
 def stitched(blocks: Mapping[str, bytes]) -> bytes:
-    """Return the `.tflite` of blocks, as `stitch` does.
+    """Return the `.tflite` file of blocks, as `stitch` does.
 
     Args:
         blocks: Name in errors -> content of the block, in order.
@@ -75,11 +75,11 @@ class _Block:
 
     @classmethod
     def read(cls, name: str, content: bytes) -> "_Block":
-        """Read a `.tflite`."""
+        """Parse a `.tflite` file."""
         try:
             network = read_network(content)
             signatures = {one.signatureKey.decode(): one for one in network.signatureDefs}
-        except Exception as error:  # of whatever is read in its place
+        except Exception as error:  # raised while parsing arbitrary data
             problem = Problem(name, f"a file that is not a network ({error})", "a block", "fetch it again")
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, "a block cannot be read", [problem]) from error
         return cls(name, network, signatures)
@@ -90,7 +90,7 @@ class _Block:
 
 
 def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> None:
-    """Add the graphs that a signature of the blocks runs as one, each reading the output of the last."""
+    """Join the graphs of one signature of all blocks, each reading the previous one's output."""
     first = blocks[0]
     tensors, operators = whole.parts_of(first.network, first.graph(key))
     inputs, outputs = names_of(first.signatures[key].inputs), names_of(first.signatures[key].outputs)
@@ -107,19 +107,19 @@ def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> No
 
 
 def _numbers(there: int, count: int, known: Mapping[int, int]) -> dict[int, int]:
-    """Return the numbers of tensors in another graph; -1, for an input that is left out, stays.
+    """Return the numbers of tensors in another graph; -1, for an omitted input, is kept.
 
     Args:
         there: Number of tensors in the other graph.
-        count: Number of tensors that are added.
-        known: Numbers of added tensors that are in the other graph already.
+        count: Number of added tensors.
+        known: Numbers of added tensors that are already in the other graph.
     """
     new = (number for number in range(count) if number not in known)
     return {-1: -1, **known, **{number: there + place for place, number in enumerate(new)}}
 
 
 def _renumbered(operator: Any, numbers: Mapping[int, int]) -> Any:
-    """Return an operator on tensors of other numbers."""
+    """Return an operator with its tensors renumbered."""
     changed = copy(operator)
     for field in ("inputs", "outputs", "intermediates"):
         tensors = getattr(operator, field)
@@ -128,7 +128,7 @@ def _renumbered(operator: Any, numbers: Mapping[int, int]) -> Any:
 
 
 def _require_same(before: _Block, block: _Block, key: str) -> None:
-    """Check that a block reads the tensors that the one before it writes."""
+    """Check that a block's inputs are the previous one's outputs."""
     written = [before.graph(key).tensors[number] for number in before.graph(key).outputs]
     read = [block.graph(key).tensors[number] for number in block.graph(key).inputs]
     if [_words(tensor) for tensor in written] != [_words(tensor) for tensor in read]:
@@ -143,7 +143,7 @@ def _require_same(before: _Block, block: _Block, key: str) -> None:
 
 
 def _words(tensor: Any) -> str:
-    """Return the type, shape and scale of a tensor as text."""
+    """Format the type, shape and scale of a tensor."""
     kind = flatbuffer_utils.type_to_name(tensor.type)
     shape = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
     sizes = ", ".join(str(int(size)) for size in (() if shape is None else shape))
@@ -154,7 +154,7 @@ def _words(tensor: Any) -> str:
 
 
 def main(package: str, networks: str, *names: str) -> None:
-    """Stitch blocks of a package into a network beside others."""
+    """Stitch blocks of a package, and write the network to a directory."""
     os.nice(_NICE)
     try:
         opened = Package.open(Path(package))

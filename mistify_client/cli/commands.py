@@ -1,4 +1,4 @@
-"""Commands that are imported when they are asked for: most need libraries that the others do without."""
+"""Commands that are imported on demand: most need libraries that the others do not."""
 
 import os
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from mistify_client.rpc.trust import CA
 
-#: The modules of this package that register commands, by the commands' names.
+#: Command -> the module of this package that registers it.
 _MODULES: Final = {
     **dict.fromkeys(("jobs", "fetch", "cancel", "remove"), "jobs"),
     "report": "report",
@@ -24,7 +24,7 @@ _MODULES: Final = {
 
 
 class Commands(TyperGroup):
-    """The group's own commands, and commands of modules that are not imported yet."""
+    """The group's own commands, and commands of modules that are not yet imported."""
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:
@@ -52,7 +52,7 @@ def _trust(path: str | None) -> None:
 
 
 def _with_authority(command: Any) -> Any:
-    """Give a command that may call a server the option `--ca`, which holds for the whole process."""
+    """Add the option `--ca` to a command that may call a server; it applies to the whole process."""
     names = {parameter.name for parameter in command.params}
     if not names.isdisjoint({"server", "token_file"}) and _AUTHORITY.name not in names:
         command.params.append(_AUTHORITY)
@@ -60,15 +60,15 @@ def _with_authority(command: Any) -> Any:
 
 
 def _authority_option() -> Any:
-    """Return `--ca` as Typer makes it of a function's parameter."""
+    """Return `--ca` as Typer creates it from a function's parameter."""
     text = (
-        "PEM file with the authority's certificate, for a server at tls://. Default: those that gRPC trusts."
+        "PEM file with the authority's certificate, for a server at tls://. Default: those trusted by gRPC."
     )
 
     def command(
         ca: Annotated[str | None, typer.Option(envvar=CA, metavar="FILE", help=text, callback=_trust)] = None,
     ) -> None:
-        """Take the option."""
+        """Declare the option."""
 
     alone = typer.Typer()
     alone.command()(command)
@@ -81,5 +81,5 @@ _AUTHORITY: Final = _authority_option()
 
 
 def _joined(text: str) -> str:
-    """Return a text with each paragraph on one line: Typer joins the first one alone."""
+    """Return a text with each paragraph on one line: Typer joins only the first one."""
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))

@@ -1,4 +1,4 @@
-"""Errors of a command as the user sees them."""
+"""How a command reports errors to the user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 @contextmanager
 def errors_of(source: str) -> Iterator[None]:
-    """Report a server's problems with a config like local ones, under the name of its file."""
+    """Report a server's problems with a config like local ones, with the name of its file."""
     try:
         yield
     except MistifyError as error:

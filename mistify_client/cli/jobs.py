@@ -1,4 +1,4 @@
-"""The commands about jobs of a server: `mistify jobs`, `fetch`, `cancel` and `remove`."""
+"""The commands for jobs on a server: `mistify jobs`, `fetch`, `cancel` and `remove`."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -64,15 +64,15 @@ def fetch(
         bool,
         typer.Option(
             "--without-blocks",
-            help="Do not download the blocks of packages: `mistify adapt` fetches those that it needs.",
+            help="Do not download the blocks of packages: `mistify adapt` downloads those that it needs.",
         ),
     ] = False,
     token_file: TokenFile = None,
 ) -> None:
     """Download the packages of a job and its report into OUT, or the package of one of its goals.
 
-    An interrupted download resumes where it stopped. Exit code 3: there is no such job, or no package.
-    Exit code 10: a package is damaged on the server; the others, and the report, were fetched.
+    An interrupted download resumes where it stopped. Exit code 3: there is no such job or package.
+    Exit code 10: a package is damaged on the server; the others and the report were downloaded.
     """
     console, damaged = Console(), DamagedPackages()
     with reported_errors(), _client(server, token_file) as client:
@@ -81,7 +81,7 @@ def fetch(
         output_directory(out)
         for fetched in goals:
             directory = package_directory(out, fetched.id)
-            with damaged.apart(fetched.id):
+            with damaged.recording(fetched.id):
                 if without_blocks:
                     client.fetch_without_blocks(job, fetched.id, directory)
                     note_token_file(state_directory(directory), server, token_file)
@@ -103,7 +103,7 @@ def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
 
 
 def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
-    """Remove a job that has ended, with its packages, and all files that no other job needs."""
+    """Remove a job that has ended, with its packages and all files that no other job needs."""
     with reported_errors(), _client(server, token_file) as client:
         freed = client.remove(job)
     typer.echo(f"removed {job}, freed {format_bytes(freed, 3)}")
@@ -123,9 +123,9 @@ def _job_table(client: PortingClient) -> Table:
 
 
 def _show_job(client: PortingClient, job_id: str, console: Console) -> None:
-    """Print the log of a job so far, the table of its goals, and sentences about them."""
+    """Print the log of a job so far, the table of its goals, and notes about them."""
     events = list(client.watch(job_id, so_far=True))
-    job = client.job(job_id)  # read last: the table is never behind the log
+    job = client.job(job_id)  # requested last, so that the table is at least as recent as the log
     show_log(events, job, console)
     show_result(job, console, job.goals)
     for goal in job.goals:
@@ -136,7 +136,7 @@ def _show_job(client: PortingClient, job_id: str, console: Console) -> None:
 
 
 def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> Collection[Goal]:
-    """Return a goal of a job, or those with a package.
+    """Return one goal of a job, or all goals with a package.
 
     Raises:
         MistifyError: NOT_FOUND, there is no such job or goal, or no goal has a package.

@@ -32,8 +32,8 @@ DataRoots = Annotated[
     list[Path] | None,
     typer.Option(
         envvar="MISTIFY_DATA_ROOT",
-        help="Directory with models and data on this machine; may be repeated. What CONFIG names there is "
-        "sent to the --server. Default: the config's and the current one.",
+        help="Directory with models and data on this machine; repeatable. Files that CONFIG names there are "
+        "uploaded to the --server. Default: the directory of CONFIG and the current directory.",
     ),
 ]
 
@@ -50,9 +50,9 @@ def port(
 ) -> None:
     """Port a model to every goal of CONFIG.
 
-    The same command again resumes the same job, unless it was cancelled. Exit codes: 0 all goals met, 11 some
-    goals not met, 1 the job failed, 2 something is wrong with the input and nothing was started, 3 something
-    that was named does not exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
+    Repeating the command resumes the same job, unless it was cancelled. Exit codes: 0 all goals met, 11 some
+    goals not met, 1 the job failed, 2 invalid input and nothing was started, 3 something named in the input
+    does not exist, 5 the token was rejected, 8 no server, 9 cancelled, 130 interrupted.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)
@@ -61,7 +61,7 @@ def port(
         serving = Serving(server, token, store, roots)
         check_config(text, str(config), serving)
         output_directory(out)
-        from mistify_client.cli.session import port_goals  # noqa: PLC0415 (mistakes are answered before)
+        from mistify_client.cli.session import port_goals  # noqa: PLC0415 (only for valid configs)
 
         code = port_goals(text, out, serving)
     raise typer.Exit(code)
@@ -76,15 +76,15 @@ def plan(
     data_root: DataRoots = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="Store with earlier jobs that predictions learn from. Default: none."),
+        typer.Option(help="Store with earlier jobs, used for the predictions. Default: none."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Predict the result of porting to the goals of CONFIG; nothing is started.
+    """Predict the result of porting to the goals of CONFIG, without starting a job.
 
     Shows the goal tree, the algorithm of each edge with the reason, and the expected costs, seconds and
-    accuracy, with bounds that hold 19 times out of 20. To find them, a copy of the source is tuned for a
-    few seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
+    accuracy, with 95% bounds. For the prediction, a copy of the source is tuned for a few seconds. Exit
+    codes: as for `mistify port`; 11 means that some goals cannot be met.
     """
     with (
         reported_errors(),
@@ -96,7 +96,7 @@ def plan(
         roots = _roots(data_root, config)
         serving = Serving(server, token, (store or Path(scratch)).resolve(), roots)
         check_config(text, str(config), serving)
-        from mistify_client.cli.session import plan_goals  # noqa: PLC0415 (mistakes are answered before)
+        from mistify_client.cli.session import plan_goals  # noqa: PLC0415 (only for valid configs)
 
         code = plan_goals(text, serving, as_json=json_)
     raise typer.Exit(code)
@@ -114,9 +114,9 @@ def add(
 ) -> None:
     """Add the goals of CONFIG to a job, and port to them from its nearest checkpoints.
 
-    Goals that name no model, dataset or algorithm have those of the job; others have to name them as the job
-    does. A job that has ended is continued. The same command
-    again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
+    Goals that name no model, dataset or algorithm use those of the job; otherwise these have to match the
+    job's. A job that has ended is continued. Repeating the command adds nothing. Exit codes: as for `mistify
+    port`, for the added goals.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)
@@ -124,7 +124,7 @@ def add(
         only = [goal.id for goal in goals]
         token = read_token(token_file)
         output_directory(out)
-        from mistify_client.cli.session import add_goals  # noqa: PLC0415 (mistakes are answered before)
+        from mistify_client.cli.session import add_goals  # noqa: PLC0415 (only for valid configs)
 
         serving = Serving(server, token, _store_directory(store, out), _roots(None, config))
         code = add_goals(job_id, text, only, out, serving)

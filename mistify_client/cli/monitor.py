@@ -42,7 +42,7 @@ def monitor(
 ) -> None:
     """Keep a package within its targets while conditions change, until SIGTERM or Ctrl-C.
 
-    SIGHUP reads the config again. Exit code 4: the package has another monitor.
+    SIGHUP reloads the config. Exit code 4: the package already has a monitor.
     """
     with reported_errors(), signal_waiter() as wait:
         state = MonitorState.of(package)
@@ -64,7 +64,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what the monitor of a package does, and why."""
+    """Show the state of a package's monitor, with the reason for its last decision."""
     with reported_errors():
         state = MonitorState.of(package)
         start = f"start one with mistify monitor --package {package} --config monitor.toml"
@@ -73,7 +73,7 @@ def status(
             shown = "\n".join(lines(content))
         except FileNotFoundError as error:
             raise MistifyError(ErrorCode.NOT_FOUND, f"no monitor has run for {package}; {start}") from error
-        except (ValueError, LookupError, TypeError, AttributeError) as error:  # as after a power cut
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # for example after a power cut
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
                 f"{state.status} is not the status of a monitor; a running one rewrites it, else {start}",
@@ -92,7 +92,7 @@ def target(
     package: PackageOption,
     reset: Annotated[bool, typer.Option("--reset", help="Return to the targets of the config.")] = False,
 ) -> None:
-    """Change the targets of a package, also while its monitor runs, and show the changes.
+    """Change the targets of a package, even while its monitor runs, and show the changes.
 
     For example: mistify target latency=20ms --package DIR
     """

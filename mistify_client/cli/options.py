@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +8,11 @@ import typer
 from mistify.wire.address import is_address
 
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
-TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the server's access token.")]
 
 
 def server_option(help_text: str | None = None) -> Any:
-    """Return the option `--server`, whose value has to look like an address."""
+    """Return the option `--server`, whose value must be an address."""
     return typer.Option(
         "--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT", help=help_text, callback=_checked_address
     )

@@ -1,4 +1,4 @@
-"""The commands of measured devices: `mistify profile-device`, `report-latency` and `devices`."""
+"""The commands for measured devices: `mistify profile-device`, `report-latency` and `devices`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,12 +32,12 @@ from mistify_client.rpc.retry import Backoff
 
 _TABLE = TypeAdapter(DeviceTable)
 
-#: About three seconds; then the command reports that the server is away, instead of waiting.
+#: About three seconds; then the command reports that the server is unreachable.
 _IMPATIENT = Backoff(attempts=5)
 
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Store of a server started for this command, in place of --server."),
+    typer.Option("--store", help="Store of a server started for this command, instead of --server."),
 ]
 
 
@@ -57,18 +57,18 @@ def profile_device(
     table: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File for the measurements; one that exists is not measured again."
+            metavar="FILE", help="File for the measurements; an existing file is uploaded without measuring."
         ),
     ] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Measure the latency of operators on this device, so that goals can name it as hardware.
 
-    It takes under 3 minutes, in which nothing else should run. A device of the same name is replaced. With
-    only --table, nothing is sent: the same command with --server does that later.
+    Takes less than 3 minutes, during which nothing else should run. Replaces a device of the same name. With
+    only --table, nothing is uploaded: run the command again with --server to do that later.
 
-    --name host refines the predictions for the server's machine, for all servers that run there under this
-    user. It needs no server, and always measures with one thread as well.
+    --name host refines the predictions for the server's machine, for all servers of this user on this
+    machine. It needs no server, and always measures with one thread as well.
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         counts = _numbers(threads)
@@ -77,7 +77,7 @@ def profile_device(
         if server is None and store is None and table is None:
             if not is_host(name):
                 problem = Problem(
-                    "--server", "nothing", "where the table goes", "give --server, --store or --table"
+                    "--server", "nothing", "a destination for the table", "give --server, --store or --table"
                 )
                 raise invalid_config([problem], "the command line")
             store = Path(scratch)
@@ -87,7 +87,7 @@ def profile_device(
             if table is not None:
                 output_directory(table.parent, "--table")
             if server is not None or store is not None:
-                # Report a server that cannot be reached before minutes are spent on measuring.
+                # Report an unreachable server before spending minutes on the measurement.
                 with _connected(server, store, token_file, _IMPATIENT) as client:
                     client.devices()
             measured = _measured(name, counts)
@@ -110,7 +110,7 @@ def report_latency(
 ) -> None:
     """Measure a package on this device, and correct the server's predictions for the device.
 
-    It runs with the threads of its goal, as in an app.
+    The package runs with the number of threads in its goal, as in an app.
     """
     with reported_errors():
         manifest = Manifest.load(package)
@@ -126,7 +126,7 @@ def devices(server: OptionalServer = None, store: StoreOption = None, token_file
 
 
 def _saved_table(name: str, path: Path) -> DeviceTable | None:
-    """Return the table of a device in a file; None if there is no such file."""
+    """Return the table of a device from a file; None if the file does not exist."""
     if not path.exists():
         return None
     table = _read(path)
@@ -139,7 +139,7 @@ def _saved_table(name: str, path: Path) -> DeviceTable | None:
 
 
 def _measured(name: str, threads: list[int]) -> DeviceTable:
-    """Measure this device, with a bar of progress."""
+    """Measure this device, with a progress bar."""
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task("measuring", total=1.0)
@@ -152,7 +152,7 @@ def _read(path: Path) -> DeviceTable:
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         problem = Problem(place or str(path), "something else", "a table", "remove it, and measure again")
-        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} does not hold a table", [problem]) from error
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} does not contain a table", [problem]) from error
     check_table(table)
     return table
 
@@ -169,7 +169,7 @@ def _numbers(text: str) -> list[int]:
 def _connected(
     server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
 ) -> Iterator[DevicesClient]:
-    """Yield a client of the server, or of one that runs for this command."""
+    """Yield a client of the server, or of a server started for this command."""
     token = read_token(token_file)
     if server is not None:
         with DevicesClient(server, token, backoff=backoff or announcing_backoff(server)) as client:

@@ -1,4 +1,4 @@
-"""The command `mistify report`: the report of a job as a page, and its trade-offs as pictures."""
+"""The command `mistify report`: the report of a job as an HTML page, and its trade-offs as pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,12 +38,12 @@ def report(
         Path | None, typer.Option(help="Directory for a picture of each trade-off.", metavar="DIR")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="File for the whole report as a page.", metavar="FILE")
+        Path | None, typer.Option(help="File for the whole report as an HTML page.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Write the report of a job: as one page with everything in it, or its trade-offs as pictures.
+    """Write the report of a job: as one self-contained page, or its trade-offs as pictures.
 
-    Pictures need matplotlib, no browser. Exit code 3: there is no such job, or nothing to draw yet.
+    Pictures need matplotlib, but no browser. Exit code 3: there is no such job, or nothing to draw yet.
     """
     console = Console()
     with reported_errors():
@@ -85,7 +85,7 @@ def _pictures() -> ModuleType:
 
 
 def _drawn(pictures: ModuleType, along_costs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
-    """Write the pictures of trade-offs, and return their paths.
+    """Draw trade-offs, and return the paths of the pictures.
 
     Raises:
         MistifyError: NOT_FOUND, there is nothing to draw.

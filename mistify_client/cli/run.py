@@ -1,4 +1,4 @@
-"""The command `run`, a trial of a package: inputs from files, outputs to a file, and the latency."""
+"""The command `run` to try a package: inputs from files, outputs to a file, and the latency."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,13 +46,13 @@ def try_package(
     """Run a package on `.npy` files several times; yield lines that describe outputs and latency.
 
     Args:
-        inputs: `.npy` files, one for each input, in the order of the signature; each array begins with the
-            dimension of the batch.
+        inputs: `.npy` files, one per input, in the order of the signature; the first dimension of each array
+            is the batch.
         output: The file for the outputs; None to write none.
-        threads: The number of threads; None for the number that the package was measured with.
+        threads: The number of threads; None for the number with which the package was measured.
 
     Raises:
-        MistifyError: The package cannot be used, a file holds no array, or an array does not fit.
+        MistifyError: The package cannot be used, a file contains no array, or an array does not fit.
     """
     model = load(package, threads=threads)
     arrays = [_read(path) for path in inputs]

@@ -1,4 +1,4 @@
-"""The server that a command talks to: a running one, or one that is started for the command."""
+"""The server of a command: a running one, or one started for the command."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +15,10 @@ from mistify.uploads import as_written
 from mistify_client.porting.local_server import embedded_server, lookup_problems
 from mistify_client.rpc.retry import Backoff
 
-#: An embedded server never returns at the same address, so waiting longer is useless.
+#: An embedded server never comes back at the same address, so more attempts are useless.
 _EMBEDDED_ATTEMPTS = 4
 
-#: Seconds below which nothing is said of a wait.
+#: Shorter waits are not announced, in seconds.
 _ANNOUNCED_SECONDS = 1.0
 
 
@@ -27,11 +27,11 @@ def _announce(line: str) -> None:
 
 
 def announcing_backoff(address: str, on_wait: Callable[[str], object] = _announce) -> Backoff:
-    """Return the delays of retries of a command, which says when it waits for a server.
+    """Return a command's retry delays; long waits for the server are announced.
 
     Args:
         address: The server's address, for the message.
-        on_wait: Called with a line; prints it by default.
+        on_wait: Called with a line of text; prints it by default.
     """
 
     def wait(seconds: float) -> None:
@@ -44,11 +44,11 @@ def announcing_backoff(address: str, on_wait: Callable[[str], object] = _announc
 
 @dataclass(frozen=True)
 class Serving:
-    """A server to port with.
+    """The server for porting.
 
     Attributes:
         remote: The address of a running server; None to start one.
-        token: The access token of a running server; None where it has none.
+        token: The access token of a running server; None if it needs none.
         store: The store of a started server, which need not exist yet.
         roots: Directories below which a started server may read models and data.
     """
@@ -62,11 +62,11 @@ class Serving:
     def started(
         self, *, resume: bool = True, on_wait: Callable[[str], object] = _announce
     ) -> Iterator[tuple[str, str | None, Backoff]]:
-        """Yield the address of the server, its access token, and the delays of retries.
+        """Yield the server's address, its access token, and the retry delays.
 
         Args:
             resume: Continue the unfinished jobs of the store.
-            on_wait: Called with a line while a running server is away.
+            on_wait: Called with a line of text while a running server is unreachable.
         """
         if self.remote is not None:
             yield self.remote, self.token, announcing_backoff(self.remote, on_wait)
@@ -76,16 +76,16 @@ class Serving:
 
 
 def check_config(text: str, source: str, serving: Serving) -> None:
-    """Refuse a config with mistakes, including names that the server does not find.
+    """Reject an invalid config, including names that the server does not find.
 
     Args:
         source: The name of the config in errors.
-        serving: The server that looks names up, with a store of its own where there is none yet.
+        serving: The server that looks up names; it gets a temporary store if it has none yet.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem.
     """
-    # A server of this machine has the same plug-ins.
+    # A server on this machine has the same plug-ins.
     reading = read_batch(text, source, server_knows_more=serving.remote is not None)
     if not reading.problems:
         return
@@ -95,17 +95,17 @@ def check_config(text: str, source: str, serving: Serving) -> None:
 
 
 def _problems_of_server(text: str, serving: Serving) -> Sequence[Problem]:
-    """Return the mistakes that a server finds in a config by looking its names up.
+    """Return the problems that a server finds in a config when it looks up names.
 
-    Missing files of this machine do not count: they would be uploaded. Where names cannot be looked up,
-    mistakes found without that are still worth reporting.
+    Missing files on this machine are not reported: they would be uploaded. If the server cannot look up
+    names, the problems found locally are still worth reporting.
     """
     try:
         if serving.remote is None:
             with TemporaryDirectory(prefix="mistify-") as scratch:
                 store = serving.store if serving.store.is_dir() else Path(scratch).resolve()
                 return lookup_problems(text, store, serving.roots)
-        from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only with such a server)
+        from mistify_client.porting.local_files import local_files  # noqa: PLC0415 (only if remote)
         from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 (as above)
 
         backoff = announcing_backoff(serving.remote)

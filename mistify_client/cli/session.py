@@ -1,4 +1,4 @@
-"""The work of `mistify port`, `plan` and `add` on a valid config."""
+"""The implementation of `mistify port`, `plan` and `add` for a valid config."""
 
 import json
 import shlex
@@ -81,7 +81,7 @@ def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: S
 
 @contextmanager
 def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient, Display]]:
-    """Yield a client of the server to port with, and the display for its job."""
+    """Yield a client of the server, and the display for its job."""
     with (
         _resumable(serving.remote),
         display(console) as shown,
@@ -92,7 +92,7 @@ def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient
 
 
 def _with_files_sent(text: str, serving: Serving, show_line: Callable[[str], object]) -> str:
-    """Send the models and data that a config names to another machine's server; return the config for it."""
+    """Upload the models and data that a config names to a remote server; return the config for it."""
     if serving.remote is None:
         return text
     files = local_files(text, serving.roots)
@@ -115,6 +115,6 @@ def _resumable(server: str | None) -> Iterator[None]:
 
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:
-    """Show the warnings about goals that are likely to be missed."""
+    """Show the warnings of goals that are likely to be missed."""
     for warning, names in names_by((goal.id, goal.warning) for goal in goals if goal.warning).items():
         shown.show_line(f"{listed(names)}: {warning}")

@@ -1,4 +1,4 @@
-"""The commands of subnets: `mistify adapt` and `mistify subnets`."""
+"""The commands for subnets: `mistify adapt` and `mistify subnets`."""
 
 import json
 import resource
@@ -52,25 +52,25 @@ def adapt_package(
         str, typer.Option(metavar="TIME", help='Such as "3ms", or "0.6x" of the original network\'s.')
     ],
     *,
-    strategy: Annotated[Strategy, typer.Option(help="How subnets are searched.")] = Strategy.ADDITIVE,
+    strategy: Annotated[Strategy, typer.Option(help="Search strategy for subnets.")] = Strategy.ADDITIVE,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File that holds the server's access token. "
-            "Default: the token file that the package was fetched with on this device."
+            help="File with the server's access token. "
+            "Default: the token file with which the package was downloaded to this device."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose the subnet of a package that is the most accurate on the data of this device within a latency.
+    """Find the most accurate subnet of a package on this device's data within a latency.
 
-    The blocks are measured on this device, and subnets tried on the data, which never leave it. Without
-    labels, the answers of the original network count as right. What runs next has the highest score, which is
-    the accuracy less half of the loss, of those within the latency that are as accurate as all faster ones.
-    The others that are worth it are kept in a pool. Blocks that the package was fetched without, and that may
-    be of use, come from where it was fetched. If anything fails, what ran before goes on running. Exit code
-    2: no subnet is as fast; 4: another process adapts the package, or it was tuned.
+    The blocks are measured on this device, and subnets evaluated on the data, which never leave it. Without
+    labels, the predictions of the original network count as correct. The chosen subnet has the highest score,
+    accuracy minus half of the loss, among those within the latency that are as accurate as all faster ones.
+    The other best subnets are kept in a pool. Blocks that the package was downloaded without are downloaded
+    if they may be useful. If anything fails, the previous network keeps running. Exit code 2: no subnet is
+    fast enough; 4: another process is adapting the package, or it was tuned.
     """
     with reported_errors():
         began = time.perf_counter()
@@ -93,17 +93,17 @@ def adapt_package(
 
 
 def list_subnets(package: PackageOption, *, as_json: JsonOption = False) -> None:
-    """List the subnets of the pool of a package, the fastest first, and what they replace.
+    """List the subnets in a package's pool, the fastest first, and the blocks that they replace.
 
-    The score, accuracy less half of the loss, is what they are ranked by: each has a higher one than those
-    that are faster, and is at least as accurate. Exit code 3: the package was never adapted on this device.
+    Subnets are ranked by score, accuracy minus half of the loss: each has a higher score than all faster
+    ones, and is at least as accurate. Exit code 3: the package was never adapted on this device.
     """
     with reported_errors():
         opened = open_current(package)
-        blocks_of(opened)  # what has no blocks cannot be adapted
+        blocks_of(opened)  # a package without blocks cannot be adapted
         pool = SubnetPool.load(state_directory(package), opened)
         if pool is None:
-            message = f"{package} has no pool of subnets; make one by mistify adapt"
+            message = f"{package} has no pool of subnets; make one with mistify adapt"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         if as_json:
             typer.echo(json.dumps(pool.model_dump(mode="json"), indent=2))
@@ -142,13 +142,13 @@ def _as_json(result: AdaptationResult, seconds: float) -> dict[str, Any]:
 
 
 def _peak_bytes() -> int:
-    """Return the most memory that this process has had."""
+    """Return the peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _table(pool: SubnetPool, package: Package) -> Table:
-    """Return a table of a pool, in which the best subnet within the budget is marked, unless others run.
+    """Return a table of a pool that marks the best subnet within the budget, unless others run.
 
     Subnets are ranked by their scores, the last figures.
 
@@ -178,7 +178,7 @@ def _figure(value: float | None) -> str:
 
 
 def _replacing(entry: PoolEntry, space: SubnetSpace) -> Iterator[str]:
-    """Yield the names of the blocks that the original network does not have."""
+    """Yield the names of the blocks that are not in the original network."""
     if entry.files == (NETWORK,):
         yield "the network as it was shipped, in one file"
         return

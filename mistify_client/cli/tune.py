@@ -1,4 +1,4 @@
-"""The commands of the tuner: `mistify tune` and `mistify withdraw`."""
+"""The commands for tuning: `mistify tune` and `mistify withdraw`."""
 
 import shlex
 import sys
@@ -53,8 +53,8 @@ def tune_package(
 ) -> None:
     """Tune a package on the data of this device, which never leave it; with --server also with its peers.
 
-    A better result becomes the current version of the package, which running models take over. The same
-    command again resumes an interrupted tuning. Exit code 4: another process tunes the package.
+    A better result becomes the current version of the package, and running models switch to it. Repeating the
+    command resumes an interrupted tuning. Exit code 4: another process is tuning the package.
     """
     with reported_errors():
         settings = None if config is None else read_tuning_file(config)
@@ -92,7 +92,7 @@ def withdraw_package(
     config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="File that names the group.")],
     token_file: TokenFile = None,
 ) -> None:
-    """Leave a group of peers: the server deletes what this package has published there.
+    """Leave a group of peers: the server deletes the models that this package has published there.
 
     Peers may already have copies. Tuning again joins the group and publishes again.
     """
@@ -126,8 +126,8 @@ def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
         )
     for note in outcome.notes:
         typer.echo(f"note: {note}")
-    if outcome.knew is not None and outcome.knows is not None:
-        typer.echo(f"on the examples to keep: {outcome.knew} before, {outcome.knows} now")
+    if outcome.kept_before is not None and outcome.kept_after is not None:
+        typer.echo(f"on the examples to keep: {outcome.kept_before} before, {outcome.kept_after} now")
     if outcome.forgotten:
         typer.echo(f"warning: {outcome.forgotten}")
     installed = "nothing was gained" if outcome.version is None else f"installed: {outcome.version}"

@@ -32,11 +32,11 @@ Address = Annotated[str, AfterValidator(_check_address)]
 
 
 class ServerConfig(Settings):
-    """Address of a server and access to it.
+    """Address and access token of a server.
 
     Attributes:
         server: Address as `host:port`.
-        token_file: File with the server's access token; not needed where the server has none.
+        token_file: File with the server's access token; not needed if the server has none.
     """
 
     server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])
@@ -44,19 +44,19 @@ class ServerConfig(Settings):
 
 
 class ReplacementConfig(ServerConfig):
-    """Settings of the background path, which gets new packages when no option meets the targets.
+    """Settings of the background path, which requests new packages if no option meets the targets.
 
     Attributes:
         job: The job that goals are added to; without one, the first goal starts a job.
-        goal: A porting config (JSON) with one goal, and its hardware. Each new goal is a copy of this one
-            with its own id and limits. With a job, it may leave out the model, the dataset and the algorithm,
-            which then are those of the job.
-        after: Seconds for which no option must fit before a new package is requested.
+        goal: A porting config (JSON) with one goal, and its hardware. It is the template of new goals, which
+            get their own ids and limits. With a job, it may omit the model, the dataset and the algorithm and
+            use those of the job.
+        after: Seconds without a suitable option before a new package is requested.
         examples: `.npz` file with an array of typical examples for each input. A new package has to agree
-            with the one in use on them.
+            with the current one on them.
         agreement: Share of the examples, 0 to 1, on which both packages have to agree.
-        probation: Seconds for which a new package is watched. It is rolled back if it is slower than the old
-            one was.
+        probation: Seconds for which a new package is monitored. It is rolled back if it is slower than the
+            old one was.
     """
 
     job: str | None = None
@@ -68,11 +68,11 @@ class ReplacementConfig(ServerConfig):
 
 
 class SearchConfig(Settings):
-    """Settings of the search for other subnets of a package in blocks, when none of its pool fits.
+    """Settings of the search for other subnets of a package with blocks, if none in its pool fits.
 
     Attributes:
         enabled: Whether the monitor searches.
-        after: Seconds for which no subnet must fit before others are searched.
+        after: Seconds without a suitable subnet before the search.
     """
 
     enabled: bool = True
@@ -80,12 +80,12 @@ class SearchConfig(Settings):
 
 
 class ReportingConfig(ServerConfig):
-    """Settings for reports of measured latencies, by which the server corrects its predictions.
+    """Settings for reports of measured latencies, which correct the server's predictions.
 
     Attributes:
-        device: The name that goals use for this device; the server has a table of latencies for it.
-        free: Share of the processors, 0 to 1, that has to be free before a package is measured.
-        quiet: Seconds for which that share has to be free without a break.
+        device: The device's name in goals; the server has a table of its latencies.
+        free: Share of the processors, 0 to 1, that has to be idle before a package is measured.
+        quiet: Seconds for which that share has to be idle without interruption.
     """
 
     device: str = Field(description="the name of a measured device", examples=["my-board"])
@@ -101,34 +101,34 @@ def _check_name(name: str) -> str:
 
 
 class FleetConfig(ServerConfig):
-    """Settings for reports of what this device runs, which the server shows on the page of the fleet.
+    """Settings for status reports of this device, which the server shows on its fleet page.
 
     Attributes:
-        name: The device's own name in the fleet.
-        every: Seconds between two reports where nothing changes; changes are reported at once.
+        name: The device's name in the fleet; it has to be unique.
+        every: Seconds between reports if nothing changes; changes are reported at once.
     """
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
-        default_factory=gethostname, description="a name of this device alone", examples=["kitchen-7"]
+        default_factory=gethostname, description="a unique name of this device", examples=["kitchen-7"]
     )
     every: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
 
 
-#: The tables of the config that name a server.
+#: Tables of the config that name a server.
 _SERVER_TABLES: Final = ("replacement", "reporting", "fleet")
 
 
 class MonitorConfig(Settings):
-    """The whole config. Relative paths in it start from the directory of the file.
+    """The whole config. Relative paths in it are relative to the directory of the file.
 
     Attributes:
-        interval: Seconds between two decisions.
-        targets: The limits to keep to; `mistify target` overrides them.
+        interval: Seconds between decisions.
+        targets: The limits to meet; `mistify target` overrides them.
         policy: Name and settings of the policy.
-        search: Settings of the search for other subnets, which comes before a new package is requested.
+        search: Settings of the search for other subnets, which precedes the request for a new package.
         replacement: Settings of the background path; without them, no new package is requested.
-        reporting: Settings of the reports of latencies; without them, none are reported to the server.
-        fleet: Settings of the reports of what runs; without them, the server does not know about this device.
+        reporting: Settings of the latency reports; without them, none are sent.
+        fleet: Settings of the status reports; without them, the server does not list this device.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -142,23 +142,23 @@ class MonitorConfig(Settings):
     fleet: FleetConfig | None = None
 
     def make_policy(self) -> Policy:
-        """Return a new policy, as configured.
+        """Return a new policy as configured.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the policy does not exist or refuses its settings.
+            MistifyError: INVALID_CONFIG, the policy does not exist or rejects its settings.
         """
         return make_policy(self.policy)
 
 
 def load_config(path: Path, server: str | None = None) -> MonitorConfig:
-    """Read and check `monitor.toml`, and the goal that it names.
+    """Read and check `monitor.toml` and the goal that it names.
 
     Args:
         path: The config file.
-        server: An address that replaces every server in the file; None leaves them.
+        server: An address that replaces every server in the file; None keeps them.
 
     Returns:
-        The config, whose paths are absolute.
+        The config, with absolute paths.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file.
@@ -185,10 +185,10 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
 
 
 def goal_template(config: ReplacementConfig) -> PortingConfig:
-    """Return the porting config that serves as template for new goals.
+    """Return the porting config that is the template for new goals.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the file is no porting config, or has several goals.
+        MistifyError: INVALID_CONFIG, the file is not a porting config, or has several goals.
     """
     path, common = config.goal, OF_ANY_JOB if config.job else None
     return only_goal(
@@ -208,7 +208,7 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
 
 
 def _resolved(table: ServerConfig, directory: Path) -> ServerConfig:
-    """Return a copy with absolute paths, and check that its token can be read."""
+    """Return a copy with absolute paths, after checking that its token can be read."""
     paths = {name: directory / value for name, value in table if isinstance(value, Path)}
     read_token(paths.get("token_file"))
     return table.model_copy(update=paths)

@@ -32,10 +32,10 @@ from mistify_client.monitor.state.targets import LiveTargets
 from mistify_client.monitor.status import replacement_status, status, targets
 from mistify_client.runtime.versions import current
 
-#: The status is written after every change, and otherwise only this often, because flash memory wears out.
+#: The status is written after each change, and otherwise at this interval to limit wear of flash memory.
 _STATUS_SECONDS: Final = 5.0
 
-#: The signals that the daemon handles: SIGHUP reads the config again, the others end it.
+#: The signals that the daemon handles: SIGHUP reloads the config, the others end it.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 #: Waits for a signal for at most the given seconds, and returns it; None if none came.
@@ -43,13 +43,13 @@ SignalWaiter = Callable[[float], signal.Signals | None]
 
 
 class Monitor:
-    """Monitor of one package. It is used by one thread; background path and reports have their own threads.
+    """The monitor of one package, for use by one thread; background path and reports have their own threads.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         load_config: Reads the config; called again by `reload`.
         journal: The log for changes and problems.
-        clock: The clock that inferences are recorded with, in seconds.
+        clock: The clock of the recorded inferences, in seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Monitor:
         return self._config.interval
 
     def step(self) -> None:
-        """Decide once; problems with targets, package, server or disk are logged and not raised."""
+        """Make one decision; problems with targets, package, server or disk are logged, not raised."""
         now = self.clock()
         since = now - self.interval if self._before is None else self._before
         self._before = now
@@ -109,7 +109,7 @@ class Monitor:
         self._write_status(now)
 
     def reload(self) -> None:
-        """Read the config again; if it is invalid, log that and keep the previous one."""
+        """Reload the config; if it is invalid, log the problem and keep the previous one."""
         try:
             self._configure(self._load_config())
         except (MistifyError, OSError) as error:
@@ -119,7 +119,7 @@ class Monitor:
             self._journal.note("config", "read again")
 
     def close(self) -> None:
-        """End the threads, whose work the next daemon continues, and a search for subnets."""
+        """Stop the search for subnets and the threads; the next daemon continues the threads' work."""
         self._search.stop()
         self._stop_threads()
 
@@ -132,7 +132,7 @@ class Monitor:
         asks, reports, fleet = config.replacement, config.reporting, config.fleet
         template = None if asks is None else goal_template(asks)
         if asks is not None and asks.examples is not None:
-            # Examples that do not fit are reported now, not when a new package has to be compared on them.
+            # Report unsuitable examples now, not when a new package is compared on them.
             read_examples(asks.examples, Manifest.load(self._package))
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
@@ -162,7 +162,7 @@ class Monitor:
             self._journal.note("targets", "changed by mistify target", **targets(self._targets.current))
 
     def _note_decision(self, outcome: IntervalOutcome) -> None:
-        """Note a decision in the log, unless nothing has changed."""
+        """Log a decision, unless nothing has changed."""
         decision, situation = outcome.decision, outcome.situation
         figures = {"option": decision.option, "ratio": round(situation.ratio, 4), "fits": decision.fits}
         if outcome.switched:
@@ -174,7 +174,7 @@ class Monitor:
             self._journal.note("stay", decision.reason, **figures)
 
     def _note_cause(self, outcome: IntervalOutcome) -> None:
-        """Note in the log where time is lost that is not the network's: once, until something else is."""
+        """Log where time is lost outside the network, once until the cause changes."""
         threads, diagnosis = outcome.threads, outcome.diagnosis
         others = ", ".join(map(str, outcome.other_threads))
         reason = (
@@ -191,13 +191,13 @@ class Monitor:
             )
 
     def _note_not_followed(self, outcome: IntervalOutcome) -> None:
-        """Note in the log, once until it changes, that an app cannot load the chosen option."""
+        """Log once, until it changes, that an app cannot load the chosen option."""
         others, chosen = ", ".join(outcome.not_followed), outcome.situation.option
         reason = f"an app still runs {others}, because it cannot load {chosen}: its log says why"
         self._journal.problem("options", reason if others else None)
 
     def _note_other_metric(self, outcome: IntervalOutcome) -> None:
-        """Note in the log, once until it changes, that the target of accuracy does not apply to subnets."""
+        """Log once, until it changes, that the accuracy target does not apply to subnets."""
         reason = (
             f"the accuracy target is ignored: it is in {outcome.manifest.metric}, but subnets are scored "
             f"by {outcome.other_metric} on this device"
@@ -205,21 +205,21 @@ class Monitor:
         self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
 
     def _consider_search(self, now: float, outcome: IntervalOutcome) -> bool:
-        """Search for other subnets if none has kept to the targets for a while.
+        """Search for other subnets if none has met the targets for a while.
 
         Returns:
-            True while no new package should be requested before the search has ended.
+            True while the request for a new package has to wait for the search.
         """
         searching, fits = self._search.goes_on(), outcome.decision.fits
         if fits:
             self._short_since = None
-        elif self._short_since is None or searching:  # what it finds gets as much time as others had
+        elif self._short_since is None or searching:  # new subnets get as much time as the previous ones
             self._short_since = now
         short_since = self._short_since
         return short_since is not None and (searching or self._search.consider(outcome, now - short_since))
 
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
-        """Request a new package if no option has kept to the targets for a while, and a smaller one helps."""
+        """Request a new package if no option has met the targets for a while, but a smaller one would."""
         fits, situation = outcome.decision.fits, outcome.situation
         other_subnets_first = self._consider_search(now, outcome)
         background = self._background
@@ -267,9 +267,9 @@ def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:
     """Run the monitor's steps until a signal ends it.
 
     Args:
-        monitor: The monitor, which is closed at the end.
-        journal: The log, which gets the signal.
-        wait: Waits for a signal between two steps.
+        monitor: The monitor; it is closed at the end.
+        journal: The log, in which the signal is noted.
+        wait: Waits for a signal between steps.
     """
     try:
         while True:
@@ -289,9 +289,9 @@ def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:
 
 @contextmanager
 def signal_waiter() -> Iterator[SignalWaiter]:
-    """Yield a function that waits for signals; meanwhile they do not interrupt other work.
+    """Yield a function that waits for signals; while it exists, signals do not interrupt other work.
 
-    Only the main thread may use it.
+    Only for the main thread.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)

@@ -1,4 +1,4 @@
-"""Times in settings: "250ms", "2s", "5min"; seconds in the program."""
+"""Durations in settings: "250ms", "2s", "5min"; seconds in the program."""
 
 from typing import Annotated
 
@@ -17,5 +17,5 @@ def _seconds(raw: object) -> float:
     return quantity.value / 1000
 
 
-#: A time above 0. Numbers without a unit are refused, because elsewhere they mean milliseconds.
+#: A duration above 0. Numbers without a unit are rejected, because elsewhere they mean milliseconds.
 Seconds = Annotated[float, PlainValidator(_seconds), PlainSerializer(lambda value: format_time(1000 * value))]

@@ -1,4 +1,4 @@
-"""Reports to the server about this device, for the page of the fleet."""
+"""Status reports of this device to the server, for its fleet page."""
 
 import threading
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ _ABOUT = "fleet"
 
 
 class FleetReports:
-    """Sender of the newest status: at once when something has changed, and regularly.
+    """Sends the most recent status: at once after a change, and at regular intervals.
 
-    A thread sends one status at a time, so that a slow server gets fewer of them. If the server is away, the
-    thread waits for it, and then sends the newest status.
+    A thread sends one status at a time, so a slow server gets fewer of them. If the server is unreachable,
+    the thread waits for it, and then sends the most recent status.
 
     Args:
         config: Settings of the reports.
         journal: The log for problems.
-        retry: The time to wait after a failure; the number of attempts is not limited.
+        retry: The delay after a failure; the number of attempts is not limited.
     """
 
     def __init__(self, config: FleetConfig, journal: Journal, *, retry: Backoff = RETRY) -> None:
@@ -46,11 +46,11 @@ class FleetReports:
         self._reported_at = float("-inf")
 
     def observe(self, now: float, outcome: IntervalOutcome, last_switch: LastSwitch | None) -> None:
-        """Report the status if it is time to; called in each interval.
+        """Report the status if a report is due; called in each interval.
 
         Args:
             now: Seconds of the monotonic clock.
-            outcome: The present decision.
+            outcome: The current decision.
             last_switch: The last change of the option.
         """
         self._newest = device_status(self._config.name, outcome, last_switch, self._journal.problems)
@@ -71,7 +71,7 @@ class FleetReports:
             self._thread.join()
 
     def _report(self) -> bool:
-        """Send the newest status; return False if it has to be tried again."""
+        """Send the most recent status; return False if it has to be sent again."""
         status = self._newest
         if status is None:
             return True
@@ -87,7 +87,7 @@ class FleetReports:
 
 
 def _state(status: DeviceStatus) -> tuple[object, ...]:
-    """Return the part of a status that does not change from one inference to the next."""
+    """Return the part of a status that does not vary between inferences."""
     return (
         status.job_id,
         status.goal_id,
@@ -107,9 +107,9 @@ def device_status(
 
     Args:
         name: The device's name in its fleet.
-        outcome: The present decision.
+        outcome: The current decision.
         last_switch: The last change of the option.
-        problems: By the part of the monitor that has them.
+        problems: Part of the monitor -> its problem.
     """
     option, situation = outcome.decision.option, outcome.situation
     expected_ms = {each.id: each.costs.latency_ms for each in situation.options}

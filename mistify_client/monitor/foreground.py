@@ -1,4 +1,4 @@
-"""The foreground path, from measurements to the option that runs (paper 6)."""
+"""The foreground path, from measurements to the current option (paper 6)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,32 +27,32 @@ from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, read_consistently, state_directory
 
-#: Older inferences are ignored even where there are few: conditions have changed since.
+#: Older inferences are ignored even if there are few: conditions have changed since.
 _OLDEST_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
 class IntervalOutcome:
-    """One decision, and its inputs.
+    """A decision with its inputs.
 
     Attributes:
         manifest: Manifest of the version that the decision is for.
-        situation: The policy's input, with the option that was chosen before.
+        situation: The policy's input, with the previously chosen option.
         decision: The policy's decision.
-        predicted_ms: Predicted milliseconds of one inference, by the ids of the options.
+        predicted_ms: Option id -> predicted milliseconds of one inference.
         outdated_at: End of the last inference of another version, in seconds of the monotonic clock, if no
             app has run this version yet. None if one has, or if no app has run an inference since the daemon
             first saw this version.
-        fixed_ms: Milliseconds of an inference that stay however small a network is; None if unknown.
+        fixed_ms: Milliseconds of an inference that do not depend on the network's size; None if unknown.
         diagnosis: Reason why inferences take longer than the target; None if they do not, or none has run.
-        threads: The number of threads that latencies are for.
-        other_threads: The numbers of threads of models that run this version with others. Their inferences do
-            not count.
-        not_followed: Ids of options that apps go on with although another one was chosen some time ago, which
-            they cannot load.
-        other_metric: The metric of subnets, if it differs from the package's: the target of accuracy cannot
-            be compared with it, and does not count.
-        pool: The pool whose subnets are the options; None if they are branches.
+        threads: The number of threads that latencies refer to.
+        other_threads: Other numbers of threads with which apps run this version. Their inferences are not
+            counted.
+        not_followed: Ids of options that apps still run although another one was chosen some time ago,
+            because they cannot load it.
+        other_metric: The metric of subnets, if it differs from the package's: the accuracy target does not
+            apply to it, and is ignored.
+        pool: The pool whose subnets are the options; None if the options are branches.
     """
 
     manifest: Manifest
@@ -70,7 +70,7 @@ class IntervalOutcome:
 
     @property
     def switched(self) -> bool:
-        """Return True if another option runs from now on."""
+        """True if the option has changed."""
         return self.decision.option != self.situation.option
 
 
@@ -80,9 +80,9 @@ class _Version:
 
     Attributes:
         generation: The switchboard's generation for this version.
-        stamp: Stamp of the manifest's file. It changes if the package is overwritten in its directory.
+        stamp: Stamp of the manifest file. It changes if the package in the directory is overwritten.
         options: The options of this version, with their expected latencies.
-        since: Time at which the present option was chosen, in seconds of the monotonic clock.
+        since: Time at which the current option was chosen, in seconds of the monotonic clock.
         noticed: Time at which the daemon first saw this version, on the same clock.
     """
 
@@ -103,7 +103,7 @@ class _Choices(NamedTuple):
 
     @property
     def pool(self) -> SubnetPool | None:
-        """Return the pool that the options are the subnets of."""
+        """The pool whose subnets are the options."""
         return self.options.pool
 
 
@@ -111,10 +111,10 @@ class Foreground:
     """The loop body of the foreground path: measure, let the policy decide, set the switchboard.
 
     Args:
-        package: The directory of the package that was shipped; its current version runs.
+        package: The directory of the shipped package; its current version runs.
         policy: The policy that chooses the option.
-        hardware: The profile whose latencies are expected. For a package that was not made for it, the host's
-            are used, and for subnets those that were measured on this device.
+        hardware: The profile that the expected latencies are for. For a package that was not made for it, the
+            host's are used, and for subnets those measured on this device.
     """
 
     def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
@@ -129,19 +129,19 @@ class Foreground:
         self._measured_at = SensorReading()
 
     def step(self, now: float, since: float, targets: Targets) -> IntervalOutcome:
-        """Decide once.
+        """Make one decision.
 
         Args:
-            now: Seconds of the clock that inferences are recorded with, `time.monotonic`.
+            now: Seconds on the clock of recorded inferences, `time.monotonic`.
             since: Time of the previous decision, on the same clock.
-            targets: The limits to keep to.
+            targets: The limits to meet.
 
         Returns:
             The decision and its inputs.
 
         Raises:
             MistifyError: Another version has become current, or the package was replaced, and the new
-                manifest cannot be read; NOT_FOUND, the policy chose no option of the package.
+                manifest cannot be read; NOT_FOUND, the policy chose an option that the package does not have.
         """
         version = self._version = self._current(now)
         reading = self._sensor()
@@ -165,7 +165,8 @@ class Foreground:
         )
         decision = self._policy.decide(situation)
         if decision.option != situation.option:
-            # Set by generation: if another version has become current meanwhile, its option stays as it is.
+            # Set by generation: if another version has become current in the meantime, its option is not
+            # changed.
             self._switchboard.switch_in(version.generation, _place_of(decision, version.options))
             version.since = now
         fixed_ms = self._fixed.fixed_ms
@@ -190,17 +191,19 @@ class Foreground:
         present = self._switchboard.generation, stamp(current(self._package) / MANIFEST)
         if before is not None and (before.generation, before.stamp) == present:
             return before
-        # Its stamp was taken before: a manifest that is replaced meanwhile is read again.
+        # Its stamp was taken before: a manifest that is replaced in the meantime is read again.
         (manifest, options), generation = read_consistently(
             self._package, self._state, self._switchboard, self._read
         )
-        # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
+        # Latencies on different machines, or with different numbers of threads, are not comparable, nor are
+        # ratios.
         comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:
             self._fixed = FixedTime()
         model = LatencyEstimator([option.costs.latency_ms for option in options.options], ratio)
-        # When the daemon starts, the option counts as chosen long ago, so that a better one need not wait.
+        # After the daemon starts, the option counts as chosen long ago, so that a better one can follow at
+        # once.
         since = -inf if before is None else now
         return _Version(generation, present[1], manifest, options, model, since, noticed=now)
 
@@ -218,9 +221,9 @@ def _place_of(decision: Decision, options: PackageOptions) -> int:
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
-    """Return the inferences of all processes since the option was chosen, in order of time.
+    """Return the inferences of all processes since the option was chosen, in chronological order.
 
-    Only those count that ran as the version was measured: with the same number of threads.
+    Only inferences with the number of threads of the version's measurement count.
 
     A process may still run the previous package. It then has another generation, or, if the package was
     overwritten in its directory, possibly another number of options.
@@ -262,7 +265,7 @@ def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: str) 
 
 
 def _other_metric(version: _Version) -> Metric | None:
-    """Return the metric of options that is an error where the package's is a share, or the reverse."""
+    """Return the metric of options if it is an error and the package's a share, or vice versa."""
     metric = version.options.options[0].score.metric
     return None if metric.is_share == version.manifest.metric.is_share else metric
 

@@ -1,4 +1,4 @@
-"""Reports to the server of the latencies that packages have on a quiet device (paper 4.1, 6)."""
+"""Reports to the server on the latencies of packages on an idle device (paper 4.1, 6)."""
 
 import threading
 from collections.abc import Callable
@@ -25,8 +25,8 @@ class DeviceLatency(BaseModel):
     """Latency of a package on this device.
 
     Attributes:
-        milliseconds: Milliseconds of one inference.
-        reported: True if the server has accepted the report, or refused it for good. Files call it `told`.
+        milliseconds: Latency of one inference.
+        reported: True if the server has accepted the report, or rejected it permanently. Stored as `told`.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -41,14 +41,14 @@ _LATENCIES = TypeAdapter(dict[str, DeviceLatency])
 class Reporting:
     """Background thread that measures each version of a package once and reports it to the server.
 
-    If the server is away, the thread waits for it. Measurements are kept on disk.
+    If the server is unreachable, the thread waits for it. Measurements are stored on disk.
 
     Args:
-        package: The directory of the package that was shipped.
-        path: The file that keeps the measurements.
+        package: The directory of the shipped package.
+        path: The file for the measurements.
         config: Settings of the reports.
         journal: The log for outcomes and problems.
-        retry: The time to wait after a failure; the number of attempts is not limited.
+        retry: The delay after a failure; the number of attempts is not limited.
         measure: Returns the milliseconds of an inference of a package.
     """
 
@@ -76,12 +76,12 @@ class Reporting:
             self._latencies = _LATENCIES.validate_json(path.read_bytes())
 
     def observe(self, now: float, package: Manifest, cpu_available: float | None) -> None:
-        """Start to measure or report the current version if it is time to; called in each interval.
+        """Measure or report the current version if it is due; called in each interval.
 
         Args:
             now: Seconds of the monotonic clock.
             package: Manifest of the current version.
-            cpu_available: Share of the processors that is free, 0 to 1; None if it is not known.
+            cpu_available: Idle share of the processors, 0 to 1; None if unknown.
         """
         quiet = cpu_available is not None and cpu_available >= self._config.free
         self._quiet_since = (self._quiet_since or now) if quiet else None
@@ -95,7 +95,7 @@ class Reporting:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after a running measurement; the next daemon reports its result."""
+        """Stop the thread after a running measurement; the next daemon reports its result."""
         self._access.stop()
         if self._thread is not None:
             self._thread.join()
@@ -119,7 +119,7 @@ class Reporting:
         self._access.repeat(lambda: self._report(package, latency))
 
     def _report(self, package: Manifest, latency: DeviceLatency) -> bool:
-        """Report a latency to the server; return False if it has to be tried again."""
+        """Report a latency to the server; return False if the report has to be repeated."""
         try:
             with self._access.connected() as client:
                 outcome = str(
@@ -131,7 +131,7 @@ class Reporting:
             if passes(error):
                 self._journal.problem(_ABOUT, str(error))
                 return False
-            outcome = f"the server refuses the report: {error}"
+            outcome = f"the server rejects the report: {error}"
         self._journal.problem(_ABOUT, None)
         self._journal.note("latency", outcome, goal=package.goal, job=package.job)
         self._keep(package, latency.model_copy(update={"reported": True}))
@@ -140,10 +140,10 @@ class Reporting:
     def _keep(self, package: Manifest, latency: DeviceLatency) -> None:
         self._latencies = {**self._latencies, _key(package): latency}
         content = _LATENCIES.dump_python(self._latencies, mode="json", by_alias=True)
-        with suppress(OSError):  # then the next daemon measures again
+        with suppress(OSError):  # in that case the next daemon measures again
             write_json(self._path, content, durable=True)
 
 
 def _key(package: Manifest) -> str:
-    """Return the key of a package in the file; a tuned version has the key, and latency, of its origin."""
+    """Return the key of a package in the file; a tuned version shares the key, and latency, of its origin."""
     return f"{package.job}/{package.goal}"

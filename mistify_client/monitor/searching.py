@@ -1,4 +1,4 @@
-"""The search for other subnets of a package when none of its pool keeps to the targets (AdaptiveNet 5.3)."""
+"""The search for other subnets of a package if none in its pool meets the targets (AdaptiveNet 5.3)."""
 
 import os
 import subprocess
@@ -19,10 +19,10 @@ from mistify_client.runtime.versions import open_current, state_directory
 
 _ABOUT: Final = "search"
 
-#: The command `mistify`, whichever way this process was started.
+#: The command `mistify`, regardless of how this process was started.
 _MISTIFY: Final = (sys.executable, "-c", "from mistify_client.cli.main import main; main()")
 
-#: The lowest priority that Linux has.
+#: The lowest priority in Linux.
 _NICE: Final = 19
 
 _DIGITS: Final = 3
@@ -33,8 +33,8 @@ class _Search:
     """A search in progress.
 
     Attributes:
-        process: The process that searches.
-        budget_ms: The target for the latency of the subnets.
+        process: The search process.
+        budget_ms: The latency target of the subnets.
     """
 
     process: subprocess.Popen[bytes]
@@ -42,14 +42,14 @@ class _Search:
 
 
 class SubnetSearch:
-    """Searches for other subnets, one search at a time, by `mistify adapt` in a process of low priority.
+    """Searches for other subnets, one search at a time, with `mistify adapt` in a low-priority process.
 
-    The data, the strategy and the number of threads are those of the pool. The result becomes the pool by
-    itself. Equal conditions lead to one search only, and after a failed search no tighter target is tried
-    until the daemon restarts.
+    Data, strategy and number of threads are those of the pool, which the process replaces with its result.
+    The same conditions lead to only one search, and after a failed search no tighter target is tried until
+    the daemon restarts.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         messages: The file for the process's output.
         journal: The log for searches and problems.
 
@@ -68,24 +68,24 @@ class SubnetSearch:
 
     @property
     def budget_ms(self) -> float | None:
-        """Return the target, in milliseconds, of the present search; None if there is no search."""
+        """The target of the current search, in milliseconds; None if there is no search."""
         return None if self._search is None else self._search.budget_ms
 
     def goes_on(self) -> bool:
-        """Return True if a search is in progress; note in the log how one has ended since the last call."""
+        """Return True if a search is in progress; log how one has ended since the last call."""
         if self._search is not None and (code := self._search.process.poll()) is not None:
             self._note_end(self._search, code)
         return self._search is not None
 
     def consider(self, outcome: IntervalOutcome, short_seconds: float) -> bool:
-        """Begin a search if it is time to.
+        """Begin a search if one is due.
 
         Args:
-            outcome: The present decision, by which no option meets the targets.
+            outcome: The current decision, with no option that meets the targets.
             short_seconds: Seconds for which no option has met them.
 
         Returns:
-            True while there is a search to wait for, or to come.
+            True while a search is in progress or pending.
         """
         situation = outcome.situation
         targets = situation.targets
@@ -101,7 +101,7 @@ class SubnetSearch:
         return True
 
     def stop(self) -> None:
-        """End a search in progress, without a change of the pool."""
+        """Stop a search in progress, without changing the pool."""
         if self._search is not None:
             self._search.process.kill()
             self._search.process.wait()
@@ -120,27 +120,27 @@ class SubnetSearch:
                     stderr=messages,
                 )
         except (MistifyError, OSError) as error:
-            self._journal.problem(_ABOUT, f"other subnets cannot be searched: {error}")
+            self._journal.problem(_ABOUT, f"the search for other subnets cannot start: {error}")
             return
-        with suppress(OSError):  # it has ended, or the system has no priorities
+        with suppress(OSError):  # it has already ended, or the system has no priorities
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
         self._search = _Search(process, budget_ms)
-        reason = f"other subnets are searched: within {format_time(budget_ms, _DIGITS)} on a free device"
+        reason = f"searching for other subnets within {format_time(budget_ms, _DIGITS)} on an idle device"
         self._journal.note("search", reason, budget_ms=round(budget_ms, 4), data=pool.data)
 
     def _note_end(self, search: _Search, code: int) -> None:
-        """Note in the log how a search has ended."""
+        """Log how a search has ended."""
         self._search = None
         if code == 0:
             self._journal.problem(_ABOUT, None)
-            self._journal.note("search", "other subnets were searched")
+            self._journal.note("search", "the search for other subnets has ended")
         else:
             self._futile_ms = max(self._futile_ms, search.budget_ms)
             reason = self._error() or f"the process ended with {code}"
             self._journal.problem(_ABOUT, f"no other subnets were found: {reason}")
 
     def _error(self) -> str:
-        """Return the error that a search ended with, on one line."""
+        """Return the error message of a search as one line."""
         try:
             messages = self._messages.read_text(errors="replace")
         except OSError as error:
@@ -149,7 +149,7 @@ class SubnetSearch:
 
 
 def _command(package: Path, pool: SubnetPool, budget_ms: float) -> list[str]:
-    """Return the command that searches as the pool was found, within another latency."""
+    """Return the command for a search like the one for the pool, with another latency target."""
     options = {
         "--package": str(package),
         "--data": pool.data,

@@ -15,7 +15,7 @@ _DIGITS = 3
 
 
 def status(outcome: IntervalOutcome) -> dict[str, object]:
-    """Return the present decision as plain data; values that are not known are None."""
+    """Return the current decision as plain data; unknown values are None."""
     situation = outcome.situation
     return {
         "option": outcome.decision.option,
@@ -44,7 +44,7 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
 
 
 def targets(limits: Targets) -> dict[str, object]:
-    """Return the targets that are set as texts with units, by name."""
+    """Return the targets in force, by name, as texts with units."""
     return limits.model_dump(mode="json", exclude_none=True)
 
 
@@ -54,9 +54,9 @@ def replacement_status(replacement: Replacement | None) -> dict[str, object] | N
 
 
 def upgraded(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the content of a status file in today's form, whichever version of the daemon wrote it.
+    """Return the content of a status file in the current format, whichever version of the daemon wrote it.
 
-    Before options had ids, they were numbered `branches`, also where they were subnets.
+    Before options had ids, they were numbered and called `branches`, even if they were subnets.
     """
     if "branches" not in status:
         return status
@@ -75,7 +75,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"monitor: {running}, process {status['pid']}, seen {status['time']}"
     yield f"version: {status['version']}"
     wanted = ", ".join(f"{name} {value}" for name, value in status["targets"].items())
-    yield f"targets: {wanted or 'none'}" + ("" if status["fits"] else ", not kept to")
+    yield f"targets: {wanted or 'none'}" + ("" if status["fits"] else ", not met")
     yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
         " (no inference in the last interval)" if status["idle"] else ""
     )
@@ -93,9 +93,9 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"{mark} {option['id']}: {predicted} now, {expected} expected, "
             f"{option['metric']} {option['accuracy']:.4g}"
         )
-    yield f"device: {_reading(status['reading']) or 'nothing is known about it'}"
+    yield f"device: {_reading(status['reading']) or 'no sensor values'}"
     if (searched_ms := status["searched_ms"]) is not None:
-        yield f"other subnets are searched: within {format_time(searched_ms, _DIGITS)} on a free device"
+        yield f"searching for other subnets within {format_time(searched_ms, _DIGITS)} on an idle device"
     if (replacement := status["replacement"]) is not None:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
     for about, problem in status["problems"].items():

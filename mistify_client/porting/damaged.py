@@ -1,4 +1,4 @@
-"""Packages that cannot be fetched intact, beside others that can."""
+"""Packages that cannot be downloaded intact; the others are still downloaded."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from mistify.wording import counted
 
 
 class DamagedPackages:
-    """The goals whose packages are damaged; all others are still fetched."""
+    """The goals with damaged packages."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
 
     @contextmanager
-    def apart(self, goal_id: str) -> Iterator[None]:
-        """Let the block, which fetches a goal's package, find it damaged without ending other work."""
+    def recording(self, goal_id: str) -> Iterator[None]:
+        """Record the goal's package as damaged if the block, which downloads it, finds it so."""
         try:
             yield
         except MistifyError as error:
@@ -27,10 +27,10 @@ class DamagedPackages:
         return goal_id in self._reasons
 
     def check(self) -> None:
-        """Check that none was damaged.
+        """Check that no package was damaged.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, with each goal and what is wrong with its package.
+            MistifyError: CORRUPT_PACKAGE, with each damaged package and its problem.
         """
         if self._reasons:
             packages = counted(len(self._reasons), "package")

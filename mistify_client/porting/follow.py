@@ -1,4 +1,4 @@
-"""A job from submission to report: watch it, fetch each package as its goal ends, then the report."""
+"""A job from submission to report: watch it, download each package when its goal ends, then the report."""
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -18,12 +18,12 @@ from mistify_client.porting.report_files import REPORT, REPORT_PAGE, fetch_repor
 from mistify_client.porting.table import table
 from mistify_client.rpc.porting import PortingClient
 
-#: The exit code of a job that ended with goals that are not met.
+#: The exit code of a job with unmet goals.
 EXIT_UNMET = 11
 
 
 def packages_of_others(out: Path, job: Job) -> list[str]:
-    """Return the names of the goals of other jobs whose packages are in an output directory."""
+    """Return the goals of other jobs whose packages are in an output directory."""
     own = {goal.id for goal in job.goals}
     manifests = (out / "goals").glob(f"*/{MANIFEST}")
     return sorted({manifest.parent.name for manifest in manifests} - own)
@@ -33,7 +33,7 @@ def package_directory(out: Path, goal_id: str) -> Path:
     """Return the directory for the package of a goal.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE if a server has sent an id that leads elsewhere.
+        MistifyError: CORRUPT_PACKAGE if a server has sent an id that points elsewhere.
     """
     if not is_id(goal_id):
         raise MistifyError(
@@ -52,16 +52,16 @@ def follow(
     *,
     fetch: Callable[[str, str, Path], object] | None = None,
 ) -> tuple[Job, DamagedPackages]:
-    """Show a job while it runs, fetch the package of each goal as it ends, then write the report.
+    """Show a job while it runs, download the package of each goal when it ends, then write the report.
 
     Args:
         out: The directory for the packages and the report.
         display: Shows the progress.
-        only: Ids of the goals to show, fetch and wait for; None for all.
-        fetch: Downloads the package of a job's goal into a directory; None to do so with all of its files.
+        only: Ids of the goals to show, download and wait for; None for all.
+        fetch: Downloads the package of a job's goal into a directory; None to download all of its files.
 
     Returns:
-        The job in its last state, and the goals whose packages are damaged on the server.
+        The job in its final state, and the goals whose packages are damaged on the server.
     """
     fetch, damaged = fetch or client.fetch, DamagedPackages()
     sources, goals = job.sources, {goal.id: goal for goal in job.goals}
@@ -82,7 +82,7 @@ def follow(
                     continue
                 if goal.files:
                     directory = package_directory(out, goal.id)
-                    with damaged.apart(goal.id):
+                    with damaged.recording(goal.id):
                         fetch(job.id, goal.id, directory)
                 display.ended(goal, now.source_of(goal))
                 if left is not None:
@@ -97,18 +97,18 @@ def follow(
 def finish(
     job: Job, damaged: DamagedPackages, out: Path, console: Console, only: Collection[str] | None = None
 ) -> int:
-    """Print the table and where packages and report are, and return the exit code.
+    """Print the table and the locations of packages and report, and return the exit code.
 
     Args:
         job: A job that has ended.
-        damaged: The goals whose packages could not be fetched.
+        damaged: The goals whose packages could not be downloaded.
         out: The directory of the report and the packages.
         console: Prints the table.
-        only: Ids of the goals whose packages and verdict count; None for all. The table always has every
-            goal.
+        only: Ids of the goals that determine the verdict, and whose packages are listed; None for all. The
+            table always has all goals.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, at last: a package could not be fetched.
+        MistifyError: CORRUPT_PACKAGE, after printing: a package could not be downloaded.
     """
     goals = [goal for goal in job.goals if only is None or goal.id in only]
     verdict, code = _verdict(job, goals)
@@ -124,11 +124,11 @@ def finish(
 
 
 def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
-    """Print the table of a job, and sentences about goals: reasons, choices and notes.
+    """Print the table of a job, and notes on goals: reasons, choices and remarks.
 
     Args:
-        job: The job, whose goals are all in the table.
-        goals: The goals that get sentences below the table.
+        job: The job; the table has all of its goals.
+        goals: The goals with notes below the table.
     """
     console.print(table(job, console.width))
     for line in sentences(goals):
@@ -136,7 +136,7 @@ def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
 
 
 def sentences(goals: Collection[Goal]) -> Iterator[str]:
-    """Yield sentences about goals, each once for all goals to which it applies."""
+    """Yield notes on goals, each once for all goals to which it applies."""
     unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
     states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
     for state, names in names_by(states).items():
@@ -151,7 +151,7 @@ def sentences(goals: Collection[Goal]) -> Iterator[str]:
 
 
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
-    """Return the last line, and the exit code; `goals` are those that count."""
+    """Return the last line and the exit code for the goals that count."""
     unmet = sum(goal.state is not GoalState.MET for goal in goals)
     all_are = f"All {len(goals):,} goals are" if len(goals) != 1 else "The goal is"
     predicted = sum(judged_by(goal) == PREDICTION for goal in goals)

@@ -1,4 +1,4 @@
-"""The goal of a config that may have one only."""
+"""The goal of a config that may contain only one."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from mistify.errors import Problem, invalid_config
 
 
 def only_goal(goals: Sequence[PortingConfig], source: str) -> PortingConfig:
-    """Return the goal of a config.
+    """Return the only goal of a config.
 
     Args:
         goals: All goals of the config, at least one.
         source: The name of the config in errors.
 
     Raises:
-        MistifyError: INVALID_CONFIG, there are several.
+        MistifyError: INVALID_CONFIG, there are several goals.
     """
     if len(goals) > 1:
         raise invalid_config([Problem(source, f"{len(goals)} goals", "one", "leave the others out")], source)

@@ -1,4 +1,4 @@
-"""The models and data of this machine that a config names: they are sent to a server of another machine."""
+"""Upload of models and data on this machine that a config for a remote server names."""
 
 import json
 import os
@@ -23,11 +23,11 @@ from mistify_client.rpc.files import FilesClient
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """A config in which files of this machine are named by their content, and these files.
+    """A config in which local files are identified by their content, and these files.
 
     Attributes:
         text: JSON of the config.
-        paths: Digest -> path of a file on this machine that the config needs.
+        paths: Digest -> path of a local file that the config needs.
         listings: Digest -> listing of a directory.
     """
 
@@ -36,10 +36,10 @@ class LocalFiles:
     listings: Mapping[FileDigest, bytes] = field(default_factory=dict)
 
     def send(self, client: FilesClient, show_line: Callable[[str], object]) -> None:
-        """Send the files that the server lacks, and report them.
+        """Upload the files that the server lacks, and report them.
 
         Raises:
-            MistifyError: NO_ROOM, the server does not keep so much; NOT_FOUND, a file cannot be read.
+            MistifyError: NO_ROOM, the upload exceeds the server's limit; NOT_FOUND, a file cannot be read.
         """
         with TemporaryDirectory() as directory:
             paths = dict(self.paths)
@@ -60,16 +60,16 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
 
     Args:
         text: JSON of the config.
-        roots: Directories in which relative paths are looked up, one after the other. Files elsewhere are
-            never sent, so that a config from somebody else takes nothing from this machine.
+        roots: Directories in which relative paths are looked up, in order. Other files are never uploaded, so
+            that a config from somebody else cannot leak files of this machine.
 
     Raises:
         MistifyError: NOT_FOUND, a file or directory cannot be read; INVALID_DATASET, a link in a directory
-            leads out, or to another directory.
+            points outside, or to another directory.
     """
     try:
         value, _ = read_json(text)
-    except JsonError:  # for the server, which says where
+    except JsonError:  # the server reports where it is
         return LocalFiles(text)
     collector = _Collector(roots)
     with _readable():
@@ -81,7 +81,7 @@ def local_files(text: str, roots: Sequence[Path]) -> LocalFiles:
 
 
 class _Collector:
-    """Files below some directories, and the configs' names of them."""
+    """Files below some directories, and their names in configs."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [root.resolve() for root in roots]
@@ -90,14 +90,14 @@ class _Collector:
         self.listings: dict[FileDigest, bytes] = {}
 
     def replace_in(self, goal: dict[str, Any]) -> None:
-        """Put the names of uploads in place of the files that a goal, or the defaults of goals, name."""
+        """Replace the file names in a goal, or in the defaults of goals, by names of uploads."""
         goal.update(with_files(PortingConfig, goal, self._renamed))
 
     def _renamed(self, _place: Keys, field: FileField, text: str) -> str:
         return field.renamed(text, self._name)
 
     def _name(self, name: str) -> str:
-        """Return the upload's name for a file or directory of this machine, and other names unchanged."""
+        """Return the upload's name for a local file or directory, and other names unchanged."""
         for root in self._roots:
             path = _resolved(root, name)
             if path is not None and self._may_be_sent(path) and (path.is_file() or path.is_dir()):
@@ -105,7 +105,7 @@ class _Collector:
         return name
 
     def _may_be_sent(self, path: Path) -> bool:
-        """Check whether a path, with every symbolic link resolved, lies below one of the directories."""
+        """Check whether a path, with all symbolic links resolved, is below one of the directories."""
         return any(root in path.parents for root in self._roots)
 
     def _added(self, path: Path) -> UploadName:
@@ -136,7 +136,7 @@ class _Collector:
 
 
 def _resolved(root: Path, name: str) -> Path | None:
-    """Return the path of a name below a directory; None for names that no path can have."""
+    """Return the path of a name below a directory; None for names that cannot be paths."""
     try:
         return (root / name).resolve()
     except (OSError, ValueError):
@@ -144,7 +144,7 @@ def _resolved(root: Path, name: str) -> Path | None:
 
 
 def _below(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, and links to directories, in a fixed order.
+    """Yield the files below a directory, and links to directories, in a deterministic order.
 
     Raises:
         OSError: A directory cannot be read.
@@ -165,7 +165,7 @@ def _unsent(directory: Path, link: Path, expected: str, fix: str) -> MistifyErro
 
 
 def _goals(value: object) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a config that can name files: goals and their defaults."""
+    """Yield the objects in a config that can name files: goals and their defaults."""
     for part in value if isinstance(value, list) else [value]:
         if isinstance(part, dict):
             yield part
@@ -183,7 +183,7 @@ def _in_short(names: Sequence[str]) -> str:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Raise errors of reading files of this machine as advice."""
+    """Report errors while reading local files as advice."""
     try:
         yield
     except OSError as error:

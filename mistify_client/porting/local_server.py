@@ -1,4 +1,4 @@
-"""A server that runs for one command, as a child process; it is reached like any other."""
+"""A server for one command, run as a child process; clients connect to it as to any other."""
 
 import importlib.util
 import json
@@ -25,12 +25,12 @@ _SHOWN_LINES = 15
 _REQUIRED = ("mistify_server", "tensorflow")
 _LOOKUP = "mistify_server.planning.lookup"
 
-#: The line in which a server says where it can be reached.
+#: The line in which a server prints its address.
 _LISTENING: Final = re.compile(r"^listening on (\S+)$", re.MULTILINE)
 
 
 class LocalServer(NamedTuple):
-    """A server that runs for one command, which alone knows its token, since other users can reach it."""
+    """A server for one command; only the command knows its token, because other users can reach its port."""
 
     address: str
     token: str
@@ -43,17 +43,17 @@ def embedded_server(
     """Run a server on a free port of the loopback interface, yield it, and stop it at the end.
 
     Args:
-        store: The directory where it keeps its jobs, so that they can be resumed.
+        store: The directory of its jobs, so that they can be resumed.
         data_roots: The directories below which it may read models and data.
         resume: Continue the unfinished jobs of the store.
-        porting: Whether there will be something to port or to plan: a worker then starts at once, and runs
-            code that configs name.
+        porting: Whether jobs or plans are expected: a worker then starts at once, and may run code that
+            configs name.
 
     Raises:
-        MistifyError: The server is not installed, did not start, or ended by itself; with its last output.
+        MistifyError: The server is not installed, failed to start, or exited; with its last output.
     """
     _check_installed()
-    # Neither the log nor the token has a name: a command that is killed leaves nothing behind.
+    # Neither the log nor the token has a file name, so a killed command leaves nothing behind.
     with TemporaryFile() as log:
         token = secrets.token_hex(32)
         process = _start(_command(store, data_roots, resume=resume, porting=porting), token, log)
@@ -66,13 +66,13 @@ def embedded_server(
 
 
 def lookup_problems(config: str, store: Path, data_roots: Sequence[Path]) -> list[Problem]:
-    """Return the mistakes that an embedded server would find in a config by looking up its names.
+    """Return the problems that an embedded server would find in a config when it looks up names.
 
-    No server is started for that.
+    Starts no server.
 
     Args:
         config: JSON of the config.
-        store: The server's directory, made where there is none.
+        store: The server's directory; created if it does not exist.
         data_roots: The directories with models and data.
 
     Raises:
@@ -109,7 +109,7 @@ def _command(store: Path, data_roots: Sequence[Path], *, resume: bool, porting: 
     ]
     command += ["--store", str(store), "--until-stdin-closes"]
     command += [] if resume else ["--no-resume"]
-    # Code that a config names runs as the user whose config it is: nobody else has the token.
+    # Code that a config names runs as the user who wrote the config: nobody else has the token.
     command += ["--worker-at-start", "--allow-code"] if porting else []
     return [*command, *_roots(data_roots)]
 
@@ -119,9 +119,9 @@ def _roots(data_roots: Sequence[Path]) -> list[str]:
 
 
 def _start(command: Sequence[str], token: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the child in a session of its own: Ctrl-C only reaches the command, which stops the child.
+    """Start the child in its own session: Ctrl-C reaches only the command, which then stops the child.
 
-    The child also ends when this process does, in whatever way, because its standard input closes.
+    However this process ends, the child ends as well, because its standard input closes.
     """
     reading, writing = os.pipe()
     try:
@@ -140,7 +140,7 @@ def _start(command: Sequence[str], token: str, log: IO[bytes]) -> subprocess.Pop
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
-    """Return the address that the server prints, once its health service reports that it serves."""
+    """Return the address that the server prints, once its health service reports that it is serving."""
     deadline = time.monotonic() + START_SECONDS
     while not (listening := _LISTENING.search(_text(log))):
         if process.poll() is not None:
@@ -148,7 +148,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
         if time.monotonic() > deadline:
             raise _failed(f"the embedded server was not ready after {START_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
-    # Meanwhile the server has started; mistakes in a config are answered without either.
+    # Imported while the server starts; invalid configs are reported without either.
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
@@ -162,15 +162,15 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
                 health_pb2.HealthCheckRequest(), timeout=HEALTH_SECONDS, wait_for_ready=True
             )
         except grpc.RpcError as error:
-            raise _failed(f"the embedded server at {address} does not answer", log) from error
+            raise _failed(f"the embedded server at {address} does not respond", log) from error
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        raise _failed(f"the embedded server at {address} does not serve", log)
+        raise _failed(f"the embedded server at {address} is not serving", log)
     return address
 
 
 @contextmanager
 def _exit_reported(process: subprocess.Popen[bytes], log: IO[bytes]) -> Iterator[None]:
-    """Report how the server ended if it cannot be reached for that reason."""
+    """Report how the server exited if that is why it is unreachable."""
     try:
         yield
     except MistifyError as error:
@@ -192,7 +192,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes], log: IO[bytes]) -> MistifyError:
-    """Return the error of a server that has ended; its exit code identifies the error code."""
+    """Return the error for a server that has exited; its exit code identifies the error code."""
     code = next((code for code in ErrorCode if code.exit_code == process.returncode), ErrorCode.INTERNAL)
     return _failed(f"the embedded server ended with exit code {process.returncode}", log, code)
 
@@ -203,5 +203,5 @@ def _failed(message: str, log: IO[bytes], code: ErrorCode = ErrorCode.INTERNAL) 
 
 
 def _text(log: IO[bytes]) -> str:
-    """Return the child's output so far; the child goes on writing at the end, wherever this reads."""
+    """Return the child's output so far; reading does not affect where the child continues to write."""
     return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")

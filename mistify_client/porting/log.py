@@ -1,4 +1,4 @@
-"""The log of a job: its events so far, a line each."""
+"""The log of a job: its events so far, one per line."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,11 +11,11 @@ from mistify_client.porting.progress import SOURCE, LineDisplay, once_for_equal_
 
 
 def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
-    """Print the events of a job with their times (UTC), progress as `LineDisplay` does.
+    """Print the events of a job with their times (UTC), and progress as in `LineDisplay`.
 
     Args:
-        events: The events in their order.
-        job: The job, which is not behind the events.
+        events: The events in order.
+        job: The job, at least as recent as the events.
     """
     goals = {goal.id: goal for goal in job.goals}
     unix_ms = job.created_unix_ms

@@ -1,4 +1,4 @@
-"""The trade-offs of a job as pictures, for papers and slides; needs matplotlib."""
+"""Pictures of a job's trade-offs, for papers and slides; needs matplotlib."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,23 +11,23 @@ from matplotlib.ticker import EngFormatter
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS
 from mistify.jobs.tradeoffs import Point, TradeOff
 
-#: In inches, and dots per inch.
+#: Size in inches, and dots per inch.
 _SIZE: Final = (7.2, 4.5)
 _DPI: Final = 150
 
 _SOFT, _GOOD, _BAD, _ACCENT = "#59636f", "#1c7a46", "#b3261e", "#1f5fae"
 
-#: Costs that are counted: 200k, not 200,000. The others have a unit with a prefix of its own.
+#: Costs shown with metric prefixes: 200k, not 200,000. The others have units with prefixes of their own.
 _COUNTED: Final = (FLOPS, PARAMS, MEMORY)
 
-#: Goals that can be named in a picture before their names cover it.
+#: Maximum number of goals labelled in a picture; more labels would cover it.
 _MOST_NAMED: Final = 20
 
 
 def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
-    """Write a PNG for each trade-off, named like its cost, and return their paths.
+    """Write a PNG for each trade-off, named after its cost, and return their paths.
 
-    Pictures of a job's further batches have the batch's number in their names.
+    File names of batches after the first one contain the batch's number.
 
     Args:
         job: The job's id.
@@ -43,7 +43,7 @@ def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) ->
 
 
 def picture(trade_off: TradeOff, job: str) -> Figure:
-    """Return the picture of a trade-off: packages, the best of them, limits and the source."""
+    """Return the picture of a trade-off: packages, Pareto front, limits and source."""
     figure = Figure(_SIZE, layout="constrained")
     axes = figure.add_subplot()
     best = trade_off.front
@@ -85,7 +85,7 @@ def _scatter(axes: Axes, points: Sequence[Point], label: str, marker: str, color
 
 
 def _name(axes: Axes, points: Sequence[Point]) -> None:
-    """Write the goals beside their points, alternating above and below for neighbours."""
+    """Label points with their goals, alternating above and below for neighbours."""
     for number, point in enumerate(sorted(points, key=lambda each: each.cost)):
         axes.annotate(
             point.goal,

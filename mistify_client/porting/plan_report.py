@@ -24,17 +24,17 @@ from mistify.jobs.plan import (
 from mistify.uploads import as_written
 from mistify.wording import counted, listed, names_by
 
-#: Shown for every network, besides the axes that its goals limit.
+#: Shown for every network, in addition to the axes that its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)
 
-#: Networks of the largest plans that are shown with all costs, and with the reasons for what was chosen.
+#: Maximum number of networks in a plan that is shown with all costs and with the reasons for choices.
 _MOST_WITH_REASONS = 12
 
 
 def plan_report(plan: Plan) -> dict[str, object]:
     """Return a plan as plain data.
 
-    A prediction lies between `low` and `high` 19 times of 20, and above `middle` half of the time. Null
+    A prediction lies between `low` and `high` with a probability of 95 %, and above `middle` with 50 %. Null
     stands for an unknown value; `parent` is null for a network that starts from the source. Costs are in the
     units of `report.json`; seconds are rough estimates.
     """
@@ -45,7 +45,7 @@ def plan_report(plan: Plan) -> dict[str, object]:
     }
 
 
-#: Of batches whose images are flipped.
+#: Note on batches whose images are flipped.
 _FLIPS: Final = (
     "images are flipped for training, because the model recognises flipped ones as well "
     '("augment": {} turns this off)'
@@ -119,7 +119,7 @@ def _preparing(preparation: PlannedPreparation) -> str:
 
 
 def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
-    """Yield the forecast for an edge; in brief, without all costs and the reasons."""
+    """Yield the forecast for an edge; if brief, without some costs and without the reasons."""
     costs = _shown(edge.costs, edge.budget, () if brief else _SHOWN)
     figures = [
         *_scores(batch.metric, edge.accuracy, edge.outputs),
@@ -142,7 +142,7 @@ def _shown(costs: Costs, budget: Costs, always: Collection[str]) -> dict[str, fl
 
 
 def _scores(metric: Metric, accuracy: Interval | None, outputs: Sequence[OutputEstimate]) -> Iterable[str]:
-    """Yield the predicted score of a network, and the scores of its outputs if there are several."""
+    """Yield the predicted score of a network, and those of its outputs if there are several."""
     yield f"{metric} {_interval(metric, accuracy)}"
     for one in outputs if len(outputs) > 1 else ():
         yield f"{one.output}: {one.metric} {_interval(one.metric, one.interval)}"

@@ -21,18 +21,18 @@ _STEPS_SHOWN = 10
 
 
 class Display(Protocol):
-    """A place that shows the progress of a job."""
+    """A display of a job's progress."""
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """Show progress on a goal, or on `SOURCE`; costs are shown relative to the source model's.
 
         Args:
             subject: The goal's id.
-            source: The source of the goal, or of the job if it has just one; None where it is unknown.
+            source: The source of the goal, or of the job if it has only one; None if unknown.
         """
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """Show that a goal has ended; `source` is that of the goal."""
+        """Show that a goal has ended; `source` is the goal's source."""
 
     def show_line(self, line: str) -> None:
         """Show a line of text."""
@@ -49,9 +49,9 @@ def display(console: Console) -> Iterator[Display]:
 
 
 def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
-    """Yield events without progress that the event before has reported of another goal.
+    """Yield events, except progress that the previous event has already reported for another goal.
 
-    Equal goals share a network, and each has an event of its own for the same progress.
+    Equal goals share a network, and each has its own event for the same progress.
     """
     before: JobEvent | None = None
     for event in events:
@@ -65,11 +65,11 @@ def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
 
 
 def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Sequence[Source]) -> Source | None:
-    """Return the source that an event is about; None where that is not known.
+    """Return the source to which an event refers; None if unknown.
 
     Args:
         goal_id: None for work on a source, which does not name its batch.
-        goals: Id -> goal of the job, as far as they are known.
+        goals: Id -> goal of the job, as far as known.
     """
     goal = goals.get(goal_id or "")
     batches = {each.batch for each in (goals.values() if goal is None else [goal])}
@@ -77,7 +77,7 @@ def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Seque
 
 
 class BarDisplay:
-    """A bar for each goal in progress; goals that have ended become lines above the bars."""
+    """A bar for each goal in progress; ended goals become lines above the bars."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
@@ -112,9 +112,9 @@ class BarDisplay:
 
 
 class LineDisplay:
-    """A line whenever a stage begins or another tenth of its steps is done, printed by `print_line`.
+    """Prints a line when a stage begins or another tenth of its steps is done.
 
-    The start of work gets a line only if it is the first. Several algorithms may prepare at the same time.
+    The start of work is printed only if it is the first. Several algorithms may prepare at the same time.
     """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""The report of a job in an output directory: as data, and as a page for people."""
+"""The report of a job in an output directory: as data, and as an HTML page."""
 
 import json
 from pathlib import Path
@@ -19,20 +19,20 @@ def fetch_report(client: PortingClient, job: Job, out: Path) -> None:
     """Write the report of a job into a directory.
 
     Args:
-        client: The client of the server that has the job, and writes the page.
+        client: The client of the server that has the job and creates the page.
     """
     write_json(out / REPORT, report(job))
     write_bytes(out / REPORT_PAGE, client.report_page(job.id))
 
 
 def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
-    """Return the id of a job and its trade-offs by its `report.json`.
+    """Return the id of a job and its trade-offs from its `report.json`.
 
     Args:
         path: The file, or its directory.
 
     Raises:
-        MistifyError: NOT_FOUND, it is not there; INVALID_CONFIG, it is no report.
+        MistifyError: NOT_FOUND, it does not exist; INVALID_CONFIG, it is not a report.
     """
     file = path / REPORT if path.is_dir() else path
     if not file.exists():

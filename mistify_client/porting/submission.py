@@ -1,4 +1,4 @@
-"""The job that belongs to an output directory: the same command again returns to the same job."""
+"""The job of an output directory: repeating a command returns to the same job."""
 
 import hashlib
 import json
@@ -24,9 +24,10 @@ class SavedSubmission:
 
 
 def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
-    """Submit a config, or return the job that an earlier run began for it.
+    """Submit a config, or return the job that an earlier run started for it.
 
-    A new job begins if the config or the server has changed, or if the earlier job failed or was cancelled.
+    A new job is started if the config or the server has changed, or if the earlier job failed or was
+    cancelled.
 
     Args:
         config: JSON of the config.
@@ -45,13 +46,13 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
     try:
         return client.submit(config, submission.key)
     except MistifyError as error:
-        if error.problems:  # refused: there is no job to come back to
+        if error.problems:  # rejected: there is no job to return to
             (out / SUBMISSION).unlink()
         raise
 
 
 def _read(path: Path) -> SavedSubmission | None:
-    """Return the record of an earlier run; None if there is none, or if the file has other content."""
+    """Return the record of an earlier run; None if there is none, or the file is invalid."""
     try:
         return SavedSubmission(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

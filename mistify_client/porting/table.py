@@ -40,7 +40,7 @@ from mistify.jobs.report import (
 from mistify.uploads import as_written
 from mistify.wording import counted, listed, names_by
 
-#: The least width of the ids of goals; longer ones are folded.
+#: Minimum width of goal ids; longer ones are wrapped.
 _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
@@ -48,7 +48,7 @@ _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "pa
 _HARDWARE, _THREADS, _PREDICTED, _MEASURED = "hardware", "threads", "latency\npredicted", "latency\nmeasured"
 _TASK = "task"
 
-#: column of the table -> the least width of the console that shows it.
+#: Column of the table -> minimum width of a console that shows it.
 _COLUMNS = {
     _GOAL: 0,
     _TASK: 75,
@@ -69,18 +69,18 @@ _COLUMNS = {
 #: Blanks between two columns: the padding of the first, and the separator.
 _BETWEEN = 2
 
-#: Columns of any table, however narrow.
+#: Columns that are shown at any width.
 _ALWAYS = (_GOAL, _ACCURACY, _MET)
 
 
 def table(job: Job, width: int = 80) -> Table:
-    """Return a table of a job's source model and goals, with the columns that a console has room for.
+    """Return a table of a job's source model and goals, with the columns that fit the console.
 
-    Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for other
-    hardware than the server's machine, and threads if they differ. Below the source are its latencies on that
-    hardware. The caption says with how many threads latencies are measured if no column does, which goals are
-    judged by a predicted latency, and in how many steps algorithms have prepared for all goals. Beside
-    accuracies are the differences from the tuned source's, in points, or in per cent for errors.
+    Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for hardware
+    other than the server's machine, and threads if they differ. Rows below the source show its latencies on
+    that hardware. The caption lists the number of threads of the latencies if no column does, the goals
+    judged by a predicted latency, and the steps in which algorithms have prepared for all goals. Accuracies
+    include the difference from the tuned source's, in points, or in per cent for errors.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.spec.threads for goal in job.goals}
@@ -108,13 +108,19 @@ def table(job: Job, width: int = 80) -> Table:
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     for rows in sections:
         for row in rows:
-            table.add_row(*(escape(row.get(column, "")) for column in columns))
+            if _has_figure(row, columns):
+                table.add_row(*(escape(row.get(column, "")) for column in columns))
         table.add_section()
     return table
 
 
+def _has_figure(row: Mapping[str, str], columns: Iterable[str]) -> bool:
+    """Return whether any of the columns shows a figure in a row, rather than its name and hardware."""
+    return any(row.get(column) for column in columns if column not in (_GOAL, _HARDWARE))
+
+
 def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
-    """Yield for each batch the rows of its source, named where there are several, and of its goals."""
+    """Yield, for each batch, the rows of its source, named if there are several, and of its goals."""
     sources = {source.batch: source for source in job.sources}
     batches: dict[int, list[Goal]] = {batch: [] for batch in sources}
     for goal in job.goals:
@@ -134,10 +140,10 @@ def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
 
 
 def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Return the columns for which a console has room, without the least important ones: no figure is cut.
+    """Return the columns that fit a console, dropping the least important ones; figures are never truncated.
 
     Args:
-        columns: All columns that are wanted.
+        columns: All requested columns.
         width: The width of the console in characters.
     """
     widths = {column: _width(column, rows) for column in columns}
@@ -150,8 +156,8 @@ def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: i
 
 
 def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
-    """Return the least width of a column in which no cell is cut."""
-    if column in (_GOAL, _PARENT):  # folded
+    """Return the minimum width of a column that truncates no cell."""
+    if column in (_GOAL, _PARENT):  # wrapped
         return _NAME_WIDTH
     cells = [*column.splitlines(), *(row.get(column, "") for row in rows)]
     return max(map(cell_len, cells))
@@ -180,7 +186,7 @@ def _predicted(goals: Iterable[Goal]) -> str | None:
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:
-    """Return the shares of the time by activity; None where no time was spent."""
+    """Return each activity's share of the time; None if no time was spent."""
     shown = ", ".join(f"{activity} {share}" for activity, share in time_shares(spent).items())
     return escape(f"where the time went: {shown}") if shown else None
 
@@ -188,7 +194,7 @@ def _time_shares(spent: Mapping[str, float]) -> str | None:
 def _source_rows(
     source: Source, goals: Sequence[Goal], threads: int, *, with_name: bool
 ) -> Iterable[dict[str, str]]:
-    """Yield the rows of the source as it came, on each hardware, and of its outputs; then the tuned one."""
+    """Yield the rows of the original source, on each hardware, and of its outputs; then of the tuned one."""
     axis = latency_axis(at_threads(HOST.name, threads))
     yield {
         _GOAL: f"source {as_written(source.model)}".strip() if with_name else "source",
@@ -223,13 +229,13 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
 
 
 def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
-    """Yield a row for each branch of a goal's package, named by its share of the goal's budget."""
+    """Yield a row for each branch of a goal's package, named after its share of the goal's budget."""
     for branch in goal.branch_figures:
         yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
 
 
 def _output_rows(scores: Sequence[OutputScore]) -> Iterable[dict[str, str]]:
-    """Yield a row with each score of an output, where there are several."""
+    """Yield a row with the score of each output if there are several."""
     for score in scores if len(scores) > 1 else ():
         shown = f"{score.metric} {quality(score.metric, score.value)}"
         yield {_GOAL: f"- {score.output}", _ACCURACY: shown}
@@ -267,7 +273,7 @@ def _precision(goal: Goal) -> str:
 
 
 def _counts(costs: Costs, source: Source | None) -> dict[str, str]:
-    """Return a network's multiply-adds, with their share of the source's, and its parameters."""
+    """Return a network's multiply-adds, with the ratio to the source's, and its parameters."""
     flops = amount(FLOPS, costs.get(FLOPS))
     if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
         flops += f" ({costs[FLOPS] / source.costs[FLOPS]:.2f})"

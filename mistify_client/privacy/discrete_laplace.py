@@ -1,12 +1,12 @@
-"""Laplacian noise on the integers, drawn exactly (paper 5.1).
+"""Exact sampling of Laplacian noise on integers (paper 5.1).
 
-Floating-point noise leaks information: the floats that a sum can take depend on the value below it (Mironov
-2012). Here values, noise and sums are integers, and no probability is rounded to a float.
+Floating-point noise leaks information: the set of floats that a sum can take depends on the true value
+(Mironov 2012). Here values, noise and sums are integers, and probabilities are not rounded to floats.
 
 The discrete Laplace distribution of scale t has P(z) = (1 - q) / (1 + q) q^|z|, q = exp(-1/t). It is the
 distribution of the difference of two geometric variables, P(g) = (1 - q) q^g. The binary digits of a
 geometric variable are independent: digit i is 1 with probability 1 / (1 + exp(2^i / t)). Digits are drawn by
-comparing random bits with those of the probability, as many as it takes up to `PROBABILITY_BITS`.
+comparing random bits with the bits of the probability, up to `PROBABILITY_BITS` of them if necessary.
 """
 
 import os
@@ -23,14 +23,14 @@ Integers = NDArray[np.int64]
 #: Returns this many random bytes.
 RandomBytes = Callable[[int], bytes]
 
-#: The number of bits to which probabilities are exact.
+#: The precision of probabilities in bits.
 PROBABILITY_BITS: Final = 256
 
 _WORD_BITS: Final = 64
 _WORD = np.dtype("<u8")
 _CONTEXT: Final = Context(prec=120)
 
-#: Digits less likely than exp(-this) are left out: below 2^-256.
+#: Digits with a probability below exp(-this), which is less than 2^-256, are omitted.
 _LEAST_LIKELY: Final = 178
 
 _MOST_DIGITS: Final = 61
@@ -39,11 +39,11 @@ _MOST_DIGITS: Final = 61
 def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os.urandom) -> Integers:
     """Draw independent samples of the discrete Laplace distribution.
 
-    Each is within 2^-240 of the exact distribution in total variation. The time taken does not depend on the
-    samples, except for digits that 64 bits do not decide, one in 2^64.
+    The total variation distance of each to the exact distribution is at most 2^-240. The running time does
+    not depend on the samples, except for digits that 64 bits do not decide, one in 2^64.
 
     Args:
-        scale: The t above, greater than 0; the standard deviation is about its square root of 2 times.
+        scale: The t above, greater than 0; the standard deviation is about sqrt(2) times the scale.
         count: Number of samples.
         random_bytes: The source of randomness, by default the operating system's.
 
@@ -54,7 +54,7 @@ def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os
         ValueError: The scale is not above 0, or so large that samples may not fit 64 bits.
     """
     if scale <= 0:
-        raise ValueError(f"got the scale {scale}; expected one above 0")
+        raise ValueError(f"got the scale {scale}; expected a scale above 0")
     return _geometric(scale, count, random_bytes) - _geometric(scale, count, random_bytes)
 
 
@@ -68,12 +68,12 @@ def _geometric(scale: Fraction, count: int, random_bytes: RandomBytes) -> Intege
 
 
 def _digits(scale: Fraction) -> int:
-    """Return how many binary digits a sample can have."""
+    """Return the maximum number of binary digits of a sample."""
     digits = 1
     while Fraction(2**digits) / scale <= _LEAST_LIKELY:
         digits += 1
     if digits > _MOST_DIGITS:
-        raise ValueError(f"got the scale {float(scale):.3g}; expected one whose samples fit 64 bits")
+        raise ValueError(f"got the scale {float(scale):.3g}; expected a scale whose samples fit in 64 bits")
     return digits
 
 
@@ -88,7 +88,7 @@ def _probability(exponent: Fraction) -> list[int]:
 
 
 def _bernoulli(words: list[int], count: int, random_bytes: RandomBytes) -> NDArray[np.bool_]:
-    """Draw booleans [count], true where random bits are below the bits of the probability."""
+    """Draw booleans [count], true if the random bits are below the bits of the probability."""
     drawn = np.frombuffer(random_bytes(count * _WORD.itemsize), _WORD)
     below: NDArray[np.bool_] = drawn < np.uint64(words[0])
     undecided = np.flatnonzero(drawn == np.uint64(words[0]))

@@ -1,12 +1,12 @@
 """The ledger of a device's privacy budget: an append-only file that loses no record in a crash.
 
 Every line is a record: the SHA-256 of the previous digest and of its own content, then the content as JSON.
-The first one has the budget. A release is recorded, and the record is on the disk, before the caller may
-continue.
+The first record has the budget. A release is recorded, and the record flushed to disk, before the caller
+may continue.
 
-A crash can leave a part of the last line, or zeros in its place. Its release did not happen, as `spend` had
-not returned, so this remainder is removed. A complete record without the end of its line counts, as an editor
-may have removed it. After any other damage nothing is released any more.
+A crash can leave part of the last line, or zeros in its place. Its release did not happen, because `spend`
+had not returned, so the remainder is removed. A complete record without a line end counts, because an editor
+may have removed the line end. After any other damage, no further release is allowed.
 """
 
 import json
@@ -25,7 +25,7 @@ from mistify.files.writing import sync_file, sync_path
 
 __all__ = ["PrivacyLedger"]
 
-#: Epsilons are counted in billionths.
+#: Epsilons are stored in units of 10^-9.
 _UNIT: Final = 10**9
 
 _DIGEST_LETTERS: Final = 64
@@ -33,41 +33,41 @@ _DIGEST_LETTERS: Final = 64
 
 @dataclass(frozen=True)
 class PrivacyLedger:
-    """The ledger of one data set in a file, which is made with the first call.
+    """The ledger of one data set in a file, which is created on first use.
 
     Attributes:
-        path: The ledger file. If it is deleted, the device no longer knows what was spent.
-        budget: The largest total epsilon over all releases; it cannot be changed later.
+        path: The ledger file. If it is deleted, the record of past releases is lost.
+        budget: The maximum total epsilon over all releases; it cannot be changed later.
     """
 
     path: Path
     budget: Fraction
 
     def spent(self) -> Fraction:
-        """Return the epsilon of all releases so far: by sequential composition, their sum.
+        """Return the total epsilon of all releases so far, by sequential composition.
 
         Raises:
-            MistifyError: PRIVACY_BUDGET, the ledger is damaged, or was begun with another budget.
+            MistifyError: PRIVACY_BUDGET, the ledger is damaged, or was created with another budget.
         """
         with self._locked() as file:
             return Fraction(sum(self._entries(file)), _UNIT)
 
     def spend(self, epsilon: Fraction, purpose: str) -> None:
-        """Record a release that is about to happen, and return when the record survives a power cut.
+        """Record a planned release, and return when the record is durable.
 
         Processes that share a ledger wait for each other.
 
         Args:
-            epsilon: The release's epsilon, rounded up to billionths.
+            epsilon: The release's epsilon, rounded up to multiples of 10^-9.
             purpose: The release's purpose, for the record and the message.
 
         Raises:
-            MistifyError: PRIVACY_BUDGET, less than this is left, the ledger is damaged, or was begun with
+            MistifyError: PRIVACY_BUDGET, less than this is left, the ledger is damaged, or was created with
                 another budget. Nothing may be released.
             ValueError: Epsilon is not above 0.
         """
         if epsilon <= 0:
-            raise ValueError(f"got the epsilon {epsilon}; expected one above 0")
+            raise ValueError(f"got the epsilon {epsilon}; expected an epsilon above 0")
         units = -(-epsilon.numerator * _UNIT // epsilon.denominator)
         with self._locked() as file:
             left = self._budget_units() - sum(self._entries(file))
@@ -84,7 +84,7 @@ class PrivacyLedger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open and lock the file, begin it if it is empty, and repair it after a crash."""
+        """Open and lock the file, initialise it if it is empty, and repair it after a crash."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -98,7 +98,7 @@ class PrivacyLedger:
             os.close(file)
 
     def _repair(self, file: int) -> None:
-        """Remove an incomplete record after a crash; end the line of a complete one."""
+        """Remove an incomplete record after a crash; add the line end of a complete one."""
         content = _content(file)
         written = content.rstrip(b"\0")
         end = written.rfind(b"\n") + 1
@@ -112,7 +112,7 @@ class PrivacyLedger:
             sync_file(file)
 
     def _entries(self, file: int) -> Iterator[int]:
-        """Yield the billionths of every release, each after its record was checked."""
+        """Verify each record, and yield the epsilon of its release in units of 10^-9."""
         before = ""
         for number, line in enumerate(_content(file).splitlines()):
             digest, content = line[:_DIGEST_LETTERS].decode(errors="replace"), line[_DIGEST_LETTERS + 1 :]
@@ -120,7 +120,7 @@ class PrivacyLedger:
                 raise self._refused(f"is damaged in line {number + 1}")
             record = json.loads(content)
             if number == 0 and record["budget_billionths"] != self._budget_units():
-                raise self._refused(f"was begun with the budget {record['budget_billionths'] / _UNIT:g}")
+                raise self._refused(f"was created with the budget {record['budget_billionths'] / _UNIT:g}")
             if number > 0:
                 yield record["epsilon_billionths"]
             before = digest
@@ -132,7 +132,7 @@ class PrivacyLedger:
         self._write(file, _digest(before, content).encode() + b" " + content + b"\n")
 
     def _write(self, file: int, data: bytes) -> None:
-        """Append data, and return when they are on the disk."""
+        """Append data, and return when they are on disk."""
         try:
             written = os.write(file, data)
             sync_file(file)
@@ -150,7 +150,7 @@ class PrivacyLedger:
 
 
 def _is_record(line: bytes) -> bool:
-    """Return whether a line has complete JSON; its digest may be wrong."""
+    """Check whether a line is complete JSON, regardless of its digest."""
     try:
         json.loads(line[_DIGEST_LETTERS + 1 :])
     except ValueError:

@@ -1,6 +1,6 @@
 """Noise on local training data, so that a model trained on them can be shared (paper 5.1).
 
-docs/privacy.md describes what this protects, against whom, and its limits.
+docs/privacy.md describes the protection, the threat model, and the limits.
 """
 
 import math
@@ -22,7 +22,7 @@ from mistify_client.privacy.ledger import PrivacyLedger
 
 __all__ = ["Mechanism", "Unit", "privatize", "randomized_response"]
 
-#: The number of steps of the grid between the bounds.
+#: The number of grid steps between the bounds.
 LEVELS: Final = 2**12
 
 #: The weight of each wrong label in randomized response.
@@ -30,7 +30,7 @@ _WEIGHT: Final = 2**32
 
 
 class Unit(StrEnum):
-    """The unit that an epsilon protects: two data sets are neighbours if they differ in one of these."""
+    """The unit protected by an epsilon: two data sets are neighbours if they differ in one unit."""
 
     #: One number of one example, such as a pixel.
     VALUE = "value"
@@ -40,16 +40,16 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The noise on data. No setting may be derived from the data.
+    """The noise on data. Settings must not be derived from the data.
 
     Attributes:
-        lower: Lower bound of values; lower ones are clipped.
-        upper: Upper bound of values; higher ones are clipped.
+        lower: Lower bound of values; lower values are clipped.
+        upper: Upper bound of values; higher values are clipped.
         unit: The unit that the epsilons protect.
         epsilon: For the inputs of one release.
-        label_epsilon: For the labels of one release; None leaves them as they are, unprotected.
-        radius: The most L1 distance of an example from the middle of the bounds; examples further away are
-            moved towards it. Only for `Unit.EXAMPLE`, where it keeps the noise small; None for no limit.
+        label_epsilon: For the labels of one release; None leaves them unchanged and unprotected.
+        radius: Maximum L1 distance of an example from the middle of the bounds; examples further away are
+            moved towards it. Only for `Unit.EXAMPLE`, for which it reduces the noise; None for no limit.
     """
 
     lower: float
@@ -72,12 +72,12 @@ class Mechanism:
 
     @property
     def total_epsilon(self) -> Fraction:
-        """Return the epsilon of a release: that of inputs plus that of labels."""
+        """The epsilon of a release: the sum for inputs and labels."""
         return self.epsilon + (self.label_epsilon or 0)
 
     @property
     def step(self) -> float:
-        """Return the step of the grid on which values lie."""
+        """The step of the grid of values."""
         return (self.upper - self.lower) / LEVELS
 
 
@@ -91,9 +91,9 @@ def privatize(
     random_bytes: RandomBytes = os.urandom,
     randbelow: Callable[[int], int] = secrets.randbelow,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return noisy data in place of the true ones. The ledger is debited, durably, before noise is drawn.
+    """Return noisy data to replace the true ones. The ledger is debited, durably, before noise is drawn.
 
-    Computing with the noisy data alone costs nothing more: draw them once, and train on them as often as
+    Further computation on the noisy data has no privacy cost: draw them once, and train on them as often as
     needed.
 
     Args:
@@ -108,8 +108,8 @@ def privatize(
         Inputs [examples, ...], which may lie beyond the bounds, and labels [examples].
 
     Raises:
-        MistifyError: PRIVACY_BUDGET, the ledger refuses; INVALID_DATASET, inputs are not finite, or labels
-            are no classes. Nothing was released.
+        MistifyError: PRIVACY_BUDGET, the budget does not suffice; INVALID_DATASET, inputs are not finite, or
+            labels are out of range. Nothing was released.
     """
     if not np.isfinite(inputs).all():
         raise MistifyError(ErrorCode.INVALID_DATASET, "inputs are NaN or infinite; expected finite numbers")
@@ -148,16 +148,16 @@ def randomized_response(
     factor = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
     kept = int(factor * _WEIGHT)
     drawn = [randbelow(kept + (classes - 1) * _WEIGHT) for _ in labels]
-    # The other classes are counted from the true one on.
+    # The other classes are numbered starting after the true one.
     shifts = [0 if draw < kept else 1 + (draw - kept) // _WEIGHT for draw in drawn]
     return (labels + np.array(shifts, np.int64)) % classes
 
 
 def _on_grid(values: NDArray[Any], mechanism: Mechanism) -> tuple[Integers, Fraction]:
-    """Return values as steps from the middle of the bounds, and their sensitivity.
+    """Return values as grid steps from the middle of the bounds, and their sensitivity.
 
-    The sensitivity is the most steps by which neighbours can differ. It holds for the integers, so that no
-    rounding before them matters.
+    The sensitivity is the maximum distance of neighbours in steps. It holds for the integers, so earlier
+    rounding does not matter.
 
     Args:
         values: [examples, values].

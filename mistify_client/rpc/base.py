@@ -1,4 +1,4 @@
-"""The base class of the clients of all services."""
+"""The base class for the clients of all services."""
 
 from types import TracebackType
 from typing import Self
@@ -8,14 +8,14 @@ from mistify_client.rpc.retry import Backoff
 
 
 class ServiceClient:
-    """A client of one service of a server; a context manager that connects with the first call.
+    """A client of one service of a server; a context manager that connects on the first call.
 
-    Every method raises `MistifyError`: the server's own, or UNAVAILABLE if the server cannot be reached.
+    Every method raises `MistifyError`: the server's error, or UNAVAILABLE if the server is unreachable.
 
     Args:
         address: `host:port` of the server.
         token: Sent with every call as `authorization: Bearer TOKEN`.
-        backoff: The delays between attempts when the connection fails, and how many there are.
+        backoff: The delays between attempts after connection failures, and the number of attempts.
     """
 
     def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:

@@ -21,59 +21,59 @@ from mistify_client.rpc.trust import CA, speaks_tls, trusted_certificates
 #: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
 _BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
 
-#: Likewise: a server that speaks no TLS is addressed as one that does.
+#: In the details of a gRPC error: the address says tls://, but the server does not use TLS.
 _NO_TLS = "WRONG_VERSION_NUMBER"
 
-#: Bypasses the proxy that the environment names, for addresses on this machine.
+#: Bypasses the proxy of the environment, for addresses on this machine.
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
-    # Reconnect to a restarted server soon.
+    # Reconnect quickly to a restarted server.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Notice a server that vanished without closing the connection; servers refuse pings more often than
+    # Detect a server that vanished without closing the connection; servers reject more frequent pings than
     # every 5 minutes.
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 
-#: How long a signal may go unnoticed: one that arrives just before the wait, or in another thread, does
-#: not end the wait.
+#: Maximum delay until a signal is noticed: a signal just before the wait, or in another thread, does not
+#: interrupt the wait.
 _WAKE_UP_SECONDS = 0.2
 
 
 class UnansweredError(MistifyError):
-    """Error of a call that was not answered in time: the server may have carried it out, or may do so yet."""
+    """Error of a call without a timely response: the server may have executed it, or may still do so."""
 
 
 @dataclass
 class Traffic:
-    """Bytes of the messages that were sent and received, without the framing of gRPC."""
+    """Bytes of sent and received messages, without gRPC framing."""
 
     sent: int = 0
     received: int = 0
 
     def sending(self, request: Any) -> Any:
-        """Count a request, or each one of an iterator, when it is sent; return it."""
+        """Count a request, or each request of an iterator, when it is sent; return it."""
         if isinstance(request, Iterator):
             return map(self.sending, request)
         self.sent += request.ByteSize()
         return request
 
     def receiving(self, message: Any) -> Any:
-        """Count a message that has arrived, and return it."""
+        """Count a received message, and return it."""
         self.received += message.ByteSize()
         return message
 
 
 class _PendingCall:
-    """A call that one thread begins and another cancels, in either order.
+    """A call that one thread starts and another cancels, in either order.
 
-    An interrupt can reach the caller before the thread that begins the call has handed it over. Each side
-    therefore sets its own mark before it looks at the other's: one of them cancels the call.
+    An interrupt can reach the caller before the starting thread has handed over the call. Therefore each side
+    sets its own flag before it checks the other's: one of them cancels the call.
     """
 
     def __init__(self) -> None:
@@ -81,24 +81,24 @@ class _PendingCall:
         self._cancelled = False
 
     def begin(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
-        """Begin the call and return it."""
+        """Start the call and return it."""
         self._call = call = method(*args, **options)
         if self._cancelled:
             call.cancel()
         return call
 
     def cancel(self) -> None:
-        """Cancel the call, now or as soon as it has begun; a finished call stays unchanged."""
+        """Cancel the call, now or as soon as it has started; a finished call is not affected."""
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
 
 
 class Connection:
-    """A connection to the server at one address; it is opened with the first call.
+    """A connection to the server at one address; opened on the first call.
 
-    Calls run on threads of their own, for which the caller's thread only waits. Otherwise Ctrl-C could
-    interrupt a call while it begins, and gRPC would wait for its end forever.
+    Calls run on separate threads, for which the caller's thread only waits. Otherwise Ctrl-C could interrupt
+    a call while it starts, and gRPC would wait for its end forever.
 
     Args:
         address: `host:port` of the server, or `tls://host:port`.
@@ -116,7 +116,7 @@ class Connection:
         """Return the gRPC channel.
 
         Raises:
-            MistifyError: INVALID_CONFIG, as `trusted_certificates`.
+            MistifyError: INVALID_CONFIG, as for `trusted_certificates`.
         """
         options = [*_CHANNEL_OPTIONS, *(DIRECTLY if is_on_this_machine(self.address) else ())]
         if not self.address.startswith(TLS):
@@ -125,15 +125,15 @@ class Connection:
         return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
     def close(self) -> None:
-        """Cancel every call; those that begin later fail, too."""
+        """Cancel all calls; later calls fail, too."""
         self._closed = True
         self.channel.close()
 
     def call(self, method: Any, request: object, seconds: float) -> Any:
-        """Return the answer to one request; an interrupt of the caller cancels the call.
+        """Return the response to one request; an interrupt of the caller cancels the call.
 
         Args:
-            method: A method of a stub, with one answer.
+            method: A method of a stub with a single response.
             request: A message, or an iterator of messages.
             seconds: Time until the deadline.
         """
@@ -150,7 +150,7 @@ class Connection:
         return self.traffic.receiving(answer)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
-        """Yield the messages that answer one request; closing the iterator cancels the call."""
+        """Yield the streamed responses to one request; closing the iterator cancels the call."""
         pending = _PendingCall()
         with self._translated():
             sending = self.traffic.sending(request)
@@ -163,7 +163,7 @@ class Connection:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn the error of a failed call into a `MistifyError`."""
+        """Convert the error of a failed call to a `MistifyError`."""
         try:
             yield
         except grpc.RpcError as error:
@@ -176,11 +176,11 @@ class Connection:
 
 
 def _wait_for(function: Callable[..., Any], *args: object, **options: object) -> Any:
-    """Return the result of a function that runs on a thread of its own; an interrupt only ends the wait.
+    """Return the result of a function that runs on a separate thread; an interrupt only ends the wait.
 
-    Starting the thread and waiting for the queue are single steps of the interpreter. `threading` and
-    `concurrent.futures` have locks of their own, which an interrupt can leave locked: the thread would wait
-    for them forever, and the interpreter for the thread.
+    Starting the thread and waiting for the queue are single interpreter operations. `threading` and
+    `concurrent.futures` use locks that an interrupt can leave locked: the thread would wait for them
+    forever, and the interpreter for the thread.
     """
     outcomes: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     start_new_thread(_put_outcome, (outcomes, partial(function, *args, **options)))
@@ -227,7 +227,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return UnansweredError(
-                ErrorCode.UNAVAILABLE, f"the server at {address} did not answer in time; try again later"
+                ErrorCode.UNAVAILABLE, f"the server at {address} did not respond in time; try again later"
             )
         case status:
             return MistifyError(
@@ -236,7 +236,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
 
 
 def _is_addressed_wrongly(call: grpc.RpcError, address: str) -> bool:
-    """Check whether a server speaks TLS and its address says otherwise, or the other way round."""
+    """Check whether exactly one of the server and its address uses TLS."""
     if address.startswith(TLS):
         return _NO_TLS in (call.details() or "")
     return speaks_tls(address)

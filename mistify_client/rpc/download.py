@@ -17,18 +17,18 @@ from mistify.package.records import FileName, describe_file
 from mistify.parsing.quantities import format_bytes
 from mistify_client.origin import ORIGIN
 
-#: So much stays free on the disk of a download, or this part of a small one, for all else that is written.
+#: Bytes that stay free on the disk of a download for other uses; less on a small disk.
 _RESERVED_BYTES: Final = 64_000_000
 _RESERVED_PART: Final = 20
 
 _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 
-#: (name of a file of the package, offset) -> its bytes from the offset on.
+#: (name of a file in the package, offset) -> its bytes from the offset.
 ReadFrom = Callable[[str, int], Iterable[bytes]]
 
 
 def _room(directory: Path) -> int:
-    """Return how many bytes downloads may take on the disk of a directory."""
+    """Return how many bytes a download may use on the disk of a directory."""
     disk = shutil.disk_usage(directory)
     return max(0, disk.free - min(_RESERVED_BYTES, disk.total // _RESERVED_PART))
 
@@ -43,19 +43,19 @@ def download_package(
 ) -> None:
     """Download every file of a package that the directory does not have yet, the manifest last.
 
-    A `*.part` file of an interrupted download is continued. Processes that download into the same directory
-    wait for each other. When the manifest arrives, files of an earlier package in the directory are removed.
+    The `*.part` file of an interrupted download is resumed. Only one process at a time downloads into a
+    directory. When the manifest arrives, files of an earlier package in the directory are removed.
 
     Args:
         files: The files of the package, with their sizes and digests.
-        directory: The directory for the files; created if it is absent.
-        read_from: Reads a file of the package from an offset on.
+        directory: The directory for the files; created if it does not exist.
+        read_from: Reads a file of the package from an offset.
         only: Names of the files to download; None for all.
-        room: Returns the number of bytes that downloads may take on the disk of a directory.
+        room: Returns the number of bytes that a download may use on the disk of a directory.
 
     Raises:
-        MistifyError: NO_ROOM if the disk has no room for them; CORRUPT_PACKAGE if a file does not match its
-            digest, twice in a row, or has a name that no file of a package has.
+        MistifyError: NO_ROOM if they do not fit on the disk; CORRUPT_PACKAGE if a file fails verification
+            twice in a row, or has a name that is not allowed in packages.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
@@ -63,7 +63,7 @@ def download_package(
         names = [name for name in by_name if only is None or name in only]
         others = _names_in(directory) - by_name.keys() if MANIFEST in names else frozenset()
         wanted = [by_name[name] for name in sorted(names, key=lambda name: name == MANIFEST)]
-        missing = [file for file in wanted if not _is_there(file, directory)]
+        missing = [file for file in wanted if not _is_downloaded(file, directory)]
         _check_room(missing, directory, room(directory))
         for file in missing:
             _download(file, directory, read_from)
@@ -72,20 +72,20 @@ def download_package(
 
 
 def _names_in(directory: Path) -> Set[str]:
-    """Return the names of the files of the package that is in a directory; none without one."""
+    """Return the file names in the manifest of the package in a directory; none without a package."""
     with suppress(MistifyError):
         return Manifest.load(directory).files.keys()
     return frozenset()
 
 
-def _is_there(file: PackageFile, directory: Path) -> bool:
+def _is_downloaded(file: PackageFile, directory: Path) -> bool:
     target = _target(file, directory)
     return target.is_file() and _matches(file, target)
 
 
 def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> None:
-    """Refuse files that would fill the disk; bytes that have arrived need no more room."""
-    needed = sum(max(0, file.size - _arrived(_partial(file, directory))) for file in missing)
+    """Raise an error if the files would fill the disk; bytes already downloaded need no more space."""
+    needed = sum(max(0, file.size - _partial_bytes(_partial(file, directory))) for file in missing)
     if needed > room:
         raise MistifyError(
             ErrorCode.NO_ROOM,
@@ -94,7 +94,7 @@ def _check_room(missing: Iterable[PackageFile], directory: Path, room: int) -> N
         )
 
 
-def _arrived(partial: Path) -> int:
+def _partial_bytes(partial: Path) -> int:
     return partial.stat().st_size if partial.exists() else 0
 
 
@@ -109,15 +109,15 @@ def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
     raise MistifyError(
         ErrorCode.CORRUPT_PACKAGE,
         f"{file.name} did not arrive as the server described it ({file.size} bytes, SHA-256 {file.sha256}), "
-        "twice; try again, and if it stays so, port its config again into another directory: the server's "
+        "twice; try again, and if this persists, port its config again into another directory: the server's "
         "copy is damaged",
     )
 
 
 def _target(file: PackageFile, directory: Path) -> Path:
-    """Return the path of a file; its name comes from the server, and must be one that a manifest may have.
+    """Return the path of a file; its name comes from the server, and must be allowed in manifests.
 
-    So it leads nowhere else. The client itself writes down where a package is from.
+    So it cannot point elsewhere. The origin file is written by the client itself.
     """
     with suppress(ValidationError):
         if _FILE_NAME.validate_python(file.name) != ORIGIN:

@@ -1,4 +1,4 @@
-"""The client of the files service: models and data that the server lacks are sent to it."""
+"""The client of the files service: uploads models and data that the server lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -11,25 +11,25 @@ from mistify.v1.files_pb2_grpc import FilesStub
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import retried
 
-#: Deadlines of the calls, in seconds. An upload that breaks off goes on where it stopped.
+#: Deadlines of the calls, in seconds. Interrupted uploads are resumed.
 FIND_SECONDS: Final = 30.0
 UPLOAD_SECONDS: Final = 3600.0
 
-#: Files that one call asks for.
+#: Maximum number of files per request.
 _FILES_PER_CALL: Final = 1_000
 
 _CHUNK: Final = 1 << 20
 
 
 class FilesClient(ServiceClient):
-    """A client of the files service. All methods wait for a server that is away."""
+    """A client of the files service. All methods wait for an unreachable server."""
 
     @cached_property
     def _stub(self) -> FilesStub:
         return FilesStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
     def missing(self, files: Sequence[FileDigest]) -> Iterator[FileDigest]:
-        """Yield the files that the server does not have whole."""
+        """Yield the files that are not complete on the server."""
         for start in range(0, len(files), _FILES_PER_CALL):
             part = files[start : start + _FILES_PER_CALL]
             for file, state in zip(part, self._states(part), strict=True):
@@ -37,11 +37,11 @@ class FilesClient(ServiceClient):
                     yield file
 
     def send(self, paths: Mapping[FileDigest, Path]) -> None:
-        """Send files, each from where the last attempt stopped.
+        """Upload files; resume each one after the last received byte.
 
         Raises:
-            MistifyError: NO_ROOM, the server does not keep so much; INVALID_DATASET, a file has changed
-                meanwhile.
+            MistifyError: NO_ROOM, the upload exceeds the server's limit; INVALID_DATASET, a file has changed
+                in the meantime.
             OSError: A file cannot be read.
         """
         for file, path in paths.items():

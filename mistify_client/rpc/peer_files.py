@@ -1,4 +1,4 @@
-"""The weights of peers on the device: resumable, verified, kept while they are in use."""
+"""The weights of peers on the device: resumable, verified downloads, kept while in use."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ class PeerFiles:
         self._damaged: Counter[str] = Counter()
 
     def held(self) -> dict[str, int]:
-        """Return SHA-256 -> the number of bytes that are already there, of all weights in the directory."""
+        """Return SHA-256 -> number of bytes already downloaded, for all weights in the directory."""
         paths = self._directory.glob(f"*{_SUFFIX}*")
         return {path.name.partition(".")[0]: path.stat().st_size for path in paths}
 
@@ -39,7 +39,7 @@ class PeerFiles:
         """Write weights as they arrive; yield each peer as soon as its weights are complete.
 
         Args:
-            parts: Peers, each followed by the bytes of its weights that are not there yet.
+            parts: Peers, each followed by the missing bytes of its weights.
 
         Raises:
             MistifyError: UNAVAILABLE if weights do not match their digest; they are removed, so that the
@@ -57,7 +57,7 @@ class PeerFiles:
                 peer = None
 
     def keep(self, digests: Collection[str]) -> None:
-        """Remove all weights but those with these digests."""
+        """Remove all weights except those with these digests."""
         for path in self._directory.glob(f"*{_SUFFIX}*"):
             if path.name.partition(".")[0] not in digests:
                 path.unlink()
@@ -69,7 +69,7 @@ class PeerFiles:
             sync_file(file)
 
     def _is_complete(self, peer: Peer) -> bool:
-        """Return True if all of a peer's weights have arrived; verify them as soon as they are complete."""
+        """Return True if a peer's weights are complete, and verify them as soon as they are."""
         part, path = self._part(peer), self._path(peer)
         if path.is_file():
             return True
@@ -89,7 +89,7 @@ class PeerFiles:
         )
 
     def _path(self, peer: Peer) -> Path:
-        """Return the path of a peer's weights; a digest from the server must not lead elsewhere."""
+        """Return the path of a peer's weights; a digest from the server must not point elsewhere."""
         if not _DIGEST.fullmatch(peer.sha256):
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, f"{peer.sha256!r} is not the digest of weights")
         return self._directory / (peer.sha256 + _SUFFIX)

@@ -1,4 +1,4 @@
-"""The client of the porting service: plan and submit goals, add more, watch jobs, fetch packages."""
+"""The client of the porting service: plan and submit goals, add more, watch jobs, download packages."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -31,10 +31,10 @@ LIST_SECONDS = 30.0
 CANCEL_SECONDS = 20.0
 REMOVE_SECONDS = 600.0
 
-#: How often a job is cancelled until the server has answered.
+#: Maximum number of attempts to cancel a job.
 CANCEL_ATTEMPTS = 3
 
-#: Jobs without goals, and goals, that one answer has; servers may send fewer.
+#: Page size for jobs without goals, and for goals; servers may send fewer.
 PAGE_SIZE = 1_000
 GOALS_PAGE_SIZE = 1_000
 
@@ -44,8 +44,8 @@ _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 class PortingClient(ServiceClient):
     """A client of the porting service.
 
-    `job`, `watch`, `fetch` and `report_page` wait for a server that is away; `cancel` repeats a call
-    that was not answered in time; the other methods fail at once.
+    `job`, `watch`, `fetch` and `report_page` wait for an unreachable server; `cancel` repeats a call without
+    a timely response; the other methods fail immediately.
     """
 
     @cached_property
@@ -60,8 +60,8 @@ class PortingClient(ServiceClient):
             idempotency_key: Identifies the submission.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, when nothing
-                was started; CONFLICT if the key belongs to another batch.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
+                started; CONFLICT if the key belongs to another batch.
         """
         request = pb.SubmitBatchRequest(
             config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE
@@ -80,7 +80,7 @@ class PortingClient(ServiceClient):
     def add_goals(self, job_id: str, config_json: str) -> Job:
         """Add goals to a job, each adapted from its nearest looser checkpoint; an ended job continues.
 
-        The same text again adds nothing twice.
+        Repeating the same text adds nothing.
 
         Args:
             config_json: Configs as in `submit`, with models, data and algorithms of the job, and new ids.
@@ -111,7 +111,7 @@ class PortingClient(ServiceClient):
         raise MistifyError(ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}")
 
     def details(self, job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network before and after, and the curve of its training.
+        """Return the layers of a goal's network before and after, and its training curve.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such job or goal.
@@ -122,7 +122,7 @@ class PortingClient(ServiceClient):
         )
 
     def goal_with_package(self, job_id: str, goal_id: str) -> Goal:
-        """Return a goal that has a package.
+        """Return a goal, which must have a package.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such job or goal, or the goal has no package (yet).
@@ -136,7 +136,7 @@ class PortingClient(ServiceClient):
         return goal
 
     def jobs(self) -> Iterator[JobPart]:
-        """Yield every job of the server, without its goals; they are requested page by page."""
+        """Yield every job on the server, without its goals; jobs are requested page by page."""
         request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection())
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
@@ -148,14 +148,14 @@ class PortingClient(ServiceClient):
     def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that are met keep their packages. A job that has ended does not change.
 
-        A call that is not answered in time is repeated: whether or not the first has cancelled the job, the
-        answer has the job's final state.
+        A call without a timely response is repeated: whether or not the first one has cancelled the job, the
+        response contains the job's final state.
 
         Returns:
             The job, without its goals.
 
         Raises:
-            MistifyError: UNAVAILABLE, no call was answered: the job may have been cancelled or not.
+            MistifyError: UNAVAILABLE, no call got a response: the job may or may not have been cancelled.
         """
         request = pb.CancelJobRequest(job_id=job_id, goals=pb.GoalSelection())
         for _ in range(CANCEL_ATTEMPTS):
@@ -164,27 +164,27 @@ class PortingClient(ServiceClient):
                 return porting.job_from_proto(message)
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"the server at {self._connection.address} did not say in time whether it has cancelled the job "
-            f"{job_id}; it may have: see `mistify jobs`, or cancel it again, which does no harm",
+            f"the server at {self._connection.address} did not respond in time, so the job "
+            f"{job_id} may or may not have been cancelled: check with `mistify jobs`, or cancel it again",
         )
 
     def remove(self, job_id: str) -> int:
-        """Remove a job that has ended, with its packages, and return the bytes that became free.
+        """Remove a job that has ended, with its packages, and return the number of freed bytes.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group tunes its
-                packages.
+            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group is tuning
+                its packages.
         """
         request = pb.RemoveJobRequest(job_id=job_id)
         answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, REMOVE_SECONDS)
         return answer.freed_bytes
 
     def watch(self, job_id: str, after_sequence: int = 0, *, so_far: bool = False) -> Iterator[JobEvent]:
-        """Yield the events of a job after a sequence number, then new ones as they come, until it ends.
+        """Yield the events of a job after a sequence number, then new ones as they occur, until it ends.
 
         Args:
-            after_sequence: The last number that is known already; 0 for all.
-            so_far: End with the last event so far, even if the job goes on.
+            after_sequence: The last known sequence number; 0 for all events.
+            so_far: End with the last event so far, even if the job is still running.
         """
 
         def events(seen: int) -> Iterator[JobEvent]:
@@ -196,32 +196,32 @@ class PortingClient(ServiceClient):
 
     @property
     def traffic(self) -> Traffic:
-        """Return the bytes that were sent and received."""
+        """The number of bytes sent and received."""
         return self._connection.traffic
 
     def fetch(self, job_id: str, goal_id: str, directory: Path, only: Collection[str] | None = None) -> Goal:
         """Download the package of a goal into a directory, and return the goal.
 
-        An interrupted download (a `*.part` file) continues where it stopped, also in a later call.
+        An interrupted download (a `*.part` file) is resumed, also in a later call.
 
         Args:
             directory: The directory for the files.
             only: Names of the files to download; None for all.
 
         Raises:
-            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file does not
-                match its digest, twice in a row.
+            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file fails
+                verification twice in a row.
         """
         goal = self.goal_with_package(job_id, goal_id)
         self._download(job_id, goal, directory, only)
         if only is None:
-            (directory / ORIGIN).unlink(missing_ok=True)  # nothing is to be fetched later
+            (directory / ORIGIN).unlink(missing_ok=True)  # the package is complete
         return goal
 
     def fetch_without_blocks(self, job_id: str, goal_id: str, directory: Path) -> Goal:
-        """Download the package of a goal without its blocks, and note where they can be fetched.
+        """Download the package of a goal without its blocks, and record where to download them later.
 
-        Existing blocks stay; damaged ones are downloaded again.
+        Existing blocks are kept; damaged ones are downloaded again.
 
         Args:
             directory: The directory for the files.
@@ -240,11 +240,11 @@ class PortingClient(ServiceClient):
                 Origin(server=self._connection.address, job=job_id, goal=goal_id).save(directory)
         else:
             self._download(job_id, goal, directory, names)
-            (directory / ORIGIN).unlink(missing_ok=True)  # of another package
+            (directory / ORIGIN).unlink(missing_ok=True)  # belongs to another package
         return goal
 
     def report_page(self, job_id: str) -> bytes:
-        """Return the present state of a job as a self-contained HTML page, in UTF-8.
+        """Return the current state of a job as a self-contained HTML page, in UTF-8.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such job.
@@ -270,9 +270,9 @@ class PortingClient(ServiceClient):
         return message
 
     def _whole(self, message: pb.Job) -> Job:
-        """Return a job with all its goals, requesting further ones page by page.
+        """Return a job with all its goals, requesting the others page by page.
 
-        The job itself is as the first page has it, so that all goals of an ended job have ended.
+        The job's own fields are from the first page, so that all goals of an ended job have ended.
         """
         job, token = porting.job_from_proto(message), message.next_page_token
         goals = list(job.goals)

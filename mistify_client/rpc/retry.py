@@ -1,4 +1,4 @@
-"""Repeated attempts at calls and streams whose connection fails."""
+"""Retries of calls and streams after connection failures."""
 
 import random
 import time
@@ -14,19 +14,19 @@ Position = TypeVar("Position")
 Message = TypeVar("Message")
 Answer = TypeVar("Answer")
 
-#: Beyond any `longest`, and before a float overflows.
+#: Beyond any `longest`, but below the overflow of a float.
 _MOST_DOUBLINGS = 100
 
-#: Failures in a row (some 6 seconds) after which what a device runs on no longer waits for a server.
+#: Consecutive failures (about 6 seconds) after which `load` stops waiting for a server.
 FEW_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """Jittered exponential delays, in seconds, between the attempts to reach a server.
+    """Jittered exponential delays, in seconds, between attempts to reach a server.
 
-    `attempts` counts the failures in a row after which the client gives up; the default lets a
-    server be away for about five minutes. `rng` returns numbers from [0, 1).
+    `attempts` is the number of consecutive failures after which the client gives up; the default covers an
+    outage of about five minutes. `rng` returns numbers from [0, 1).
     """
 
     first: float = 0.1
@@ -36,7 +36,7 @@ class Backoff:
     rng: Callable[[], float] = random.random
 
     def retrying(self) -> Retrying:
-        """Return attempts that are repeated while the server is away; the last error is raised."""
+        """Return attempts that are repeated while the server is unreachable; the last error is raised."""
         return Retrying(
             retry=retry_if_exception(_is_outage),
             stop=stop_after_attempt(self.attempts + 1),
@@ -46,7 +46,7 @@ class Backoff:
         )
 
     def delay(self, failures: int) -> float:
-        """Return the delay after a number of failures in a row."""
+        """Return the delay after a number of consecutive failures."""
         doublings = min(failures - 1, _MOST_DOUBLINGS)
         return min(self.longest, self.first * 2.0**doublings) * (0.5 + 0.5 * self.rng())
 
@@ -56,10 +56,10 @@ def _is_outage(error: BaseException) -> bool:
 
 
 def retried(operation: Callable[[], Answer], backoff: Backoff) -> Answer:
-    """Return the answer of an operation, tried again whenever the connection fails.
+    """Return the result of an operation, repeated after connection failures.
 
     Raises:
-        MistifyError: Any failure but one of the connection, or one too many of those.
+        MistifyError: Another failure, or too many connection failures.
     """
     return backoff.retrying()(operation)
 
@@ -70,7 +70,7 @@ def resumed(
     advance: Callable[[Position, Message], Position],
     backoff: Backoff,
 ) -> Iterator[Message]:
-    """Yield the messages of a stream that is opened again, where it broke, whenever the connection fails.
+    """Yield the messages of a stream, which is reopened at the current position after connection failures.
 
     Args:
         open_stream: Opens the stream at a position.
@@ -79,12 +79,12 @@ def resumed(
         backoff: The delays between attempts.
 
     Raises:
-        MistifyError: Any failure but one of the connection, or one too many of those.
+        MistifyError: Another failure, or too many connection failures.
     """
     for attempt in backoff.retrying():
         with attempt:
             for message in open_stream(position):
                 position = advance(position, message)
-                # The count of failures starts again: this attempt has got somewhere.
+                # Restart the count of failures: this attempt has made progress.
                 attempt.retry_state.attempt_number = 1
                 yield message

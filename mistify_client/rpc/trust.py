@@ -1,4 +1,4 @@
-"""The servers that a client trusts, and whether a server speaks TLS at all."""
+"""The certificates that a client trusts, and whether a server uses TLS at all."""
 
 import os
 import socket
@@ -14,15 +14,15 @@ CA: Final = "MISTIFY_CA"
 
 _PEM: Final = b"-----BEGIN CERTIFICATE-----"
 
-#: How long a server may take to answer the first message of TLS.
+#: Timeout for the first TLS message of a server, in seconds.
 _PROBE_SECONDS: Final = 2.0
 
 
 def trusted_certificates() -> bytes | None:
-    """Return the certificates of the authorities that are trusted; None for gRPC's own list.
+    """Return the trusted authorities' certificates; None for gRPC's default list.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the file that `CA` names has none.
+        MistifyError: INVALID_CONFIG, the file named by `CA` contains none.
     """
     path = os.environ.get(CA)
     if not path:
@@ -37,7 +37,7 @@ def trusted_certificates() -> bytes | None:
 
 
 def speaks_tls(address: str) -> bool:
-    """Check whether the program that listens at `host:port` speaks TLS, whichever it is.
+    """Check whether the program that listens at `host:port`, whatever it is, uses TLS.
 
     Args:
         address: `host:port` without `tls://`.
@@ -58,5 +58,5 @@ def speaks_tls(address: str) -> bool:
 
 def _no_certificate(path: str, value: str) -> MistifyError:
     expected = "a PEM file with the certificate of an authority"
-    fix = "name another one, or none to trust the authorities that gRPC knows"
+    fix = "name another file, or none to trust gRPC's default authorities"
     return invalid_config([Problem(f"--ca {path} (or {CA})", value, expected, fix)], "the connection")

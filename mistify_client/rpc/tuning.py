@@ -1,4 +1,4 @@
-"""The client of the coordinator: join a group, publish a model, fetch the models of peers (paper 5.1)."""
+"""The client of the coordinator: join a group, publish a model, download the models of peers (paper 5.1)."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -20,28 +20,28 @@ JOIN_SECONDS = 30.0
 PUBLISH_SECONDS = 1800.0
 LEAVE_SECONDS = 30.0
 
-#: The size of the parts in which weights are sent, in bytes.
+#: The size of the chunks in which weights are uploaded, in bytes.
 CHUNK = 256 * 1024
 
 
 def describe(
     package: PackageReference, weights: bytes, *, version: int, loss: float, accuracy: float, hints: Hints
 ) -> Publication:
-    """Return the description of weights that are to be published.
+    """Return the description of weights for publication.
 
     Args:
         package: The package whose weights were tuned.
-        weights: The bytes that `mistify.package.weights.write_weights` returns.
-        version: Higher than that of every earlier publication of the device.
-        loss: The cross entropy on the data of the device, or on the data it trains on in their place.
-        accuracy: The share of these examples that are classified correctly.
+        weights: The bytes returned by `mistify.package.weights.write_weights`.
+        version: Higher than in every earlier publication of the device.
+        loss: The cross entropy on the data of the device, or on the data it trains on instead.
+        accuracy: The share of these examples that is classified correctly.
         hints: The device's summary of its data.
     """
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
 
 
 class TuningClient(ServiceClient):
-    """A client of the coordinator. All methods wait for one that is away, and may be repeated."""
+    """A client of the coordinator. All methods wait for an unreachable coordinator, and may be repeated."""
 
     @cached_property
     def _stub(self) -> TuningStub:
@@ -49,11 +49,11 @@ class TuningClient(ServiceClient):
 
     @property
     def traffic(self) -> Traffic:
-        """Return the bytes that were sent and received."""
+        """The number of bytes sent and received."""
         return self._connection.traffic
 
     def join(self, key: MemberKey) -> Membership:
-        """Become a member of a group, or stay one.
+        """Become a member of a group, or renew the membership.
 
         Raises:
             MistifyError: NOT_FOUND if there is no such group.
@@ -70,7 +70,7 @@ class TuningClient(ServiceClient):
         Args:
             key: Identifies the member.
             publication: The description of the model, from `describe`.
-            weights: The bytes that `mistify.package.weights.write_weights` returns.
+            weights: The bytes returned by `mistify.package.weights.write_weights`.
 
         Raises:
             MistifyError: INVALID_PUBLICATION with all problems; CONFLICT if the version is stale;
@@ -87,15 +87,15 @@ class TuningClient(ServiceClient):
     def peers(self, key: MemberKey, count: int, directory: Path) -> Iterator[PeerFile]:
         """Yield the models of the most correlated members, most correlated first, as their weights arrive.
 
-        They come from other members: they have to pass `mistify.package.weights.read_weights`.
+        They come from other members, so `mistify.package.weights.read_weights` has to check them.
 
         Args:
             key: Identifies a member that has published.
-            count: The largest number of peers.
-            directory: The directory for weights. Bytes that are already there are not sent again.
+            count: The maximum number of peers.
+            directory: The directory for weights. Bytes that already exist there are not requested again.
 
         Raises:
-            MistifyError: NOT_FOUND if the caller is no member or has not published; CORRUPT_PACKAGE if
+            MistifyError: NOT_FOUND if the caller is not a member or has not published; CORRUPT_PACKAGE if
                 weights do not match their digest, twice.
         """
         files = PeerFiles(directory)

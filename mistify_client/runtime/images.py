@@ -1,4 +1,4 @@
-"""Images as a network takes them: resized, with channels in order, scaled; in NumPy alone."""
+"""Conversion of images to network inputs in NumPy: resizing, channel order, scaling."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ def prepared_input(manifest: Manifest, image: Array, name: str | None = None) ->
 
     Args:
         image: An image for `prepared_image`.
-        name: Name of the input; None for the only one that is declared to be made of an image.
+        name: Name of the input; None for the only input that takes images.
 
     Raises:
-        MistifyError: NOT_FOUND, the manifest does not declare how; INVALID_DATASET, it is no such image.
+        MistifyError: NOT_FOUND, the manifest declares no preparation; INVALID_DATASET, the image is invalid.
     """
     infos = {info.name: info for info in manifest.inputs}
     images = {key: each.image for key, each in manifest.preparation.items() if each.image is not None}
@@ -40,7 +40,7 @@ def _undeclared(wanted: str | None, inputs: Sequence[str], images: Sequence[str]
         "an image",
         f"the name of one of {', '.join(images)}"
         if images
-        else "arrays as the source takes them: nothing is declared",
+        else "arrays as the source takes them: no preparation is declared",
         "name it"
         if images
         else f'declare it in the config: "preparation": {{"{inputs[0]}": {{"image": {{}}}}}}',
@@ -49,7 +49,7 @@ def _undeclared(wanted: str | None, inputs: Sequence[str], images: Sequence[str]
 
 
 def prepared_image(image: Array, preparation: ImagePreparation, info: TensorInfo) -> Array:
-    """Return an image as an input of one example.
+    """Return an image as an input with one example.
 
     Args:
         image: RGB, uint8 [height, width, 3]; for a grey input also [height, width] or [height, width, 1].
@@ -57,10 +57,10 @@ def prepared_image(image: Array, preparation: ImagePreparation, info: TensorInfo
         info: The input.
 
     Returns:
-        [1, ...] in the shape of the input, float32, or integers where the input takes these as values.
+        [1, ...] in the shape of the input, float32, or integers if the input takes integers as values.
 
     Raises:
-        MistifyError: INVALID_DATASET, it is no such image.
+        MistifyError: INVALID_DATASET, the image is invalid.
     """
     pixels = _channels(_checked(image, preparation, info), preparation)
     height, width = preparation.size or pixels.shape[:2]
@@ -95,7 +95,7 @@ def _checked(image: Array, preparation: ImagePreparation, info: TensorInfo) -> A
 
 
 def _channels(image: Array, preparation: ImagePreparation) -> Floats:
-    """Return the channels that the input has, in its order."""
+    """Return the input's channels, in its order."""
     pixels = image.astype(np.float32)
     if preparation.colour == "grey" and image.shape[2] == len(_GREY):
         pixels = np.asarray(pixels @ _GREY[:, np.newaxis], np.float32)
@@ -103,7 +103,7 @@ def _channels(image: Array, preparation: ImagePreparation) -> Floats:
 
 
 def _nearest(pixels: Floats, axis: int, size: int) -> Floats:
-    """Return pixels resized along an axis: each new one is the old one below its middle."""
+    """Resize pixels along an axis; each new pixel is the old one at its centre."""
     length = pixels.shape[axis]
     places = np.minimum((np.arange(size) + 0.5) * length / size, length - 1).astype(np.int64)
     taken: Floats = np.take(pixels, places, axis)
@@ -111,10 +111,10 @@ def _nearest(pixels: Floats, axis: int, size: int) -> Floats:
 
 
 def _bilinear(pixels: Floats, axis: int, size: int) -> Floats:
-    """Return pixels resized along an axis, interpolated with antialiasing.
+    """Resize pixels along an axis by interpolation with antialiasing.
 
-    A new pixel is the weighted mean of the old ones around its middle, with weights that fall to zero at the
-    distance of the next pixel: the next old one, or the next new one if there are fewer new pixels.
+    A new pixel is the weighted mean of the old ones around its centre, with weights that fall to zero at a
+    distance of one pixel: one old pixel, or one new pixel when reducing the size.
     """
     length = pixels.shape[axis]
     if length == size:

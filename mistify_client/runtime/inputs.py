@@ -1,4 +1,4 @@
-"""The inputs of an inference, checked against those of the network."""
+"""The inputs of an inference, checked against the network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from mistify.parsing.validation import unknown_name
 
 Array = npt.NDArray[Any]
 
-#: What a caller gives by position: an array, or arrays by the names of inputs.
+#: Positional argument: an array, or arrays by input name.
 Given = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 
 
@@ -23,22 +23,22 @@ def bind(
     *,
     finite: bool = False,
 ) -> dict[str, Array]:
-    """Return the array of each input, in the dtype of the network.
+    """Return the array of each input, in the network's dtype.
 
-    Arrays keep their values; numbers in lists become the nearest floats, or integers where they are such. An
+    Arrays keep their values; numbers in lists become the nearest floats, or integers if they are integers. An
     integer input takes integers of its own dtype unchanged; anything else is a value, which is quantized.
 
     Args:
         inputs: The network's inputs in order; -1 in a shape is any size, at least 1.
         positional: The first arrays, in the order of the inputs; or one mapping with all arrays by name.
         named: The other arrays, by name.
-        finite: Refuse infinity and NaN, for which all values are looked at.
+        finite: Reject infinity and NaN, which requires a pass over all values.
 
     Returns:
         Name -> array of the input's shape and dtype.
 
     Raises:
-        MistifyError: INVALID_DATASET with everything that does not fit.
+        MistifyError: INVALID_DATASET with every mismatch.
     """
     fitting = _fitting(inputs, positional, named)
     if fitting is not None:
@@ -46,7 +46,7 @@ def bind(
             _require_finite(fitting)
         return fitting
     if len(positional) == 1 and isinstance(positional[0], Mapping):
-        return bind(inputs, (), _alone(positional[0], named), finite=finite)
+        return bind(inputs, (), _only_mapping(positional[0], named), finite=finite)
     arrays = checked(inputs, positional, named)
     if finite:
         _require_finite(arrays)
@@ -56,7 +56,7 @@ def bind(
 def checked(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """Check the array of each input and return it unchanged, for callers with too many examples to copy.
+    """Check the array of each input and return it unchanged, for callers with too much data to copy.
 
     Args:
         inputs: The network's inputs in order.
@@ -75,14 +75,14 @@ def checked(
     if not problems:
         problems += _unequal_batches(inputs, arrays)
     if problems:
-        raise _unfit(*problems)
+        raise _input_error(*problems)
     return arrays
 
 
 def _require_finite(arrays: Mapping[str, Array]) -> None:
     problems = [problem for name, array in arrays.items() for problem in _not_finite(name, array)]
     if problems:
-        raise _unfit(*problems)
+        raise _input_error(*problems)
 
 
 def _not_finite(name: str, array: Array) -> Iterator[Problem]:
@@ -97,24 +97,24 @@ def _not_finite(name: str, array: Array) -> Iterator[Problem]:
         yield Problem(f"{name}[{at}]", f"{array[place]}{others}", "a finite number", fix)
 
 
-def _unfit(*problems: Problem) -> MistifyError:
+def _input_error(*problems: Problem) -> MistifyError:
     return MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
 
 
-def _alone(
+def _only_mapping(
     given: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
 ) -> Mapping[str, npt.ArrayLike]:
-    """Return a mapping that was given, if it has all that was given."""
+    """Return a mapping of inputs, which must be the only argument."""
     if named:
         fix = "put all inputs into the dict"
-        raise _unfit(Problem("inputs", f"a dict, and {', '.join(named)} beside it", "a dict alone", fix))
+        raise _input_error(Problem("inputs", f"a dict, and also {', '.join(named)}", "a dict alone", fix))
     return given
 
 
 def _fitting(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array] | None:
-    """Return the arrays if all fit unchanged, as most do; an inference may take less time than checking."""
+    """Return the arrays if all fit unchanged, as most do; a full check may take longer than an inference."""
     if len(positional) + len(named) != len(inputs):
         return None
     fitting: dict[str, Array] = {}
@@ -138,7 +138,7 @@ def _stored(info: TensorInfo, array: Array) -> Array:
 def _by_name(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> tuple[dict[str, Given], list[Problem]]:
-    """Return the argument for each input, and problems of missing, unknown and repeated ones."""
+    """Return the argument for each input, and the problems of missing, unknown and duplicate ones."""
     infos = {info.name: info for info in inputs}
     order = f"{len(infos)} ({', '.join(infos)})"
     problems = [
@@ -170,9 +170,9 @@ def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
 
 
 def _typed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return numbers without a type, such as those of lists, in another type if that can hold them.
+    """Convert untyped numbers, such as those in lists, to another dtype if it can represent them.
 
-    Floats hold all numbers, as closely as they can; integers hold integers within their bounds.
+    Floats can represent all numbers, approximately; integers represent integers within their range.
     """
     if dtype.kind == "f" and array.dtype.kind in "iuf":
         return array.astype(dtype)
@@ -198,7 +198,7 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
 
 
 def _values(info: TensorInfo) -> str:
-    """Return the type of the values that an input takes; a quantized one takes floats as well."""
+    """Return the type of the values that an input takes; a quantized input takes floats as well."""
     return info.dtype if info.scale is None else "float32"
 
 
@@ -218,4 +218,6 @@ def _unequal_batches(inputs: Sequence[TensorInfo], arrays: Mapping[str, Array]) 
     batches = {info.name: len(arrays[info.name]) for info in inputs if info.shape[:1] == (-1,)}
     if len(set(batches.values())) > 1:
         sizes = ", ".join(f"{name}: {batch}" for name, batch in batches.items())
-        yield Problem("inputs", f"batches of {sizes}", "equal batches", "give every input as many examples")
+        yield Problem(
+            "inputs", f"batches of {sizes}", "equal batches", "give all inputs the same number of examples"
+        )

@@ -1,4 +1,4 @@
-"""A network in LiteRT, with memory for inputs of the shapes that ran last."""
+"""A network in LiteRT, with memory for inputs of the most recent shapes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -13,14 +13,14 @@ from mistify.tflite.session import Session
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array
 
-#: Runs an inference on inputs, by name, with the option in a place. Returns the outputs by name, and the
-#: place of the option that ran: another one while that which is wanted is being loaded.
+#: Runs an inference on inputs, by name, with the option at an index. Returns the outputs by name, and the
+#: index of the option that ran: another one while the requested one is being loaded.
 Run = Callable[[Mapping[str, Array], int], tuple[dict[str, Array], int]]
 
-#: The shapes of the inputs in their order.
+#: The shapes of the inputs in order.
 Shapes = tuple[tuple[int, ...], ...]
 
-#: The size of networks that leave memory behind which is worth giving back. That takes as long as loading a
+#: Minimum size of networks whose freed memory is returned to the system. That takes as long as loading a
 #: small network.
 _LARGE_BYTES: Final = 1_000_000
 
@@ -38,11 +38,11 @@ class Network:
         """Open a network.
 
         Args:
-            content: Bytes of the `.tflite`, which accepts any batch size.
+            content: Bytes of the `.tflite` file, which accepts any batch size.
             threads: Number of threads of LiteRT.
 
         Raises:
-            ValueError: The content is no network, or its inputs and outputs are not those of the manifest.
+            ValueError: The content is not a network, or its inputs and outputs differ from the manifest.
         """
         self.manifest = manifest
         self.threads = threads
@@ -55,7 +55,7 @@ class Network:
 
     @property
     def shapes(self) -> Shapes | None:
-        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
+        """The shapes of the last inputs, for which memory is allocated; None before the first inference."""
         return self._shapes
 
     def __call__(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
@@ -63,25 +63,25 @@ class Network:
 
         Args:
             inputs: Input name -> array [batch, ...] in the dtype of the network.
-            branch: Number of the branch to run; ignored where the network has none.
+            branch: Number of the branch to run; ignored if the network has none.
 
         Returns:
             Output name -> array [batch, ...].
 
         Raises:
-            RuntimeError: There is no memory for so many examples, or the network refuses their values.
+            RuntimeError: There is not enough memory for the examples, or the network rejects their values.
         """
         outputs, _ = self.prepared(inputs)(inputs, branch)
         return outputs
 
     def running(self, wanted: int) -> int:
-        """Return the branch that runs when one is wanted: the same, as all are in memory."""
+        """Return the branch that runs for a requested one: the same, because all are in memory."""
         return wanted
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
-        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated.
+        """Return a function that runs inferences on inputs of these shapes, in allocated memory.
 
-        A branch allocates it when it runs.
+        A branch allocates it when it first runs.
 
         Raises:
             RuntimeError: There is not enough memory.
@@ -93,10 +93,10 @@ class Network:
         return self._run_branch if self._branches else self._run
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
-        """Run every branch once, on zeros, so that a first inference takes no longer than others.
+        """Run every branch once, on zeros, so that its first inference is not slower than others.
 
         Args:
-            shapes: Shapes of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples by default.
         """
         inputs = zeros(self.manifest.inputs, shapes)
         for branch in range(len(self.manifest.branches) or 1):
@@ -116,7 +116,7 @@ def open_network(package: Package, threads: int) -> Network:
         threads: Number of threads of LiteRT.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it is damaged, cannot be used, or is not what the manifest describes.
+        MistifyError: CORRUPT_PACKAGE, it is damaged, cannot be used, or does not match the manifest.
     """
     try:
         network = Network(package.manifest, resizable(package.read(NETWORK)), threads)
@@ -125,7 +125,7 @@ def open_network(package: Package, threads: int) -> Network:
         message = f"{package.directory / NETWORK} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     if package.manifest.files[NETWORK].size >= _LARGE_BYTES:
-        return_memory()  # of what was read, and of weights that were packed to try LiteRT
+        return_memory()  # used for the file, and for weights packed in a trial of LiteRT
     return network
 
 
@@ -133,7 +133,7 @@ def zeros(inputs: Sequence[TensorInfo], shapes: Shapes | None = None) -> dict[st
     """Return an array of zeros for each input, by name.
 
     Args:
-        shapes: Shapes of the arrays; those of a single example if not given.
+        shapes: Shapes of the arrays; those of a single example by default.
     """
     if shapes is None:
         shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)

@@ -1,4 +1,4 @@
-"""A version of a package that is loaded: it runs inferences and records their latencies."""
+"""A loaded version of a package, which runs inferences and records their latencies."""
 
 import logging
 import threading
@@ -33,24 +33,24 @@ class Runnable(Protocol):
 
     @property
     def shapes(self) -> Shapes | None:
-        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
+        """The shapes of the last inputs, for which memory is allocated; None before the first inference."""
 
     def running(self, wanted: int) -> int:
-        """Return the place of the option that runs while one is wanted, which may have to be loaded."""
+        """Return the index of the option that runs for a requested one, which may still have to be loaded."""
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
-        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
+        """Return a function that runs inferences on inputs of these shapes, in allocated memory."""
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
-        """Run what is in memory once, so that a first inference takes no longer than others.
+        """Run all networks in memory once, so that their first inference is not slower than others.
 
         Args:
-            shapes: Shapes of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples by default.
         """
 
 
 class LoadedPackage:
-    """A package that is loaded. Several threads may call it; one at a time runs.
+    """A loaded package. Several threads may call it; calls run one at a time.
 
     Attributes:
         network: Runs the options.
@@ -76,18 +76,18 @@ class LoadedPackage:
         *,
         finite: bool = False,
     ) -> dict[str, Array]:
-        """Run the option that the switchboard names; while it is being loaded, the previous one.
+        """Run the option selected by the switchboard; while it is being loaded, the previous one.
 
         Args:
-            arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.
+            arrays: The first inputs [batch, ...], in order; or a dict of all inputs by name.
             named: The other inputs [batch, ...], by name.
-            finite: Refuse inputs that are not finite.
+            finite: Reject inputs that are not finite.
 
         Returns:
             The outputs [batch, ...] by name.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming every input that does not fit; or the network refuses them.
+            MistifyError: INVALID_DATASET, naming every input that does not fit; or the network rejects them.
         """
         called = time.monotonic()
         values = bind(self.manifest.inputs, arrays, named, finite=finite)
@@ -114,15 +114,15 @@ class LoadedPackage:
         return outputs
 
     def wanted(self, switchboard: Switchboard) -> Option:
-        """Return the option that a switchboard names; the default one where there is none."""
+        """Return the option selected by a switchboard; the default one if there is no such option."""
         return self.options.options[self._wanted(switchboard)]
 
     def running(self, switchboard: Switchboard) -> Option:
-        """Return the option that runs while the wanted one may be loading."""
+        """Return the option that runs, while the requested one may still be loading."""
         return self.options.options[self.network.running(self._wanted(switchboard))]
 
     def statistics(self, seconds: float) -> Statistics:
-        """Return figures on the inferences of the last seconds."""
+        """Return statistics on the inferences of the last seconds."""
         return self.recorder.observed().statistics(self.options.ids, seconds)
 
     def _wanted(self, switchboard: Switchboard) -> int:
@@ -134,10 +134,10 @@ def _examples(values: Mapping[str, Array]) -> int:
 
 
 def _refused(values: Mapping[str, Array]) -> MistifyError:
-    """Return the error of inputs that fit the manifest, but that LiteRT cannot run."""
+    """Return the error for inputs that fit the manifest, but that LiteRT cannot run."""
     count = counted(_examples(values), "example")
-    message = f"the network cannot run these {count}: there is no memory for so many at once, or a value is "
-    message += "beyond what it takes, such as an index into a table; give fewer, or check their values"
+    message = f"the network cannot run these {count}: there is not enough memory for so many at once, or a "
+    message += "value is out of range, such as an index into a table; give fewer, or check their values"
     return MistifyError(ErrorCode.INVALID_DATASET, message)
 
 

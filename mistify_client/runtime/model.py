@@ -1,4 +1,4 @@
-"""A package as an app uses it: load it, call it with NumPy arrays, switch what runs (paper 6)."""
+"""A package as used by an app: load it, call it with NumPy arrays, switch between options (paper 6)."""
 
 import logging
 import math
@@ -34,23 +34,23 @@ logger = logging.getLogger(__name__)
 class PortedModel:
     """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
-    The batch size may be any from 1 on; all inputs of a call share it. A size other than the last call's
-    costs an allocation, some microseconds for each operator. Arrays are converted where the network's dtype
-    holds their values exactly (uint8 to float32); numbers in lists become floats, or integers if all are
-    integers. An integer network also takes and returns values, by the scales in its manifest, and takes int8
-    arrays unchanged. One output is returned as an array, several as a dict by name. The model may be called
-    from several threads; one at a time runs.
+    Any batch size of at least 1 is allowed; all inputs of a call share it. A size other than the last call's
+    requires an allocation, a few microseconds per operator. Arrays are converted if the network's dtype
+    represents their values exactly (uint8 to float32); numbers in lists become floats, or integers if all are
+    integers. An integer network also takes and returns values, converted with the scales in its manifest, and
+    takes int8 arrays unchanged. A single output is returned as an array, several as a dict by name. The model
+    may be called from several threads; calls run one at a time.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
     package current. A version, or blocks of a subnet, that are not in memory are loaded in the background and
-    take over between two inferences. If loading fails, it is tried again at an inference after
+    used between two inferences. If loading fails, it is retried at an inference after
     `RETRY_SECONDS`.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         loaded: The version that runs at first.
-        threads: Number of threads of LiteRT; None for the number that each version was measured with.
-        check: Refuse inputs with infinity or NaN.
+        threads: Number of threads of LiteRT; None for the number with which each version was measured.
+        check: Reject inputs with infinity or NaN.
         clock: Returns seconds.
     """
 
@@ -75,75 +75,76 @@ class PortedModel:
 
     @property
     def manifest(self) -> Manifest:
-        """Return the manifest of the version that runs."""
+        """The manifest of the current version."""
         return self._loaded.manifest
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """Return name, dtype and shape of every input, in order; -1 is the batch."""
+        """Name, dtype and shape of every input, in order; -1 is the batch."""
         return self.manifest.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Return name, dtype and shape of every output, in order."""
+        """Name, dtype and shape of every output, in order."""
         return self.manifest.outputs
 
     @property
     def labels(self) -> tuple[str, ...] | dict[str, tuple[str, ...]] | None:
-        """Return the names of the classes in their order, as the package has them; None if it has no names.
+        """The names of the classes in order, as listed in the package; None if it lists none.
 
-        Where several outputs have names, it is a dict by output. An output with one value has the names of no
-        and yes.
+        If several outputs have names, a dict by output. An output with one value has the names of no and
+        yes.
         """
         labels = self.manifest.labels
         return dict(labels) if len(labels) > 1 else next(iter(labels.values()), None)
 
     def prepare(self, image: Array, name: str | None = None) -> Array:
-        """Return an image as an input, prepared as the package declares it.
+        """Prepare an image as an input, as declared in the package.
 
-        Preparation that the network does itself, such as Keras's `Rescaling`, is not done twice.
+        Preparation inside the network, such as Keras's `Rescaling`, is not repeated.
 
         Args:
             image: RGB, uint8 [height, width, 3].
-            name: Name of the input; may be left out where only one takes images.
+            name: Name of the input; optional if only one takes images.
 
         Returns:
-            An array [1, ...] that the model takes unchanged.
+            An array [1, ...] that the model accepts unchanged.
 
         Raises:
-            MistifyError: NOT_FOUND, the package does not declare how; INVALID_DATASET, it is no such image.
+            MistifyError: NOT_FOUND, the package declares no preparation; INVALID_DATASET, the image is
+                invalid.
         """
         return prepared_input(self.manifest, image, name)
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """Return the branches, the cheapest first; none where the package has a single network."""
+        """The branches, the cheapest first; empty if the package has a single network."""
         return self.manifest.branches
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Return the options that the package can run, which stay the same while a version runs.
+        """The options that the package can run; they do not change while a version runs.
 
-        These are its branches, the cheapest first; or the subnets of its blocks found to be the best on this
-        device, the fastest first; or its network alone.
+        These are its branches, the cheapest first; or the best subnets of its blocks found on this device,
+        the fastest first; or its only network.
         """
         return self._loaded.options.options
 
     @property
     def wanted(self) -> str:
-        """Return the id of the option that was chosen last."""
+        """The id of the most recently chosen option."""
         return self._loaded.wanted(self._switchboard).id
 
     @property
     def running(self) -> str:
-        """Return the id of the option that runs: not the `wanted` one while that is being loaded."""
+        """The id of the current option, which differs from `wanted` while that one is being loaded."""
         return self._loaded.running(self._switchboard).id
 
     def switch(self, option: str) -> None:
         """Run another option, in every process that uses the package.
 
-        It takes no longer than writing a number. All branches are in memory, so a branch runs from the next
-        inference on. The blocks of a subnet are loaded in the background, starting with the next inference.
+        Takes no longer than writing a number. All branches are in memory, so a branch runs from the next
+        inference. The blocks of a subnet are loaded in the background, starting with the next inference.
 
         Args:
             option: Its id, such as "branch-0".
@@ -155,57 +156,61 @@ class PortedModel:
         self._switchboard.switch_in(loaded.generation, loaded.options.place_of(option))
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
-        """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
+        """Return statistics on this model's inferences of the last seconds, excluding waiting times."""
         return self._loaded.statistics(seconds)
 
     def __call__(self, /, *arrays: Given, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
 
         Args:
-            arrays: The first inputs [batch, ...], in their order; or a dict of all inputs by name.
+            arrays: The first inputs [batch, ...], in order; or a dict of all inputs by name.
             named: The other inputs [batch, ...], by name.
 
         Returns:
             The output [batch, ...]; for several outputs a dict by name.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming every input that does not fit; or there is no memory for so
-                many examples at once.
+            MistifyError: INVALID_DATASET, naming every input that does not fit; or there is not enough memory
+                for so many examples at once.
         """
         if self._switchboard.generation != self._loaded.generation:
-            self._notice()
+            self._check_for_new_version()
         outputs = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
-    def _notice(self) -> None:
-        """Start to load a version that was made current: once, and again some time after a failure."""
+    def _check_for_new_version(self) -> None:
+        """Start to load a new current version: once, and again some time after a failure."""
         with self._noticing:
             generation = self._switchboard.generation
             if generation != self._noticed or self._clock() >= self._retry_at:
                 self._noticed, self._retry_at = generation, math.inf
-                loading = threading.Thread(target=self._take_over, args=[generation], name="mistify-version")
+                loading = threading.Thread(
+                    target=self._load_new_version, args=[generation], name="mistify-version"
+                )
                 try:
                     loading.start()
                 except Exception:
-                    self._put_off()
+                    self._keep_current_version()
 
-    def _put_off(self) -> None:
-        """Keep the version that runs for now; called while an exception is handled."""
+    def _keep_current_version(self) -> None:
+        """Keep the current version for now; called while an exception is handled."""
         self._retry_at = self._clock() + RETRY_SECONDS
-        logger.warning("%s stays as it is: its new version cannot be loaded", self._package, exc_info=True)
+        logger.warning(
+            "%s keeps its current version: the new one cannot be loaded", self._package, exc_info=True
+        )
 
-    def _take_over(self, generation: int) -> None:
-        """Load the current version and let it take over; if that fails nothing changes."""
+    def _load_new_version(self, generation: int) -> None:
+        """Load the new current version and switch to it; if that fails, nothing changes."""
         with self._loading:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
             try:
                 state = state_directory(self._package)
-                opened, generation = _opened_now(self._package, state, self._switchboard, self._threads)
+                opened, generation = _open_current(self._package, state, self._switchboard, self._threads)
                 opened.network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(*opened, state, generation)
             except Exception:
-                self._put_off()
+                self._keep_current_version()
 
 
 @overload
@@ -240,8 +245,8 @@ def load(
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
-    A package that was downloaded before is used again, even without a connection. Only `mistify adapt`
-    fetches its blocks, if it has any.
+    A previously downloaded package is reused, even without a connection. Only `mistify adapt` downloads its
+    blocks, if it has any.
 
     Args:
         package: The package's directory.
@@ -249,11 +254,11 @@ def load(
         job: The job's id on the server.
         goal: The goal's id in the job.
         token: The server's access token.
-        cache: The directory for downloads; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: Number of threads of LiteRT; by default the number that the package was measured with, which
-            its latencies are for.
-        check: Refuse inputs with infinity or NaN, from which LiteRT may make ordinary outputs. It takes a
-            pass over the inputs.
+        cache: The directory for downloads; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
+        threads: Number of threads of LiteRT; by default, the number with which the package was measured, to
+            which its latencies refer.
+        check: Reject inputs with infinity or NaN, for which LiteRT may return ordinary-looking outputs.
+            Requires a pass over the inputs.
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
@@ -272,7 +277,7 @@ def load(
 
 
 def downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
-    """Return the directory of a package, fetched or repaired if need be and the server can be reached.
+    """Return the directory of a package; download or repair it if necessary and the server is reachable.
 
     Args:
         directory: The present or future directory of the package.
@@ -282,9 +287,9 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
         token: An access token for the server.
 
     Raises:
-        MistifyError: The package can neither be used nor fetched.
+        MistifyError: The package can be neither used nor downloaded.
     """
-    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 - with gRPC, for downloads alone
+    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 - gRPC, only for downloads
     from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff  # noqa: PLC0415
 
     try:
@@ -296,25 +301,25 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
         except MistifyError as error:
             if not _can_start(directory):
                 raise
-            logger.warning("blocks of %s are damaged, and cannot be fetched again: %s", directory, error)
+            logger.warning("blocks of %s are damaged, and cannot be downloaded again: %s", directory, error)
     return directory
 
 
 class _Opened(NamedTuple):
-    """A version of a package that is loaded."""
+    """A loaded version of a package."""
 
     network: Runnable
     options: PackageOptions
 
     @property
     def pool(self) -> SubnetPool | None:
-        """Return the pool that its options are the subnets of."""
+        """The pool whose subnets are its options."""
         return self.options.pool
 
 
 def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
-    shipped = Package.open(package)  # no state directory beside something that is no package
+    shipped = Package.open(package)  # creates no state directory next to something that is not a package
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:
@@ -322,20 +327,20 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        opened, generation = _opened_now(package, state, switchboard, threads, shipped)
+        opened, generation = _open_current(package, state, switchboard, threads, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
-        # As text: a handler that keeps the error would keep the network as well, by its traceback.
-        message = "%s is used as it was shipped, its current version cannot be: %s"
+        # Logged as text: a handler that keeps the error would keep the network alive through its traceback.
+        message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
         logger.warning(message, package, str(error))
-        generation = switchboard.generation_before  # so that the current version is tried again
+        generation = switchboard.generation_before  # so that the current version is retried
         opened = _opened(shipped, state, threads, switchboard.option_in(generation))
     loaded = recorded(*opened, state, generation)
     return PortedModel(package, switchboard, loaded, threads=threads, check=check)
 
 
-def _opened_now(
+def _open_current(
     package: Path, state: Path, switchboard: Switchboard, threads: int | None, shipped: Package | None = None
 ) -> tuple[_Opened, int]:
     """Return the current version of a package, and its generation."""
@@ -347,14 +352,14 @@ def _opened_now(
 
 
 def _opened(package: Package, state: Path, threads: int | None, option: int) -> _Opened:
-    """Return a version of a package that is loaded, with an option of the switchboard in memory."""
+    """Load a version of a package, with the option selected by the switchboard in memory."""
     if NETWORK not in package.manifest.files:
         message = f"{package.directory / NETWORK} cannot be used: the manifest does not list it"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
     options = options_of(package, state)
     chosen = options.chosen(option)
-    # What runs is read, and compared then.
-    package.verify(with_blocks=False, leaving=options.options[chosen].blocks or (NETWORK,))
+    # The files that are used are read, and verified, later.
+    package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
     threads = threads or options.threads
     if options.of_blocks:
         return _Opened(open_subnets(package, options, state, chosen, threads), options)
@@ -370,7 +375,7 @@ def _switchboard(state: Path) -> Switchboard:
 
 
 def _can_start(directory: Path) -> bool:
-    """Check whether a package is complete except for its blocks, each of which is checked before it runs."""
+    """Check whether a package is complete except for its blocks, each of which is verified before it runs."""
     try:
         verify(directory, with_blocks=False)
     except MistifyError:

@@ -18,7 +18,7 @@ from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 
-#: The name of the hardware whose latencies a pool has.
+#: The hardware name for the latencies in a pool.
 THIS_DEVICE: Final = "this device"
 
 logger = logging.getLogger(__name__)
@@ -30,10 +30,10 @@ class OptionCosts:
 
     Attributes:
         latency_ms: The median in milliseconds on an otherwise idle device.
-        p95_ms: The latency that one inference in twenty exceeds; None if not known.
-        memory_bytes: Bytes by the cost model; for a subnet, those of its blocks alone; None if unknown.
+        p95_ms: The 95th percentile of the latency; None if unknown.
+        memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
-        axes: Axis -> cost from the manifest, such as the energy counted by a plug-in; empty for a subnet.
+        axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet.
     """
 
     latency_ms: float
@@ -45,10 +45,10 @@ class OptionCosts:
 
 @dataclass(frozen=True)
 class OptionScore:
-    """How good an option is.
+    """The quality of an option.
 
     Attributes:
-        value: By the metric, on the data that networks are chosen by.
+        value: By the metric, on the data for choosing networks.
     """
 
     value: float
@@ -56,7 +56,7 @@ class OptionScore:
 
     @property
     def merit(self) -> float:
-        """Return the value with the sign that makes higher ones better for every metric."""
+        """Return the value, negated for errors, so that higher is better for every metric."""
         return self.value if self.metric.is_share else -self.value
 
 
@@ -66,7 +66,7 @@ class Option:
 
     Attributes:
         id: Unique in its package, such as "branch-2".
-        costs: Costs of an inference by the engine.
+        costs: Costs of an inference with the engine.
         blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for a branch.
     """
 
@@ -83,9 +83,9 @@ class PackageOptions:
     """The options of one version of a package.
 
     Attributes:
-        options: In an order that stays: the switchboard and recorders, files of numbers, name them by places.
-        default: Place of the option that runs until another one is chosen.
-        hardware: The profile that latencies are for, or `THIS_DEVICE`.
+        options: In a fixed order: the switchboard and recorders, files of numbers, refer to them by index.
+        default: Index of the option that runs until another one is chosen.
+        hardware: The profile of the latencies, or `THIS_DEVICE`.
         pool: The pool whose subnets are the options; None if they are branches.
     """
 
@@ -101,34 +101,34 @@ class PackageOptions:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Return the ids of the options in their order."""
+        """The ids of the options in order."""
         return tuple(option.id for option in self.options)
 
     @property
     def threads(self) -> int:
-        """Return how many threads compute the default option, and with it all others."""
+        """The number of threads of the default option, and so of all others."""
         return self.options[self.default].engine.threads
 
     @property
     def measured_by(self) -> tuple[str, int]:
-        """Return the key by which latencies are comparable: the hardware, and the number of threads."""
+        """The key that comparable latencies share: the hardware, and the number of threads."""
         return self.hardware, self.threads
 
     @property
     def fastest(self) -> int:
-        """Return the place of the option with the lowest latency."""
+        """The index of the option with the lowest latency."""
         return min(range(len(self.options)), key=lambda place: self.options[place].costs.latency_ms)
 
     def at(self, place: int) -> Option:
-        """Return the option in a place; the default one if there is no such place."""
+        """Return the option at an index; the default one if there is no such index."""
         return self.options[self.chosen(place)]
 
     def chosen(self, place: int) -> int:
-        """Return a chosen place; the default option's if there is no such place."""
+        """Return a chosen index; the default option's if there is no such index."""
         return place if 0 <= place < len(self.options) else self.default
 
     def place_of(self, option: str) -> int:
-        """Return the place of an option by its id.
+        """Return the index of an option, given its id.
 
         Raises:
             MistifyError: NOT_FOUND, no option has this id.
@@ -143,7 +143,7 @@ class PackageOptions:
 def options_of(package: Package, state: Path) -> PackageOptions:
     """Return the options of a package.
 
-    They are the subnets in the pool, if there is one of the package's block store: the fastest first.
+    They are the subnets in the pool, the fastest first, if there is a pool for the package's block store.
     Otherwise they are the branches; a package without branches has its network as the only option. The same
     holds for a package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
 
@@ -164,7 +164,7 @@ def options_of(package: Package, state: Path) -> PackageOptions:
 
 
 def own_host(manifest: Manifest) -> str:
-    """Return the name of the host's profile with the number of threads that a package was measured with."""
+    """Return the name of the host's profile with the number of threads of a package's measurement."""
     return at_threads(HOST_NAME, manifest.latency.threads)
 
 

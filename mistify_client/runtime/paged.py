@@ -20,10 +20,10 @@ from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.options import Option, PackageOptions
 
-#: Seconds until something that could not be loaded is tried again: the reason may have passed.
+#: Seconds until a failed load is retried: the cause may have gone.
 RETRY_SECONDS: Final = 60.0
 
-#: Seconds that a subnet runs as blocks before these are stitched: others may be wanted soon.
+#: Seconds that a subnet runs as blocks before these are stitched: another switch may follow soon.
 SETTLED_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 class PagedSubnets:
     """The subnets of a package, for one thread at a time.
 
-    The chosen subnet runs once its blocks are in memory. Until then the previous one runs, and also if
-    loading fails, which is tried again after `RETRY_SECONDS`. The blocks of a subnet that has run for
-    `SETTLED_SECONDS` are stitched in the background.
+    The chosen subnet runs once its blocks are in memory. Until then, and if loading fails, the previous one
+    runs; loading is retried after `RETRY_SECONDS`. The blocks of a subnet that has run for `SETTLED_SECONDS`
+    are stitched in the background.
 
     Attributes:
         threads: Number of threads of LiteRT.
@@ -61,16 +61,16 @@ class PagedSubnets:
 
     @property
     def shapes(self) -> Shapes | None:
-        """Return the shapes of the last inputs, for which memory is allocated; None before there are any."""
+        """The shapes of the last inputs, for which memory is allocated; None before the first inference."""
         return self._shapes
 
     @property
     def is_whole(self) -> bool:
-        """True if the subnet that runs is one network by now, rather than several blocks."""
+        """True if the current subnet runs as one network, rather than as several blocks."""
         return self._network.is_whole
 
     def running(self, wanted: int) -> int:
-        """Return the place of the subnet whose blocks are in memory, whichever is wanted."""
+        """Return the index of the subnet whose blocks are in memory, whichever is requested."""
         return self._subnets.index(self._network.running)
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
@@ -79,13 +79,13 @@ class PagedSubnets:
         return self._run
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
-        """Run the subnet that is in memory once, on zeros, so that a first inference takes no longer.
+        """Run the subnet in memory once, on zeros, so that its first inference is not slower than others.
 
         Args:
-            shapes: Shapes of the inputs; single examples if not given.
+            shapes: Shapes of the inputs; single examples by default.
 
         Raises:
-            ValueError: Its inputs or outputs are not those of the manifest.
+            ValueError: Its inputs or outputs differ from the manifest.
         """
         outputs, _ = self._network(zeros(self.manifest.inputs, shapes))
         if missing := {info.name for info in self.manifest.outputs} - outputs.keys():
@@ -98,7 +98,7 @@ class PagedSubnets:
         elif now >= self._stitch_at:
             self._stitch(now)
         outputs, blocks = self._network(inputs)
-        if blocks is not self._blocks:  # compared in full only after a switch: this is timed
+        if blocks is not self._blocks:  # full comparison only after a switch, because this is timed
             self._blocks, self._number = blocks, self._subnets.index(blocks)
         return outputs, self._number
 
@@ -114,37 +114,37 @@ class PagedSubnets:
         try:
             loading = self._network.switch(self._subnets[wanted])
         except RuntimeError as error:  # no thread can be started
-            self._put_off(wanted, error)
+            self._retry_later(wanted, error)
         else:
             loading.add_done_callback(partial(self._loaded, wanted))
 
     def _loaded(self, number: int, loading: Future[None]) -> None:
         if (error := loading.exception()) is not None:
-            self._put_off(number, error)
+            self._retry_later(number, error)
 
-    def _put_off(self, number: int, error: BaseException) -> None:
-        logger.warning("%s cannot be loaded, so the present one keeps running: %s", _id(number), error)
+    def _retry_later(self, number: int, error: BaseException) -> None:
+        logger.warning("%s cannot be loaded, so the current one keeps running: %s", _id(number), error)
         if number == self._wanted:
             self._retry_at = self._clock() + RETRY_SECONDS
 
 
 def chosen_blocks(option: Option) -> ChosenBlocks:
-    """Return the blocks of a subnet, and how they run."""
+    """Return the blocks of a subnet, and their execution."""
     return ChosenBlocks(files=option.blocks, execution=option.engine.execution)
 
 
 def open_subnets(
     package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
 ) -> PagedSubnets:
-    """Open the subnets of a package, with the wanted one in memory.
+    """Open the subnets of a package, with the requested one in memory.
 
-    Where that cannot be loaded, the default one is, and the first inference tries again.
+    If that cannot be loaded, the default one is, and the first inference tries again.
 
     Args:
         package: The package's version.
         options: The options of this version; all of them subnets.
         state: The state directory of the package.
-        wanted: Place of the option to load first.
+        wanted: Index of the option to load first.
         threads: Number of threads of LiteRT.
 
     Raises:

@@ -1,7 +1,7 @@
 """The latencies of inferences: recorded by each loaded model, read by any process on the device (paper 6).
 
-A loaded model records its inferences in a file of its own, mapped into memory: counters, and a ring of the
-last `CAPACITY` inferences. It holds a lock on the file, so that readers recognize files of ended processes.
+A loaded model records its inferences in its own memory-mapped file: counters, and a ring buffer of the last
+`CAPACITY` inferences. It holds a lock on the file, so that readers recognize files of ended processes.
 """
 
 import itertools
@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from mistify.files.locking import lock, locked, try_lock
 
-#: How many of the last inferences are kept.
+#: Number of inferences in the ring buffer.
 CAPACITY: Final = 1024
 
-#: An inference: when it ended (seconds of `time.monotonic`, the same in all processes); the milliseconds that
-#: the network took, those of them that its thread had the processor, and those that the call had taken before
-#: the network ran; the place of the option that ran (`PackageOptions`); the number of examples.
+#: An inference: its end (seconds of `time.monotonic`, the same in all processes); the milliseconds of the
+#: network, those during which its thread used the processor, and those from the call until the network ran;
+#: the index of the option that ran (`PackageOptions`); the number of examples.
 INFERENCE: Final = np.dtype(
     [
         ("ended", "f8"),
@@ -41,7 +41,7 @@ _RUNTIMES: Final = "runtimes"
 _MAGIC: Final = b"MISTIFY\3"
 
 # Magic, generation, number of options, threads; then an integer for the total, one for each option, and the
-# ring.
+# ring buffer.
 _HEADER: Final = struct.Struct("8sIIQ")
 _COUNT_BYTES: Final = 8
 _RECORD: Final = struct.Struct("dfffiq")
@@ -49,14 +49,14 @@ _RECORD: Final = struct.Struct("dfffiq")
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures on the last inferences.
+    """Statistics on recent inferences.
 
     Attributes:
-        inferences: Number of inferences behind the figures.
-        p50_ms: Median latency; None where there were no inferences.
-        p95_ms: The latency that one inference in twenty exceeds.
-        counts: Number of inferences of each option since the model was loaded, by the ids of options.
-        option: Id of the option that ran last; None where there were no inferences.
+        inferences: Number of inferences in the statistics.
+        p50_ms: Median latency; None without inferences.
+        p95_ms: 95th percentile of the latency.
+        counts: Option id -> number of inferences since the model was loaded.
+        option: Id of the option that ran last; None without inferences.
     """
 
     inferences: int
@@ -85,10 +85,10 @@ class Observed:
     inferences: npt.NDArray[Any]
 
     def statistics(self, options: Sequence[str], seconds: float, now: float | None = None) -> Statistics:
-        """Return figures on the inferences of the last seconds before `now` (of `time.monotonic`).
+        """Return statistics on the inferences of the last seconds before `now` (of `time.monotonic`).
 
         Args:
-            options: Ids of the options of its version, in their order.
+            options: Ids of the options of its version, in order.
         """
         since = (time.monotonic() if now is None else now) - seconds
         recent = self.inferences[self.inferences["ended"] >= since]
@@ -100,11 +100,11 @@ class Observed:
 class Recorder:
     """The recorder of a loaded model's inferences, for one thread at a time.
 
-    A recorder that is made without `open` is for this process alone.
+    A recorder created without `open` is private to this process.
 
     Args:
         options: Number of options.
-        generation: The generation of the version that runs.
+        generation: The generation of the current version.
         threads: Number of threads of LiteRT.
         memory: A buffer of `recorder_bytes`.
     """
@@ -119,29 +119,29 @@ class Recorder:
 
     @classmethod
     def open(cls, state: Path, options: int, generation: int, threads: int) -> "Recorder":
-        """Return a recorder that other processes can read as long as it exists.
+        """Return a recorder that other processes can read while it exists.
 
         Args:
             state: The state directory of the package.
             options: Number of options.
-            generation: The generation of the version that runs.
+            generation: The generation of the current version.
             threads: Number of threads of LiteRT.
 
         Raises:
-            OSError: The recorder's file cannot be made.
+            OSError: The recorder's file cannot be created.
         """
         runtimes = state / _RUNTIMES
         runtimes.mkdir(parents=True, exist_ok=True)
         size = recorder_bytes(options)
-        with locked(runtimes):  # a file without a lock looks like one of an ended process
+        with locked(runtimes):  # a file without a lock looks like the file of an ended process
             _remove_stale(runtimes)
             path = next(path for path in _names(runtimes) if not path.exists())
             with path.open("x+b") as file:
                 lock(file)
-                # Written, not just sized: a page that has no room on a full disk would kill the process.
+                # Written, not just sized: an unallocated page on a full disk would crash the process.
                 file.write(bytes(size))
                 file.flush()
-                # The mapping keeps a descriptor, and with it the lock, until it is collected.
+                # The mapping keeps a descriptor, and with it the lock, until it is garbage-collected.
                 return cls(options, generation, threads, mmap.mmap(file.fileno(), size))
 
     def record(
@@ -159,9 +159,9 @@ class Recorder:
         Args:
             ended: Seconds of `time.monotonic`.
             latency_ms: Latency of the network.
-            computing_ms: Processor time of the thread meanwhile.
+            computing_ms: Processor time of the thread during the inference.
             before_ms: Time from the call until the network ran: checking inputs, waiting for other calls.
-            option: Place of the option that ran.
+            option: Index of the option that ran.
             batch: Number of examples.
         """
         counts = self._counts
@@ -169,7 +169,7 @@ class Recorder:
         offset = self._ring + total % CAPACITY * _RECORD.size
         _RECORD.pack_into(self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, batch)
         counts[1 + option] += 1
-        counts[0] = total + 1  # last: only now is the record complete
+        counts[0] = total + 1  # last, because this completes the record
 
     def observed(self) -> Observed:
         """Return the records so far."""
@@ -182,7 +182,7 @@ def recorder_bytes(options: int) -> int:
 
 
 def observed(state: Path) -> list[Observed]:
-    """Return the records of every model that is loaded on this device from a package.
+    """Return the records of every loaded model of a package on this device.
 
     Args:
         state: The state directory of the package.
@@ -196,7 +196,7 @@ def _living(runtimes: Path) -> Iterator[Observed]:
         with (
             suppress(OSError, ValueError, struct.error),
             path.open("rb") as file,
-        ):  # of a process that is ending, or no recorder's file
+        ):  # of a process that is ending, or not a recorder's file
             if not try_lock(file, shared=True):
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
                     yield _read(memory, int(path.name.partition("-")[0]))
@@ -219,22 +219,22 @@ def _ring_offset(options: int) -> int:
 
 
 def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
-    """Return the records in a recorder's memory, also while it goes on recording.
+    """Return the records in a recorder's memory, even while it is recording.
 
     Raises:
-        ValueError: The memory is no recorder's.
+        ValueError: The memory is not a recorder's.
     """
     if memory[: len(_MAGIC)] != _MAGIC:
-        raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
+        raise ValueError(f"not a recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
     _, generation, options, threads = _HEADER.unpack_from(memory)
     counts, last = _counts(memory, options)
     copied = np.frombuffer(memory[_ring_offset(options) : recorder_bytes(options)], INFERENCE)
-    # Newer records may have replaced the oldest ones since, and one more may be half written.
+    # Newer records may have replaced the oldest ones in the meantime, and one more may be half written.
     first = max(0, _counts(memory, options)[1] - CAPACITY + 1)
     return Observed(pid, generation, threads, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
 
 
 def _counts(memory: mmap.mmap | bytearray, options: int) -> tuple[tuple[int, ...], int]:
-    """Return the number of inferences of each option, and of all."""
+    """Return the number of inferences of each option, and in total."""
     total, *counts = struct.unpack_from(f"{1 + options}Q", memory, _HEADER.size)
     return tuple(counts), total

@@ -1,6 +1,6 @@
-"""The switchboard of a package: the option that runs, and the generation of the current version (paper 6).
+"""The switchboard of a package: the current option, and the generation of the current version (paper 6).
 
-A file of 20 bytes, mapped into the memory of every process that uses the package. A runtime reads it at each
+A file of 20 bytes, memory-mapped by every process that uses the package. A runtime reads it at each
 inference, which costs as much as reading a variable.
 """
 
@@ -11,7 +11,7 @@ from typing import IO, Final
 from mistify.files.locking import locked
 from mistify_client.files import damage_reported
 
-#: The option of a version that nobody has switched yet: the package's default.
+#: The option of a version without any switch yet: the package's default.
 DEFAULT_OPTION: Final = -1
 
 _FILE: Final = "switchboard"
@@ -25,12 +25,12 @@ _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", s
 
 
 class Switchboard:
-    """The choice of the option that runs, by its place among the options of its version (`PackageOptions`).
+    """The choice of the current option, by its index among the options of its version (`PackageOptions`).
 
-    Words are read and written whole, by any thread or process.
+    Words are read and written atomically, by any thread or process.
 
     An option belongs to one version of the package, a generation: while a new version is being loaded, the
-    old one keeps its option. A switchboard that is made without `open` serves this process alone.
+    old one keeps its option. A switchboard created without `open` is private to this process.
     """
 
     def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:
@@ -39,12 +39,12 @@ class Switchboard:
 
     @classmethod
     def open(cls, state: Path) -> "Switchboard":
-        """Open the switchboard that all processes share, in the state directory of a package.
+        """Open the switchboard shared by all processes, in the state directory of a package.
 
-        A damaged one is begun again, as if no version had been switched.
+        A damaged switchboard is reset, as if no version had been switched.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, what is in its place is no file, or not for this process.
+            MistifyError: CORRUPT_PACKAGE, its path is not a file, or not accessible to this process.
             OSError: The file cannot be written, for example on a full disk.
         """
         with damage_reported(state):
@@ -63,26 +63,26 @@ class Switchboard:
 
     @property
     def generation(self) -> int:
-        """Return the generation, which rises, modulo 2^32, whenever another version is made current."""
+        """The generation, which is incremented, modulo 2^32, when another version becomes current."""
         return self._unsigned[_GENERATION]
 
     @property
     def generation_before(self) -> int:
-        """Return the generation of the version before the current one."""
+        """The generation of the previous version."""
         return (self.generation - 1) % _GENERATIONS
 
     @property
     def following(self) -> int:
-        """Return the generation of the next version that is made current."""
+        """The generation of the next version that becomes current."""
         return (self.generation + 1) % _GENERATIONS
 
     def is_before(self, generation: int) -> bool:
-        """Check whether a generation is still to be announced."""
+        """Check whether a generation is yet to be announced."""
         return 0 < (generation - self.generation) % _GENERATIONS < _GENERATIONS // 2
 
     @property
     def option(self) -> int:
-        """Return the place of the current version's next option; `DEFAULT_OPTION` until one is chosen."""
+        """The index of the current version's next option; `DEFAULT_OPTION` until one is chosen."""
         return self.option_in(self.generation)
 
     @option.setter
@@ -90,7 +90,7 @@ class Switchboard:
         self.switch_in(self.generation, option)
 
     def option_in(self, generation: int) -> int:
-        """Return the place of the option of the current version, or of the one before, if that still runs."""
+        """Return the index of the option of the current version, or of the previous one if it still runs."""
         return self._signed[_OPTIONS + generation % 2]
 
     def switch_in(self, generation: int, option: int) -> None:
@@ -98,11 +98,11 @@ class Switchboard:
         self._signed[_OPTIONS + generation % 2] = option
 
     def bump(self) -> None:
-        """Announce another current version, which runs its default option; writers hold a lock."""
+        """Announce another current version, with its default option; writers hold a lock."""
         self.announce(self.following)
 
     def announce(self, generation: int) -> None:
-        """Make a later generation the current one, which runs its default option; writers hold a lock."""
+        """Make a later generation the current one, with its default option; writers hold a lock."""
         self.switch_in(generation, DEFAULT_OPTION)
         self._unsigned[_GENERATION] = generation
 
@@ -114,7 +114,7 @@ def _is_complete(file: IO[bytes]) -> bool:
 
 
 def _complete(file: IO[bytes]) -> None:
-    """Write the initial content, unless another process has done so meanwhile; writers hold a lock."""
+    """Write the initial content, unless another process has already done so; writers hold a lock."""
     if not _is_complete(file):
         file.seek(0)
         file.write(_INITIAL)

@@ -1,16 +1,16 @@
 """The versions of a package on a device: the shipped one, and later ones (paper 6).
 
-Beside a package `P` lies `P.state/`, shared by every process that uses the package:
+Next to a package `P` is `P.state/`, shared by every process that uses the package:
 
-    switchboard         the option that runs
-    pool.json           the subnets of blocks that are the best on this device
-    stitched/           the subnets that ran last, each stitched into one network
-    origin.json         the token files of the servers that blocks are fetched from
-    current, previous   symlinks to versions; where there is none it is P itself
+    switchboard         the current option
+    pool.json           the best subnets of blocks on this device
+    stitched/           the most recent subnets, each stitched into one network
+    origin.json         the token files of the servers from which blocks are downloaded
+    current, previous   symlinks to versions; a missing link stands for P itself
     versions/NAME/      complete packages
     runtimes/PID-N      the last inferences of each loaded model
 
-P is never changed. If P is replaced, the versions that were installed after the old one no longer count.
+P is never changed. If P is replaced, versions installed on top of the old one are ignored.
 """
 
 import errno
@@ -40,16 +40,16 @@ _VERSIONS: Final = "versions"
 _CURRENT: Final = "current"
 _PREVIOUS: Final = "previous"
 
-#: The digits of a shipped package's digest with which the names of its later versions begin.
+#: Digits of a shipped package's digest in the prefix of the names of its later versions.
 _BASE_DIGITS: Final = 16
 
 
 class HasPool(Protocol):
-    """A reading of a package that includes the pool of its subnets, if it has one."""
+    """A result of reading a package that includes the pool of its subnets, if it has one."""
 
     @property
     def pool(self) -> SubnetPool | None:
-        """Return the pool; None where there is none."""
+        """The pool; None if there is none."""
         ...
 
 
@@ -63,7 +63,7 @@ def state_directory(package: Path) -> Path:
 
 
 def current(package: Path) -> Path:
-    """Return the directory of the current version: the package itself, or one installed after it."""
+    """Return the directory of the current version: the package itself, or a version installed later."""
     return _target(package, _CURRENT) or package
 
 
@@ -71,8 +71,8 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
     """Open the current version of a package.
 
     Args:
-        package: The directory of the package that was shipped.
-        shipped: The package that was shipped, if it has been opened.
+        package: The directory of the shipped package.
+        shipped: The shipped package, if it is already open.
 
     Raises:
         MistifyError: As for `Package.open`.
@@ -86,7 +86,7 @@ def _open_current(package: Path, state: Path, shipped: Package | None) -> Packag
 
 
 def in_place_of_current(state: Path) -> Path | None:
-    """Return the path of the link to the current version, or whatever is in its place; None for nothing.
+    """Return the path of the link to the current version, or of whatever replaces it; None if missing.
 
     Args:
         state: The state directory of the package.
@@ -103,12 +103,12 @@ def previous(package: Path) -> Path:
 def install(
     package: str | os.PathLike[str], new: str | os.PathLike[str], *, expected: Path | None = None
 ) -> Path:
-    """Make a copy of another package the current version; the last one stays as the previous version.
+    """Make a copy of another package the current version; the old one becomes the previous version.
 
     Whatever fails, and whenever the process ends, a complete version is current: the old or the new one.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         new: The directory of a package with the same inputs and outputs, which is copied.
         expected: The version that has to be current, as for `check_current`; None for any.
 
@@ -116,7 +116,7 @@ def install(
         The directory of the new version.
 
     Raises:
-        MistifyError: As for `verify`, of either package; INVALID_MODEL, the new one has other inputs or
+        MistifyError: As for `verify`, for either package; INVALID_MODEL, the new one has other inputs or
             outputs; CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
         OSError: The copy cannot be written, for example on a full disk.
     """
@@ -157,12 +157,12 @@ def copy_package(package: Path, directory: Path) -> None:
 def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
     """Make the subnets of a pool the options of a package, starting with the best one within the budget.
 
-    It happens all at once, whenever the process ends: an option chosen among other subnets never counts for
+    The change is atomic, whenever the process ends: an option chosen among other subnets is never applied to
     these. A process that reads the pool before it is announced announces it (`read_consistently`).
 
     Args:
-        package: The directory of the package that was shipped.
-        pool: The pool of the version that is expected.
+        package: The directory of the shipped package.
+        pool: The pool of the expected version.
         expected: The version that has to be current, as for `check_current`.
 
     Returns:
@@ -170,7 +170,7 @@ def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPo
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
-        OSError: The pool cannot be written; the one before stays.
+        OSError: The pool cannot be written; the previous one is kept.
     """
     state = state_directory(package)
     with damage_reported(state), locked(state):
@@ -189,16 +189,16 @@ def read_consistently(
     read: Callable[[Package, int], _Read],
     shipped: Package | None = None,
 ) -> tuple[_Read, int]:
-    """Open the current version, so that version, pool and option belong together.
+    """Open the current version, with a consistent version, pool and option.
 
-    A pool that was written, but not announced, is announced: who wrote it was killed, or still is at it.
+    A pool that was written but not announced is announced: its writer was killed, or is still running.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         state: Its state directory.
         read: Called with the current version and its generation; called again if another version or pool
-            became current meanwhile.
-        shipped: The package that was shipped, if it has been opened.
+            has become current in the meantime.
+        shipped: The shipped package, if it is already open.
 
     Returns:
         The result of `read`, and its generation.
@@ -210,7 +210,7 @@ def read_consistently(
             _announce_pool(state, result.pool, switchboard)
         if switchboard.generation == generation:
             return result, generation
-        shipped = None  # another package may have taken its place
+        shipped = None  # it may have been replaced by another package
 
 
 def _announce_pool(state: Path, pool: SubnetPool, switchboard: Switchboard) -> None:
@@ -223,22 +223,22 @@ def check_current(package: Path, expected: Path) -> None:
     """Check that a version is still the current one.
 
     Raises:
-        MistifyError: CONFLICT, it is not.
+        MistifyError: CONFLICT, another one is current.
     """
     if current(package) != expected:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"{package} has got another version than {expected} in the meantime; nothing was installed: "
+            f"{package} has another version than {expected} by now; nothing was installed: "
             "start again from the current one",
         )
 
 
 def roll_back(package: str | os.PathLike[str]) -> None:
-    """Make the previous version current again; a second call, the package that was shipped.
+    """Make the previous version current again; a second call, the shipped package.
 
     Raises:
-        MistifyError: NOT_FOUND, the package that was shipped is current; CORRUPT_PACKAGE, the state of the
-            package is damaged.
+        MistifyError: NOT_FOUND, the shipped package is current; CORRUPT_PACKAGE, the state of the package
+            is damaged.
     """
     package = Path(package)
     state = state_directory(package)
@@ -257,7 +257,7 @@ def roll_back(package: str | os.PathLike[str]) -> None:
 
 
 def announce(package: Path) -> None:
-    """Make running models load the version that is current.
+    """Make running models load the current version.
 
     A process that installed or rolled back may have ended before it announced the version; if it did announce
     it, models load the same version once more.
@@ -271,23 +271,22 @@ def announce(package: Path) -> None:
 
 
 def _target(package: Path, link: str) -> Path | None:
-    """Return the version that a link names; None where there is none, or it belongs to another package.
+    """Return the version that a link points to; None if there is none, or it belongs to another package.
 
-    Anything else in the place of a link or a version does not count; errors name it where it has to be
-    replaced.
+    Anything else in place of a link or a version is ignored; errors name it if it has to be replaced.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
     """
     return _target_in(state_directory(package), link, package)
 
 
 def _target_in(state: Path, link: str, package: Path, shipped: Package | None = None) -> Path | None:
-    """Return the version that a link of a state directory names, as `_target` otherwise.
+    """Return the version that a link in a state directory points to, like `_target`.
 
     Args:
-        package: The directory of the package that was shipped.
-        shipped: The package that was shipped, if it has been opened.
+        package: The directory of the shipped package.
+        shipped: The shipped package, if it is already open.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         content = _link_content(state / link)
@@ -299,7 +298,7 @@ def _target_in(state: Path, link: str, package: Path, shipped: Package | None = 
 
 
 def _link_content(link: Path) -> str:
-    """Return the target of a link. Anything else in its place is no link; other errors are raised."""
+    """Return the target of a link. Anything else in its place counts as missing; other errors are raised."""
     try:
         return os.readlink(link)
     except OSError as error:
@@ -309,7 +308,7 @@ def _link_content(link: Path) -> str:
 
 
 def _base(package: Path) -> str:
-    """Return a digest of a shipped package, with which the names of its later versions begin."""
+    """Return a digest of a shipped package, the prefix of the names of its later versions."""
     if not (package / MANIFEST).exists():
         raise FileNotFoundError(errno.ENOENT, "no package", str(package))
     with damage_reported(package):
@@ -321,12 +320,12 @@ def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> 
     """Check that a package has the inputs and outputs of the shipped one.
 
     Args:
-        shipped: The manifest of the package that was shipped.
+        shipped: The manifest of the shipped package.
         new: The manifest of the package that replaces it.
         directory: The directory of the new package.
 
     Raises:
-        MistifyError: INVALID_MODEL, it has others.
+        MistifyError: INVALID_MODEL, it has different ones.
     """
     sides = (("inputs", shipped.inputs, new.inputs), ("outputs", shipped.outputs, new.outputs))
     problems = [
@@ -342,12 +341,12 @@ def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> 
 
 
 def _signature(tensors: tuple[TensorInfo, ...]) -> str:
-    """Return names, types and shapes; not the scales of integers, which callers read from the model."""
+    """Format names, types and shapes; not the scales of integers, which callers read from the model."""
     return ", ".join(f"{info.name} {info.dtype}{list(info.shape)}" for info in tensors)
 
 
 def _copied(new: Path, versions: Path, prefix: str) -> Path:
-    """Copy a package and return the directory of the copy; nothing is left of an incomplete one."""
+    """Copy a package and return the directory of the copy; remove incomplete copies."""
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=versions))
     try:
         directory.chmod(0o755)  # other users run the package as well
@@ -362,7 +361,7 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
 
 
 def _remove_others(package: Path) -> None:
-    """Remove the versions that no link names: older ones and incomplete copies."""
+    """Remove versions without a link: older ones and incomplete copies."""
     kept = (_target(package, _CURRENT), _target(package, _PREVIOUS))
     for directory in (state_directory(package) / _VERSIONS).iterdir():
         if directory not in kept:
@@ -370,7 +369,7 @@ def _remove_others(package: Path) -> None:
 
 
 def _link(link: Path, directory: Path) -> None:
-    """Make a link name a version; at any moment it names the old or the new one."""
+    """Make a link point to a version atomically."""
     new = link.with_name(f"{link.name}.new")
     new.unlink(missing_ok=True)
     new.symlink_to(Path(_VERSIONS) / directory.name)
@@ -379,4 +378,4 @@ def _link(link: Path, directory: Path) -> None:
 
 
 def _nothing_installed(package: Path) -> MistifyError:
-    return MistifyError(ErrorCode.NOT_FOUND, f"{package} has no version before the one that is current")
+    return MistifyError(ErrorCode.NOT_FOUND, f"{package} has no version before the current one")

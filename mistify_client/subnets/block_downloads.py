@@ -1,4 +1,4 @@
-"""The blocks of a package on a device, and downloads of others that may be of use."""
+"""The blocks of a package on a device, and downloads of others that may be useful."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,31 +20,31 @@ from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.search.additive import best_sums
 from mistify_client.subnets.space import SubnetSpace
 
-#: How often the best subnets are computed, each time with other latencies and losses, and how many of them
-#: count each time, between these multiples of the limit.
+#: Number of times that the best subnets are computed, each with different random latencies and losses, and
+#: how many of them are used each time, between these multiples of the limit.
 _DRAWS: Final = 20
 _BEST: Final = 8
 _NEAR: Final = (0.8, 1.2)
 
-#: How far latencies are taken to be off that are expected from multiply-adds, and losses on other data: the
-#: standard deviations of their natural logarithms. What suits uneven data may lose much on even ones.
+#: Assumed errors of latencies expected from multiply-adds, and of losses on other data: standard deviations
+#: of their natural logarithms. Variants that suit uneven data may lose much on even ones.
 _LATENCY_DOUBT: Final = 0.3
 _LOSS_DOUBT: Final = 1.5
 
 
 class BlockDownloads:
-    """The blocks of a package, some of which may have yet to be fetched.
+    """The blocks of a package, some of which may not be downloaded yet.
 
     Args:
         files: The files of the package's current version.
         state: The state directory of the package.
         whole: The package's block store.
-        token_file: The file with the server's access token; None for the one that the package was fetched
-            with.
-        on_progress: Called with a line on each fetch.
+        token_file: The file with the server's access token; None for the one with which the package was
+            downloaded.
+        on_progress: Called with a line of text for each download.
 
     Attributes:
-        whole: The block store, with all blocks, fetched or not.
+        whole: The block store, with all blocks, downloaded or not.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class BlockDownloads:
 
     @property
     def store(self) -> BlockStore:
-        """The store as if the blocks that are here were all."""
+        """The store restricted to the blocks on this device."""
         return self.whole.only({one.file for one in self.whole.variants if self._is_here(one)})
 
     def fetch(self, variants: Iterable[BlockVariant]) -> None:
-        """Fetch blocks that are missing or damaged; an interrupted fetch continues the next time.
+        """Download blocks that are missing or damaged; an interrupted download resumes the next time.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, the origin is unknown; as for `PortingClient.fetch`.
@@ -93,11 +93,13 @@ class BlockDownloads:
         self._files.forget(missing)
 
     def fetch_if_possible(self, variants: Iterable[BlockVariant]) -> None:
-        """Fetch blocks as `fetch` does; if that fails, say so and do without the missing ones."""
+        """Download blocks as `fetch` does; if that fails, report it and continue without the missing ones."""
         try:
             self.fetch(variants)
         except (MistifyError, OSError) as error:
-            self._on_progress(f"no other blocks can be fetched, so the ones here have to do: {error}")
+            self._on_progress(
+                f"no other blocks can be fetched, so only those on the device are used: {error}"
+            )
 
     def _is_here(self, variant: BlockVariant) -> bool:
         if variant.file not in self._verified and self._files.has(variant):
@@ -106,11 +108,11 @@ class BlockDownloads:
 
 
 def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:
-    """Return the variants that the best subnets of about a latency are likely to have.
+    """Return the variants that the best subnets near a latency are likely to contain.
 
-    They are the variants of the best subnets by the server's estimates, as if latencies were proportional to
-    multiply-adds and losses added up. Neither is certain, so both are drawn at random around the estimates,
-    several times.
+    They are the variants of the best subnets by the server's estimates, assuming that latencies are
+    proportional to multiply-adds and losses add up. Both assumptions are uncertain, so latencies and losses
+    are drawn at random around the estimates, several times.
 
     Args:
         space: All subnets.
@@ -138,7 +140,7 @@ def _drawn(
     ms_per_flop: float,
     rng: np.random.Generator,
 ) -> tuple[LatencyTable, dict[BlockVariant, float]]:
-    """Return latencies and losses as they might be."""
+    """Draw random latencies and losses around the estimates."""
     latencies_ms, losses = {}, {}
     for variant, estimate in known.items():
         latency_doubt, loss_doubt = np.exp(rng.standard_normal(2) * (_LATENCY_DOUBT, _LOSS_DOUBT))

@@ -1,10 +1,10 @@
 """The latency of each block on this device; a subnet's is their sum (AdaptiveNet 5.1).
 
-Blocks are timed where they run, in subnets: a block that runs again and again by itself has its weights and
-its inputs in the processor's cache, which made sums for a network of 40 MB a fifth too small.
+Blocks are timed as parts of subnets: a block that runs repeatedly on its own has its weights and inputs in
+the processor's cache, which made sums for a network of 40 MB too small by a fifth.
 
-Subnets run stitched into one network, in which a block does not hand its features over to the next one. What
-handing over takes is the difference between the network that was shipped and the blocks that it is made of.
+Subnets run stitched into one network, in which blocks do not copy features to each other. The handover time
+is the difference between the shipped network and the chain of its blocks.
 """
 
 import time
@@ -31,10 +31,10 @@ from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.memory import return_memory
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
-#: The time of measuring a block, in several rounds.
+#: Measuring time per block, in several rounds.
 SECONDS: Final = 0.15
 
-#: The least that a block takes in a stitched network, as a share of what it takes in a chain.
+#: Lower bound on the latency of a block in a stitched network, as a share of its latency in a chain.
 _LEAST: Final = 0.1
 
 
@@ -47,9 +47,9 @@ class LatencyTable(Record):
         runtime: Name and version of the runtime of the measurements.
         execution: The execution of the measurements.
         threads: Number of threads of LiteRT.
-        latencies_ms: Digest of the block's file -> milliseconds, as it was measured in a chain.
-        handover_ms: Milliseconds that each block but the first of a chain takes longer than in a stitched
-            network.
+        latencies_ms: Digest of the block's file -> milliseconds, as measured in a chain.
+        handover_ms: Milliseconds by which each block except the first takes longer in a chain than in a
+            stitched network.
     """
 
     format_version: Literal[1] = 1
@@ -62,7 +62,7 @@ class LatencyTable(Record):
 
     @property
     def engine(self) -> Engine:
-        """How the blocks ran."""
+        """The engine of the measurements."""
         return Engine(execution=self.execution, threads=self.threads)
 
     def of(self, variant: BlockVariant) -> float:
@@ -71,11 +71,11 @@ class LatencyTable(Record):
         return max(chained_ms - (self.handover_ms if variant.start else 0.0), _LEAST * chained_ms)
 
     def latency_ms(self, blocks: Iterable[BlockVariant]) -> float:
-        """Return the milliseconds of blocks that are stitched, such as a subnet."""
+        """Return the milliseconds of stitched blocks, such as a subnet."""
         return sum(map(self.of, blocks))
 
     def chained_ms(self, blocks: Iterable[BlockVariant]) -> float:
-        """Return the milliseconds of blocks that run one after the other."""
+        """Return the milliseconds of a chain of blocks."""
         return sum(self.latencies_ms[block.content.sha256] for block in blocks)
 
     def has(self, variant: BlockVariant) -> bool:
@@ -93,20 +93,20 @@ def latency_table(
     seconds: float = SECONDS,
     on_progress: Callable[[str], None] = lambda line: None,
 ) -> LatencyTable:
-    """Return the latency of every block of a store.
+    """Return the latency of every block in a store.
 
-    Only blocks missing from a table in the state directory are measured: all of them, if it was measured with
-    another runtime or on another machine. If the device has become busier, new blocks would look slow beside
-    old ones, so they get the latencies that they would have had then: some old blocks are measured again, and
-    the ratio corrects the new ones. The table is written once it is complete.
+    Only blocks missing from the table in the state directory are measured; all of them if the table is from
+    another runtime or machine. If the device has become busier, new blocks would look slow compared with old
+    ones. To correct for this, some old blocks are measured again, and the new ones are scaled by the ratio.
+    The table is written once it is complete.
 
     Args:
         files: The files of the block store.
         store: The manifest of the block store.
         state: The directory of the table.
         threads: Number of threads of LiteRT.
-        seconds: Time for each block that is missing, unless a single run takes longer.
-        on_progress: Called with a line when there is something to measure.
+        seconds: Time for each missing block, unless a single run takes longer.
+        on_progress: Called with a line of text if there is something to measure.
 
     Raises:
         MistifyError: As for `LoadedBlock`.
@@ -114,7 +114,7 @@ def latency_table(
     """
     file = state / f"latency-{execution}-{threads}.json"
     unmeasured = LatencyTable(machine=machine(), runtime=runtime(), execution=execution, threads=threads)
-    table = _kept(file, unmeasured)
+    table = _stored_table(file, unmeasured)
     space = SubnetSpace(store)
     missing = [variant for variant in space.variants if not table.has(variant)]
     if not missing:
@@ -136,18 +136,18 @@ def latency_table(
     return table
 
 
-def _kept(path: Path, unmeasured: LatencyTable) -> LatencyTable:
-    """Return the table of a file; an empty one if there is none, or one for other conditions."""
+def _stored_table(path: Path, unmeasured: LatencyTable) -> LatencyTable:
+    """Return the table in a file; an empty one if there is none, or its conditions differ."""
     try:
         table = LatencyTable.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):  # what cannot be read is measured again
+    except (OSError, ValidationError):  # an unreadable table is measured again
         return unmeasured
     same = table.model_copy(update={"latencies_ms": {}, "handover_ms": 0.0}) == unmeasured
     return table if same else unmeasured
 
 
 def _with_handover(table: LatencyTable, store: BlockStore) -> LatencyTable:
-    """Return a table that knows what handing features over takes, if the network that was shipped tells."""
+    """Return a table with the handover time, if it can be computed from the shipped network."""
     shipped = [variant for variant in store.variants if variant.file == NETWORK]
     if not shipped or len(store.served) < 2:
         return table
@@ -156,7 +156,7 @@ def _with_handover(table: LatencyTable, store: BlockStore) -> LatencyTable:
 
 
 def _paths(space: SubnetSpace, blocks: Iterable[BlockVariant]) -> Iterator[Subnet]:
-    """Yield subnets that together contain all of some blocks, filled up with the original network's."""
+    """Yield subnets that together contain all given blocks, completed with the original network's."""
     left = sorted(blocks, key=lambda one: one.start)
     while left:
         path, end = space.original, 0
@@ -170,7 +170,7 @@ def _paths(space: SubnetSpace, blocks: Iterable[BlockVariant]) -> Iterator[Subne
 def _load(
     files: BlockFiles, path: Subnet, store: BlockStore, threads: int, execution: Execution
 ) -> Callable[[], Sequence[float]]:
-    return_memory()  # of the subnet before, as the largest one, the whole network, needs most of it
+    return_memory()  # of the previous subnet, because the largest one, the whole network, needs most of it
     blocks = [LoadedBlock(files, variant, threads, execution) for variant in path]
     inputs = {
         info.name: random_input((max(1, size) for size in info.shape), info.dtype)

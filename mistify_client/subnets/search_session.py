@@ -1,4 +1,4 @@
-"""A package finds its own shape on a device: measured, searched, the best subnet chosen (AdaptiveNet 5)."""
+"""Adaptation of a package on a device: measure blocks, search, choose the best subnet (AdaptiveNet 5)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,13 +30,13 @@ from mistify_client.subnets.search.candidates import Candidate, best_entries
 from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
 
-#: The directory of latency tables in the state directory.
+#: Name of the directory of latency tables in the state directory.
 TABLES: Final = "subnets"
 
-#: Fewer examples are said to be few.
+#: With fewer examples, a warning is shown.
 _FEW_EXAMPLES: Final = 30
 
-#: The examples that subnets are scored on; of more, some are drawn.
+#: Maximum number of examples for scoring subnets; from larger data, a sample is drawn.
 MOST_EXAMPLES: Final = 1_000
 
 
@@ -45,11 +45,11 @@ class AdaptationResult:
     """The result of an adaptation.
 
     Attributes:
-        package: The version that was adapted.
+        package: The adapted version.
         chosen: The subnet that runs next.
         pool: The best subnets for all budgets.
-        scored: Number of subnets scored.
-        runs: Number of times that a block ran on a batch to score them.
+        scored: Number of scored subnets.
+        runs: Number of runs of a block on a batch for scoring.
         saved: Number of such runs that were saved.
     """
 
@@ -73,31 +73,34 @@ def adapt(
     token_file: Path | None = None,
     on_progress: Callable[[str], None] = lambda line: None,
 ) -> AdaptationResult:
-    """Choose the subnet of a package that is the most accurate on a device's data within a latency.
+    """Find the most accurate subnet of a package on a device's data within a latency.
 
-    Blocks are measured once; their latencies are kept in `PACKAGE.state/subnets/`. Nothing else changes until
-    the end: then the pool is written and announced, its best subnet within the latency runs next, and running
-    models take it over. The package itself never changes, except for blocks that are fetched.
+    Blocks are measured once; their latencies are stored in `PACKAGE.state/subnets/`. Nothing else changes
+    until the end: then the pool is written and announced, its best subnet within the latency runs next, and
+    running models switch to it. The package itself never changes, except for downloaded blocks.
 
-    If a package was fetched without its blocks, those of the original network are fetched, and those that may
-    be of use within the latency. Where the latter cannot be fetched, the available subnets are tried.
+    If a package was downloaded without its blocks, the blocks of the original network are downloaded, and
+    those that may be useful within the latency. If the latter cannot be downloaded, the available subnets are
+    tried.
 
     Args:
-        package: The directory of the package that was shipped.
-        data: A file for `read_arrays`. Without labels, the answers of the original network are right.
+        package: The directory of the shipped package.
+        data: A file for `read_arrays`. Without labels, the predictions of the original network are the
+            targets.
         latency: Milliseconds, or a multiple of the original network's latency.
         strategy: The search strategy.
-        threads: Number of threads of LiteRT; None for the number that the package was measured with.
-        seconds: Time of measuring each block.
-        token_file: The file with the server's access token; None for the one that the package was fetched
-            with.
-        on_progress: Called with a line before each step.
+        threads: Number of threads of LiteRT; None for the number with which the package was measured.
+        seconds: Measuring time per block.
+        token_file: The file with the server's access token; None for the one with which the package was
+            downloaded.
+        on_progress: Called with a line of text before each step.
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
-            INVALID_CONFIG, no subnet is as fast; CONFLICT, the package is already being adapted, was tuned,
-            or got another version meanwhile; CORRUPT_PACKAGE, a block, or the state, cannot be used; as for
-            `PortingClient.fetch`, blocks cannot be fetched without which no subnet is as fast.
+            INVALID_CONFIG, no subnet is fast enough; CONFLICT, the package is already being adapted, was
+            tuned, or got another version in the meantime; CORRUPT_PACKAGE, a block, or the state, cannot be
+            used; as for `PortingClient.fetch`, blocks without which no subnet is fast enough cannot be
+            downloaded.
         OSError: A file cannot be written.
     """
     version, state = open_current(package), state_directory(package)
@@ -132,7 +135,7 @@ def adapt(
             ),
         )
         pool = install_pool(package, pool, expected=version.directory)
-    chosen = pool.best() or pool.entries[0]  # the fastest one fits, as was checked
+    chosen = pool.best() or pool.entries[0]  # the fastest one fits, as checked above
     original = candidates[0].entry(scorer.figure, measured.table.engine)
     return AdaptationResult(
         version, chosen, original, pool, len(candidates), evaluation.runs, evaluation.saved
@@ -153,13 +156,13 @@ def _measured_space(
     latency: Quantity,
     measure: Callable[[BlockStore], LatencyTable],
 ) -> _MeasuredSpace:
-    """Fetch the needed blocks and those that may be of use; measure them and the shipped network.
+    """Download required and possibly useful blocks; measure them and the shipped network.
 
     Args:
         version: The package's version.
-        downloads: Fetches the blocks that are not here.
+        downloads: Downloads missing blocks.
         latency: The limit given to `adapt`.
-        measure: Returns the latencies of the blocks of a store.
+        measure: Returns the latencies of the blocks in a store.
 
     Raises:
         MistifyError: As for `adapt`.
@@ -184,14 +187,14 @@ def _measured_space(
 
 @contextmanager
 def _held(tables: Path) -> Iterator[None]:
-    """Make the directory of latency tables where it is missing, and hold it for this process alone."""
+    """Create the directory of latency tables if necessary, and lock it for this process."""
     tables.mkdir(parents=True, exist_ok=True)
     with held_alone(tables, "the package is already being adapted"):
         yield
 
 
 def _examples(data: Path, store: BlockStore) -> Examples:
-    """Return the examples in a file; of many, some that are always the same."""
+    """Return the examples in a file; a fixed sample if there are many."""
     kinds = {info.name: store.kind_of(info.name) for info in store.outputs}
     examples = with_whole_answers(
         read_arrays(data, store.inputs, store.outputs, kinds, labels_needed=False), kinds
@@ -224,11 +227,11 @@ def _check_untuned(version: Package) -> None:
 def _found_before(
     version: Package, state: Path, measured: _MeasuredSpace, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Return the subnets of the old pool that are not among others, scored on the present data.
+    """Return the subnets of the old pool that are not in `others`, scored on the current data.
 
-    A search near one budget does not find subnets that are good at others.
+    A search near one budget does not find the best subnets for other budgets.
     """
-    with suppress(MistifyError):  # a pool that cannot be read is replaced, or whose blocks are gone
+    with suppress(MistifyError):  # a pool that is unreadable, or whose blocks are missing, is replaced
         pool = SubnetPool.load(state, version)
         there = {one.subnet for one in others}
         subnets = [measured.space.store.network_of(entry.files) for entry in (pool.entries if pool else ())]
@@ -243,9 +246,10 @@ def _found_before(
 
 
 def _without_copy(candidates: Sequence[Candidate], space: SubnetSpace) -> list[Candidate]:
-    """Leave out the blocks that the shipped network is made of, if that has been scored itself.
+    """Leave out the subnet of the shipped network's blocks if the shipped network itself was scored.
 
-    Stitched they take as long, so that chance would choose; and the shipped network need not be stitched.
+    Once stitched, both take equally long, so the choice would be random; and the shipped one needs no
+    stitching.
     """
     shipped = any(block.file == NETWORK for one in candidates for block in one.subnet)
     return [one for one in candidates if not (shipped and one.subnet == space.served)]

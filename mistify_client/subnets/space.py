@@ -1,4 +1,4 @@
-"""The subnets of a block store: all networks that its variants make (AdaptiveNet 4.1)."""
+"""The subnets of a block store: all networks that its variants form (AdaptiveNet 4.1)."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,7 +9,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant
 
-#: Variants from the inputs of the network to its outputs, each beginning where the one before ends.
+#: Variants from the inputs of the network to its outputs, each beginning where the previous one ends.
 Subnet: TypeAlias = tuple[BlockVariant, ...]
 
 
@@ -18,25 +18,25 @@ class SubnetSpace:
 
     Attributes:
         store: The store with the variants.
-        variants: Variants that are in a subnet, in the order of the store.
-        served: The subnet that made the package's own network; None where that has other blocks.
+        variants: Variants that are in at least one subnet, in the order of the store.
+        served: The subnet of the package's own network; None if that network has other blocks.
     """
 
     def __init__(self, store: BlockStore) -> None:
-        """Count the ways through a store.
+        """Count the paths through a store.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, its variants make no network.
+            MistifyError: CORRUPT_PACKAGE, its variants form no network.
         """
         self.store = store
-        self._ways = _ways(store)
+        self._path_counts = _path_counts(store)
         self.variants = tuple(
             variant
             for variant in store.variants
-            if self._ways[0][variant.start] and self._ways[variant.end][store.last]
+            if self._path_counts[0][variant.start] and self._path_counts[variant.end][store.last]
         )
         if not self.variants:
-            message = "the blocks make no network from the inputs to the outputs; fetch the package again"
+            message = "the blocks form no network from the inputs to the outputs; fetch the package again"
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
         self.original = self._first(0, store.last)
         self.served = store.network_of(store.served) if store.served else None
@@ -44,7 +44,7 @@ class SubnetSpace:
     @property
     def count(self) -> int:
         """The number of subnets."""
-        return self._ways[0][self.store.last]
+        return self._path_counts[0][self.store.last]
 
     def __iter__(self) -> Iterator[Subnet]:
         """Yield every subnet, the original one first."""
@@ -55,13 +55,13 @@ class SubnetSpace:
         return self._starting.get(position, ())
 
     def random(self, rng: np.random.Generator) -> Subnet:
-        """Return a subnet, each with the same probability."""
+        """Return a random subnet, drawn uniformly."""
         chosen: list[BlockVariant] = []
         position = 0
         while position != self.store.last:
             variants = self.starting_at(position)
-            whole = self._ways[position][self.store.last]
-            shares = [self._ways[variant.end][self.store.last] / whole for variant in variants]
+            whole = self._path_counts[position][self.store.last]
+            shares = [self._path_counts[variant.end][self.store.last] / whole for variant in variants]
             chosen.append(variants[int(rng.choice(len(variants), p=shares))])
             position = chosen[-1].end
         return tuple(chosen)
@@ -69,13 +69,13 @@ class SubnetSpace:
     def replaced(self, subnet: Subnet, variant: BlockVariant) -> Subnet:
         """Return a subnet with another variant in place of its own blocks there.
 
-        Blocks that overlap it only in part are completed beside it by those of the original network.
+        Blocks that overlap it only partly are replaced, next to it, by those of the original network.
         """
         before = [block for block in subnet if block.end <= variant.start]
-        while not self._ways[_end(before)][variant.start]:
+        while not self._path_counts[_end(before)][variant.start]:
             before.pop()
         after = [block for block in subnet if block.start >= variant.end]
-        while not self._ways[variant.end][self._start(after)]:
+        while not self._path_counts[variant.end][self._start(after)]:
             after.pop(0)
         filled_before = self._first(_end(before), variant.start)
         filled_after = self._first(variant.end, self._start(after))
@@ -90,7 +90,7 @@ class SubnetSpace:
         """Return the first variants that lead from one position to another."""
         chosen: list[BlockVariant] = []
         while start != end:
-            chosen.append(next(one for one in self.starting_at(start) if self._ways[one.end][end]))
+            chosen.append(next(one for one in self.starting_at(start) if self._path_counts[one.end][end]))
             start = chosen[-1].end
         return tuple(chosen)
 
@@ -105,8 +105,8 @@ class SubnetSpace:
         return blocks[0].start if blocks else self.store.last
 
 
-def _ways(store: BlockStore) -> list[list[int]]:
-    """Return for each two positions in how many ways the second one is reached from the first."""
+def _path_counts(store: BlockStore) -> list[list[int]]:
+    """Return, for each pair of positions, the number of paths from the first to the second."""
     size = store.last + 1
     ways = [[int(start == end) for end in range(size)] for start in range(size)]
     for start in reversed(range(size)):

@@ -19,7 +19,7 @@ from mistify_client.files import read_text
 from mistify_client.tuning.release import Privacy
 from mistify_client.tuning.training_loop import TrainingSettings
 
-#: In place of a label histogram: count the labels of the data.
+#: Replaces a label histogram: count the labels of the data.
 COUNTED = "counted"
 
 
@@ -28,14 +28,14 @@ class TuningFile(Settings):
 
     Attributes:
         group: The name of the group on the server.
-        peers: Highest number of peers to learn from.
-        hints: Facts about the data, as the group compares them; `labels = "counted"` stands for the share of
+        peers: Maximum number of peers to learn from.
+        hints: Facts about the data, as required by the group; `labels = "counted"` stands for the share of
             each class among the examples.
-        privacy: The noise on the data that the published model is trained on; without it there is none.
+        privacy: The noise on the data for training the published model; without it there is none.
         learning_rate: The initial learning rate.
-        patience: Passes through the data without gain after which the learning rate is lowered, or the
-            training ends.
-        rehearsal: The weight of the network's earlier predictions, so that it forgets less; 0 turns it off.
+        patience: Passes through the data without gain after which the learning rate is lowered, or training
+            ends.
+        rehearsal: The weight of the network's earlier predictions, to reduce forgetting; 0 turns it off.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])
@@ -79,7 +79,7 @@ def read_tuning_file(path: Path) -> TuningFile:
 
 
 def hints_of(raw: Mapping[str, Any], examples: Examples, manifest: Manifest, training: Training) -> Hints:
-    """Return the hints of a settings file, with the labels counted if it asks for that.
+    """Return the hints of a settings file, with labels counted if requested.
 
     Args:
         raw: The table `hints` of the file.

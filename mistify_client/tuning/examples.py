@@ -1,4 +1,4 @@
-"""The data that a device tunes on, split into examples to learn from and examples to decide by."""
+"""The data for tuning on a device, split into a training and a validation set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mistify_client.examples import (
 )
 from mistify_client.runtime.inputs import Array
 
-#: The most examples that are held out to decide when to stop.
+#: Maximum number of held-out examples.
 MOST_HELD_OUT = 1_000
 
 
@@ -29,9 +29,8 @@ class Split:
     """Examples, split into a training and a validation part.
 
     Attributes:
-        examples: All of them.
-        training: [count], rows of the examples to train on.
-        validation: [count], rows of the held-out ones, which decide when to stop.
+        training: [count], rows of the training examples.
+        validation: [count], rows of the held-out examples, which decide when to stop.
     """
 
     examples: Examples
@@ -40,7 +39,7 @@ class Split:
 
     @cached_property
     def held_out(self) -> Examples:
-        """Return the examples that decide when to stop."""
+        """The held-out examples, which decide when to stop."""
         return self.examples.subset(self.validation)
 
 
@@ -48,12 +47,11 @@ def split(examples: Examples, share: float, batch_size: int) -> Split:
     """Hold out a share of the examples, at most `MOST_HELD_OUT`, always the same ones.
 
     Args:
-        examples: All of them.
         share: Share of the examples to hold out, from 0 to 1.
-        batch_size: Number of examples of a training step.
+        batch_size: Number of examples per training step.
 
     Raises:
-        MistifyError: INVALID_DATASET, fewer examples are left than a step takes.
+        MistifyError: INVALID_DATASET, fewer examples remain than a step needs.
     """
     rows = np.random.default_rng(0).permutation(len(examples))
     held_out = min(max(1, round(share * len(rows))), MOST_HELD_OUT)
@@ -70,10 +68,10 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
         path: A file for `read_arrays`.
 
     Returns:
-        Examples whose labels have the shapes that the training takes; those of yes or no are integers.
+        Examples with labels in the shapes for training; yes-or-no labels are integers.
 
     Raises:
-        MistifyError: As for `read_arrays`; also for labels of yes or no that are fractions.
+        MistifyError: As for `read_arrays`; also for fractional yes-or-no labels.
     """
     kinds = training.kinds
     examples = with_whole_answers(read_arrays(path, manifest.inputs, manifest.outputs, kinds), kinds)
@@ -92,6 +90,6 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
 
 
 def _as_trained(labels: Array, kind: OutputEncoding, shape: Sequence[int]) -> Array:
-    """Return labels in the shape that the training takes, for an output of this kind and shape."""
+    """Return labels in the shape for training, for an output of this kind and shape."""
     label = label_shape(kind, shape)
     return labels if -1 in label else labels.reshape(len(labels), *label)

@@ -1,4 +1,4 @@
-"""The knowledge that a network has forgotten in its tuning, measured on examples outside of the tuning."""
+"""Forgetting: knowledge lost in a tuning, measured on other examples."""
 
 import math
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from mistify_client.tuning.training_loop import Score, score_of
 
 _CLASSES = OutputEncoding.SOFTMAX, OutputEncoding.LOGITS
 
-#: The least share of a class that was right and is not now, before the class is named as forgotten.
+#: Minimum drop in a class's accuracy for the class to be named as forgotten.
 _LOST = 0.1
 
-#: A rise of the loss that counts, as a share, where accuracy says nothing.
+#: Minimum relative rise of the loss that counts as forgetting if there is no accuracy.
 _RISE = 0.1
 
-#: Examples of which outputs are computed at once.
+#: Examples per batch for computing outputs.
 _CHUNK = 256
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """How well a network does on the examples to keep.
+    """The performance of a network on the examples to keep.
 
     Attributes:
         score: The score on all examples.
         examples: Number of examples.
-        by_class: Class -> the share that is right, where an only output tells classes.
-        has_accuracy: Whether an output can be right or wrong; figures have no accuracy.
+        by_class: Class -> accuracy, if the only output is a classification.
+        has_accuracy: Whether an output is a classification; numeric outputs have no accuracy.
     """
 
     score: Score
@@ -44,7 +44,7 @@ class Knowledge:
         return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.has_accuracy else loss
 
     def forgotten(self, now: "Knowledge") -> str:
-        """Describe the loss of knowledge of a network that now knows `now`; empty if it may be chance."""
+        """Describe the loss of knowledge compared with `now`; empty if it may be due to chance."""
         if not self.has_accuracy:
             rise = now.score.loss - self.score.loss
             return (
@@ -65,14 +65,14 @@ class Knowledge:
 
 
 def knowledge(trainer: PackageTrainer, keep: Examples) -> Knowledge:
-    """Return how well a network does on the examples to keep."""
+    """Return the performance of the network on the examples to keep."""
     return Knowledge(
         score_of(trainer, keep), len(keep), _by_class(trainer, keep), trainer.training.has_accuracy
     )
 
 
 def _by_class(trainer: PackageTrainer, keep: Examples) -> dict[int, float]:
-    """Return the share of right answers for each class; empty unless a single output has classes."""
+    """Return the accuracy for each class; empty unless the only output is a classification."""
     kinds = trainer.training.kinds
     (name, kind), *others = kinds.items()
     if others or kind not in _CLASSES:

@@ -1,4 +1,4 @@
-"""The new version of a package with tuned weights, which running models switch to."""
+"""Installation of a new version with tuned weights, to which running models switch."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from mistify_client.tuning.training_loop import Score
 
 
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
-    """Install a package with tuned weights as the current version, unless that has changed meanwhile.
+    """Install a package with tuned weights as the current version, unless another one has become current.
 
     Args:
-        package: The directory of the package that was shipped.
-        tuned: The directory of the version that was tuned.
+        package: The directory of the shipped package.
+        tuned: The directory of the tuned version.
         weights: Weight name -> tuned values.
         score: The score on held-out examples.
         examples: The number of held-out examples.
@@ -29,7 +29,7 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
         The directory of the new version.
 
     Raises:
-        MistifyError: CONFLICT, the current version is not the one that was tuned; any that `install` raises.
+        MistifyError: CONFLICT, the tuned version is not the current one; as for `install`.
     """
     check_current(package, tuned)  # otherwise the tuned version may have been removed
     with _staging(package) as new:
@@ -41,9 +41,9 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
 
 @contextmanager
 def _staging(package: Path) -> Iterator[Path]:
-    """Yield an empty directory beside a package, which is removed at the end: `/tmp` may lie in memory."""
+    """Yield a temporary empty directory next to a package, because `/tmp` may be in memory."""
     directory = tuning_directory(package) / "installing"
-    shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
+    shutil.rmtree(directory, ignore_errors=True)  # left by a killed process
     directory.mkdir(mode=0o700)
     try:
         yield directory
@@ -52,7 +52,7 @@ def _staging(package: Path) -> Iterator[Path]:
 
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:
-    """Return the manifest of a tuned package; its accuracy is that on the device's own data."""
+    """Return the manifest of a tuned package; its accuracy is measured on the device's own data."""
     accuracies = dict.fromkeys(("accuracy", "validation_accuracy"), score.accuracy)
     scored = {**accuracies, "accuracy_examples": examples}
     return manifest.model_copy(

@@ -1,4 +1,4 @@
-"""The progress of a tuning, in a file that always has the old or the new content, even after a crash."""
+"""The progress of a tuning, in a file with atomic updates that survive a crash."""
 
 import json
 from contextlib import suppress
@@ -20,13 +20,13 @@ _HEADER: Final = "progress"
 
 
 class Stage(StrEnum):
-    """The next step of a tuning; paper 5.1 counts the steps from (i) to (iv)."""
+    """The next step of a tuning; paper 5.1 numbers the steps from (i) to (iv)."""
 
     #: (i) Tune on the own data.
     LOCAL = "alone"
-    #: Train the model that is published on noisy data.
+    #: Train the model to publish on noisy data.
     NOISY = "on noisy data"
-    #: (ii) Publish, and get the models of peers.
+    #: (ii) Publish, and download the models of peers.
     EXCHANGE = "exchange"
     #: (iii) Tune with the peers as the teacher.
     TAUGHT = "with peers"
@@ -42,9 +42,9 @@ class TuningProgress:
         stage: The next step.
         began: The score before any tuning.
         state: The state of the network's training; its best weights are the best of all so far.
-        round: The number of the present round with peers, from 1; 0 before the first.
+        round: The number of the current round with peers, from 1; 0 before the first.
         before: The best score before that round.
-        noisy: The state of the training on noisy data; None where there is none.
+        noisy: The state of the training on noisy data; None if there is none.
         teachers: The peers that teach in that round, by `PeerOutputs.key`.
     """
 
@@ -62,7 +62,7 @@ class TuningProgress:
 
 
 class _StateFigures(BaseModel):
-    """All of a state but its weights."""
+    """All of a state except its weights."""
 
     model_config = ConfigDict(extra="forbid")
     best: Score
@@ -87,7 +87,7 @@ class _Header(BaseModel):
 
 
 class ProgressFile:
-    """The file that keeps the progress of a tuning.
+    """The file with the progress of a tuning.
 
     Args:
         fingerprint: Digest of the package, data and settings; the progress of any other tuning is ignored.
@@ -122,7 +122,7 @@ class ProgressFile:
         """Replace the progress in the file.
 
         Raises:
-            OSError: The file cannot be written; the old one stays.
+            OSError: The file cannot be written; the old one is kept.
         """
         states = {"own": progress.state, **({"noisy": progress.noisy} if progress.noisy else {})}
         tensors = {
@@ -146,7 +146,7 @@ class ProgressFile:
         write_bytes(self._path, save(tensors, {_HEADER: json.dumps(header)}), durable=True)
 
     def remove(self) -> None:
-        """Remove the file, as the tuning has ended."""
+        """Remove the file after the end of the tuning."""
         with suppress(FileNotFoundError):
             self._path.unlink()
 

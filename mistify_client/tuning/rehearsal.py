@@ -1,7 +1,7 @@
-"""Rehearsal of a network's knowledge, so that its tuning on new data makes it forget less.
+"""Rehearsal of a network's knowledge, to reduce forgetting when it is tuned on new data.
 
-Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: the network's predictions for the new
-inputs before its tuning are a second target for them.
+Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: the predictions of the untuned network
+for the new inputs are a second target for them.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,23 @@ from mistify_client.tuning.training_loop import Teacher, TeacherTargets, Trainin
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The predictions of a network for the tuning's examples, from before it was tuned.
+    """The predictions of a network for the tuning's examples, before tuning.
 
     Attributes:
         predictions: [examples, ...] by output.
-        weight: Weight of the predictions as targets, beside the true ones.
+        weight: Weight of these targets relative to the true ones.
     """
 
     predictions: Mapping[str, Array]
     weight: float
 
-    def beside(self, teacher: Teacher | None, settings: TrainingSettings) -> tuple[Teacher, TrainingSettings]:
-        """Return a teacher that also teaches what the network knew, and settings with its weight.
+    def combined_with(
+        self, teacher: Teacher | None, settings: TrainingSettings
+    ) -> tuple[Teacher, TrainingSettings]:
+        """Return a teacher that also teaches the earlier predictions, and settings with its weight.
 
         Args:
-            teacher: A teacher made of peers; None to learn from nobody else.
+            teacher: A teacher from peers; None for no other teacher.
             settings: Settings of the training, with the weight of that teacher.
         """
         others = 0.0 if teacher is None else settings.kd_weight
@@ -58,7 +60,7 @@ class Rehearsal:
 
 
 def rehearsal_of(trainer: PackageTrainer, examples: Examples, settings: TrainingSettings) -> Rehearsal | None:
-    """Return the rehearsal of a network in its present state; None where there is nothing to rehearse.
+    """Return the rehearsal of a network in its current state; None if there is nothing to rehearse.
 
     Args:
         trainer: Runs the network.

@@ -1,4 +1,4 @@
-"""The noisy data on which a private device trains the model that it publishes (paper 5.1)."""
+"""The noisy data on which a private device trains its published model (paper 5.1)."""
 
 from fractions import Fraction
 from hashlib import sha256
@@ -23,17 +23,17 @@ Epsilon = Annotated[float, Field(gt=0, description="a number above 0", examples=
 
 
 class Privacy(Settings):
-    """The settings of the noise on training data; docs/privacy.md describes what it protects.
+    """The settings of the noise on training data; docs/privacy.md describes the protection.
 
     Attributes:
-        lower: Bound of values; lower ones are clipped.
-        upper: Bound of values; higher ones are clipped.
+        lower: Lower bound of values; lower values are clipped.
+        upper: Upper bound of values; higher values are clipped.
         unit: The unit that the epsilons protect: "value" or "example".
         epsilon: The epsilon of the inputs of one release.
         label_epsilon: The epsilon of the labels of one release; without it they are not protected.
-        radius: The largest L1 distance of an example from the middle of the bounds, for the unit "example".
-        budget: The highest epsilon of all releases in the ledger together.
-        ledger: The file that records the spent epsilon; by default one beside the package.
+        radius: The maximum L1 distance of an example from the middle of the bounds, for the unit "example".
+        budget: The maximum total epsilon of all releases in the ledger.
+        ledger: The file that records the spent epsilon; by default, a file next to the package.
     """
 
     lower: Annotated[float, Field(description="a number, such as 0 for pixels", examples=[0])]
@@ -66,10 +66,10 @@ class Privacy(Settings):
 def noisy_examples(
     examples: Examples, trainer: PackageTrainer, privacy: Privacy, directory: Path
 ) -> Examples:
-    """Return noisy data in place of the true data.
+    """Return noisy data to replace the true data.
 
     They are drawn once for each data set and mechanism, debited to the ledger and stored; later calls read
-    them from the file.
+    the stored data.
 
     Args:
         examples: The true data, [examples, ...] each.
@@ -78,11 +78,11 @@ def noisy_examples(
         directory: For noisy data and the ledger.
 
     Returns:
-        Noisy examples, as many and in the same shapes.
+        Noisy examples, the same number and in the same shapes.
 
     Raises:
-        MistifyError: PRIVACY_BUDGET, the ledger refuses; UNAVAILABLE, the data or the ledger cannot be
-            written; as for `check_takes_noise`.
+        MistifyError: PRIVACY_BUDGET, the budget does not suffice; UNAVAILABLE, the data or the ledger cannot
+            be written; as for `check_takes_noise`.
     """
     check_takes_noise(examples, trainer)
     (name, inputs), (output, targets) = *examples.inputs.items(), *examples.targets.items()
@@ -107,7 +107,7 @@ def noisy_examples(
 
 
 def check_takes_noise(examples: Examples, trainer: PackageTrainer) -> None:
-    """Check that a network can be trained on noisy data in place of these examples.
+    """Check that a network can be trained on noisy data instead of these examples.
 
     Args:
         examples: The true data, [examples, ...] each.

@@ -1,4 +1,4 @@
-"""Tuning of a package from beginning to end: its files, its peers, and the new version."""
+"""Tuning of a package from start to end: its files, its peers, and the new version."""
 
 import os
 import secrets
@@ -33,7 +33,7 @@ from mistify_client.tuning.trainer import PackageTrainer, load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 
-#: The file in a tuner's directory that identifies it as a member of its group.
+#: The file in a tuner's directory that identifies the device as a member of its group.
 _SECRET = "secret"  # noqa: S105 (a file's name)
 
 
@@ -43,13 +43,13 @@ class TuningOutcome:
 
     Attributes:
         began: The score before the tuning, on held-out examples.
-        ended: The score after it on the same examples, never worse in accuracy nor in loss.
+        ended: The score after the tuning on the same examples, never worse in accuracy or in loss.
         rounds: The number of rounds with peers.
-        version: The directory of the new version; None where nothing was gained, and nothing installed.
-        notes: Messages for the user, such as peers that were left out, or a server that was away.
+        version: The directory of the new version; None if nothing was gained and nothing installed.
+        notes: Messages for the user, such as excluded peers, or an unreachable server.
         traffic: Bytes of all messages to and from the server.
-        knew: Knowledge before the tuning, on the examples to keep; None where there are none.
-        knows: Knowledge after the tuning, on the same examples.
+        kept_before: Performance before the tuning on the examples to keep; None if there are none.
+        kept_after: Performance after the tuning, on the same examples.
     """
 
     began: Score
@@ -58,13 +58,17 @@ class TuningOutcome:
     version: Path | None
     notes: tuple[str, ...]
     traffic: Traffic
-    knew: Knowledge | None = None
-    knows: Knowledge | None = None
+    kept_before: Knowledge | None = None
+    kept_after: Knowledge | None = None
 
     @property
     def forgotten(self) -> str:
-        """The knowledge of the examples to keep that was lost, as text; empty if none was."""
-        return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
+        """A description of what was forgotten on the examples to keep; empty if nothing was."""
+        return (
+            ""
+            if self.kept_before is None or self.kept_after is None
+            else self.kept_before.forgotten(self.kept_after)
+        )
 
 
 def tune(
@@ -80,16 +84,17 @@ def tune(
 ) -> TuningOutcome:
     """Tune a package on a device's data, which never leave it, and make the result its current version.
 
-    If a call was broken off, even by a crash, the same call with the same package, examples and settings
+    If a call was interrupted, even by a crash, the same call with the same package, examples and settings
     continues after the last pass through the data. The tuner's files are in `PACKAGE.state/tuning/`.
 
     Args:
-        package: The directory of the package that was shipped; its current version is tuned.
+        package: The directory of the shipped package; its current version is tuned.
         examples: The device's examples (`examples.read_examples`).
-        peering: The group to tune with; None to tune alone. If the server is away, the device tunes alone.
+        peering: The group to tune with; None to tune alone. If the server is unreachable, the device tunes
+            alone.
         privacy: Trains the published model on noisy data; None publishes the model tuned on the true data.
-        keep: Other examples, on which the network is measured before and after: they are not trained on.
-        threads: The number of threads of LiteRT; None for its own choice.
+        keep: Other examples, not used for training, on which the network is measured before and after.
+        threads: The number of threads of LiteRT; None for LiteRT's default.
         display: Shows progress.
 
     Returns:
@@ -98,9 +103,9 @@ def tune(
     Raises:
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
             the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
-            published with privacy; INVALID_PUBLICATION, the group compares by other hints; CONFLICT, the
-            package is being tuned already, or got another version meanwhile; CORRUPT_PACKAGE, a file of the
-            package, or of its state, cannot be used.
+            published with privacy; INVALID_PUBLICATION, the group requires other hints; CONFLICT, the
+            package is already being tuned, or got another version in the meantime; CORRUPT_PACKAGE, a file of
+            the package, or of its state, cannot be used.
     """
     shipped = Path(package)
     version = current(shipped)
@@ -108,10 +113,10 @@ def tune(
     if privacy is not None and peering is not None:
         check_takes_noise(examples, trainer)
     data = split(examples, VALIDATION, trainer.training.batch_size)
-    knew = None if keep is None else knowledge(trainer, keep)
+    kept_before = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
         directory = stack.enter_context(_tuning_directory(shipped))
-        check_current(shipped, version)  # another process may have tuned it until now
+        check_current(shipped, version)  # another process may have tuned it in the meantime
         exchange = None
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
@@ -140,7 +145,7 @@ def tune(
         installed,
         tuple(tuner.notes),
         traffic,
-        knew,
+        kept_before,
         None if keep is None else knowledge(trainer, keep),
     )
 
@@ -153,16 +158,16 @@ def _teachers(trainer: PackageTrainer, data: Split, directory: Path, exchange: E
 
 
 def _install_if_better(shipped: Path, version: Path, progress: TuningProgress, validated: int) -> Path | None:
-    """Install the best weights as the new version, if they are better than the first ones.
+    """Install the best weights as the new version if they are better than the initial ones.
 
     Args:
-        shipped: The directory of the package that was shipped.
-        version: The directory of the version that was tuned.
+        shipped: The directory of the shipped package.
+        version: The directory of the tuned version.
         progress: The progress of the finished tuning.
         validated: The number of held-out examples.
 
     Returns:
-        The directory of the new version; None where nothing was gained.
+        The directory of the new version; None if nothing was gained.
     """
     state = progress.state
     if state.best == progress.began:
@@ -174,12 +179,12 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
     """Leave a group, so that the coordinator deletes the published model. Peers may have copies.
 
     Args:
-        package: The directory of the package that was shipped.
-        peering: Only the server, the group and the token matter.
+        package: The directory of the shipped package.
+        peering: Only the server, the group and the token are used.
 
     Raises:
         MistifyError: NOT_FOUND, the package was never tuned with peers; CONFLICT, it is being tuned;
-            UNAVAILABLE, the coordinator cannot be reached.
+            UNAVAILABLE, the coordinator is unreachable.
     """
     shipped = Path(package)
     directory = state_directory(shipped) / "tuning"
@@ -197,7 +202,7 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
 
 @contextmanager
 def _tuning_directory(shipped: Path) -> Iterator[Path]:
-    """Yield the directory of a package's tuner, made where it is missing, for this process alone."""
+    """Yield the directory of a package's tuner, created if necessary and locked for this process."""
     with damage_reported(state_directory(shipped)):
         directory = tuning_directory(shipped)
         with held_alone(directory, "the package is already being tuned"):
@@ -211,7 +216,7 @@ def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange
 
 
 def _secret(path: Path) -> bytes:
-    """Return the member's secret, made with the first call; anybody who has it can act as the member."""
+    """Return the member's secret, generated on the first call; anybody who has it can act as the member."""
     if not path.exists():
         write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
     secret = path.read_bytes()

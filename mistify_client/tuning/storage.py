@@ -9,10 +9,10 @@ from mistify_client.runtime.versions import state_directory
 
 
 def tuning_directory(package: Path) -> Path:
-    """Return the directory of a package's tuner, made where it is missing, for its owner alone.
+    """Return the directory of a package's tuner, created if necessary, and private to its owner.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
     """
     directory = state_directory(package) / "tuning"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
@@ -21,9 +21,9 @@ def tuning_directory(package: Path) -> Path:
 
 @contextmanager
 def stored_in(directory: Path) -> Iterator[None]:
-    """Report a directory that cannot be written, and remove parts of files (`*.part`) from it.
+    """Report a directory that cannot be written, and remove partial files (`*.part`) from it.
 
-    They take room that the version tuned alone needs.
+    They use space that the version tuned alone needs.
 
     Raises:
         MistifyError: UNAVAILABLE, it cannot be written, for example on a full disk.

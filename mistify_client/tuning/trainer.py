@@ -33,18 +33,18 @@ from mistify.wording import counted
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array, bind
 
-#: Examples of which predictions are computed at once.
+#: Examples per batch of predictions.
 _CHUNK = 256
 
-#: Arrays by the names of inputs or outputs; where there is only one, the array itself will do.
+#: Arrays by input or output name; for a single one, the array itself is enough.
 NamedArrays: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 Weights: TypeAlias = dict[str, npt.NDArray[np.float32]]
 
 
 class BatchScore(NamedTuple):
-    """The loss on a batch, the number of right targets, and the number that can be right or wrong.
+    """The loss on a batch, the number of correct predictions, and the number of classification targets.
 
-    Figures cannot, and do not count.
+    Numeric targets are not counted.
     """
 
     loss: float
@@ -53,7 +53,7 @@ class BatchScore(NamedTuple):
 
 
 class PackageTrainer:
-    """The training network of a package, with weights and the optimizer's state of its own.
+    """The training network of a package, with its own weights and optimizer state.
 
     It may be called from several threads; calls run one at a time.
 
@@ -82,10 +82,10 @@ class PackageTrainer:
 
         Args:
             inputs: [batch_size, ...], by input.
-            targets: Classes, labels or figures [batch_size, ...], by output; a class of -1 is ignored.
+            targets: Classes, labels or numeric values [batch_size, ...], by output; a class of -1 is ignored.
             learning_rate: Learning rate of this step.
             teacher: Predictions of a teacher, or the mean of several, [batch_size, ...] by output.
-            kd_weight: The weight of the teacher beside the targets.
+            kd_weight: The weight of the teacher relative to the targets.
 
         Returns:
             The loss before the step.
@@ -99,7 +99,7 @@ class PackageTrainer:
         return self._loss(TRAIN_STEP, arrays, scalars)
 
     def adapt_step(self, inputs: NamedArrays, learning_rate: float) -> float:
-        """Run one step of plain gradient descent that lowers the entropy of the outputs; no targets needed.
+        """Run one step of plain gradient descent that lowers the entropy of the outputs; needs no targets.
 
         Only scales and shifts change.
 
@@ -114,7 +114,7 @@ class PackageTrainer:
             MistifyError: INVALID_DATASET, also if there is nothing to adapt (`training.adapts` is false).
         """
         if not self.training.adapts:
-            reason = "the package has no scales and shifts that are trained, or no outputs with an entropy"
+            reason = "the package trains no scales and shifts, or has no outputs with an entropy"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
         arrays = self._inputs(inputs)
         self._require_batch(arrays)
@@ -132,10 +132,10 @@ class PackageTrainer:
         return self._run(INFER, **self._inputs(inputs))
 
     def predictions(self, examples: Examples) -> dict[str, Array]:
-        """Return predictions as a teacher gives them, for any number of examples.
+        """Return predictions as a teacher, for any number of examples.
 
         Returns:
-            Probabilities or figures, [examples, ...] by output.
+            Probabilities or numeric values, [examples, ...] by output.
         """
         parts = [self.infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
         return {
@@ -144,7 +144,7 @@ class PackageTrainer:
         }
 
     def evaluate(self, inputs: NamedArrays, targets: NamedArrays) -> BatchScore:
-        """Return the loss on any number of examples, and how many of their targets are predicted right.
+        """Return the loss on any number of examples, and the number of correct predictions.
 
         Args:
             inputs: [examples, ...], by input.
@@ -165,7 +165,8 @@ class PackageTrainer:
             weights: Weight name -> array, for all trained weights.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming those that are missing, have another shape, or are unknown.
+            MistifyError: INVALID_DATASET, naming weights that are missing, have another shape, or are
+                unknown.
         """
         arrays = {name: np.ascontiguousarray(values, np.float32) for name, values in weights.items()}
         known = {weight.name: weight for weight in self.training.weights}
@@ -189,7 +190,7 @@ class PackageTrainer:
         return outputs
 
     def _loss(self, signature: str, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> float:
-        # As vectors of one: given a shape without dimensions, LiteRT 2.3 crashes on ARM64.
+        # As vectors of length 1: with scalar shapes, LiteRT 2.3 crashes on ARM64.
         vectors = {name: np.full(1, value, np.float32) for name, value in scalars.items()}
         return float(self._run(signature, **arrays, **vectors)["loss"].item())
 
@@ -201,7 +202,7 @@ class PackageTrainer:
         return self._by_output(self.training.targets, targets)
 
     def _teacher_targets(self, teacher: NamedArrays | None) -> dict[str, Array]:
-        """Return the teacher's predictions by tensor; without one, zeros, as `train` needs all tensors."""
+        """Return the teacher's predictions by tensor; zeros without one, as `train` needs all tensors."""
         if teacher is not None:
             return self._by_output(self.training.teachers, teacher)
         batch = self.training.batch_size
@@ -211,7 +212,7 @@ class PackageTrainer:
         }
 
     def _by_output(self, tensors: Mapping[str, str], arrays: NamedArrays) -> dict[str, Array]:
-        """Return the array for each output, checked, by the tensor that takes it."""
+        """Return the checked array for each output, by its tensor."""
         outputs = {output: self._info(output, tensor) for output, tensor in tensors.items()}
         positional, named = ((), arrays) if isinstance(arrays, Mapping) else ((arrays,), {})
         narrow = {
@@ -241,7 +242,7 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     """Load the training network of a package, with the weights that the package serves.
 
     Args:
-        threads: The number of threads of LiteRT; None for its own choice.
+        threads: The number of threads of LiteRT; None for LiteRT's default.
 
     Raises:
         MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
@@ -265,7 +266,7 @@ def write_weights(
 
     Args:
         weights: Weight name -> array, for some or all trained weights.
-        out: The file to write; it is there completely or not at all.
+        out: The file to write, atomically.
 
     Returns:
         The path of the file.
@@ -301,7 +302,7 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
 
 
 def _no_training_because(manifest: Manifest) -> str:
-    """Return why a package cannot be trained, and the way to get one that can."""
+    """Return why a package cannot be trained, and how to get one that can."""
     if manifest.training_note:
         return manifest.training_note
     return (
@@ -311,6 +312,6 @@ def _no_training_because(manifest: Manifest) -> str:
 
 
 def _narrowed(values: npt.ArrayLike, dtype: str) -> npt.ArrayLike:
-    """Convert integers and floats to the precision of the network: labels are int64 almost everywhere."""
+    """Convert integers and floats to the network's precision: labels are usually int64."""
     array = np.asarray(values)
     return array.astype(dtype) if np.can_cast(array.dtype, dtype, "same_kind") else array

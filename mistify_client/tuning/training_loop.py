@@ -16,12 +16,12 @@ from mistify_client.tuning.trainer import PackageTrainer, Weights
 #: The factor by which the learning rate is lowered.
 _SLOWDOWN = 3.0
 
-#: Examples in a batch of an evaluation.
+#: Examples per batch of an evaluation.
 _CHUNK = 256
 
 
 class Score(NamedTuple):
-    """The accuracy of a network, from 0 to 1 (0 where all outputs are figures), and its loss."""
+    """The accuracy of a network, from 0 to 1 (0 if all outputs are numeric), and its loss."""
 
     accuracy: float
     loss: float
@@ -32,14 +32,14 @@ class TrainingSettings:
     """The settings of a training.
 
     Attributes:
-        learning_rate: Learning rate at the start; the paper's is 0.001.
+        learning_rate: Initial learning rate; the paper's is 0.001.
         patience: Passes without gain after which the learning rate is lowered.
-        slowdowns: Number of times that the learning rate is lowered, to a third each time and starting again
-            from the best weights, before the training counts as converged.
-        most_passes: The most passes through the data, whatever is gained.
-        kd_weight: The weight of the teacher's targets beside the true ones.
-        rehearsal: The weight of what the network knew before, so that it forgets less, for a package with an
-            accuracy of 1; with less accuracy there is less to forget, and the weight is lower. 0 for none.
+        slowdowns: Number of times that the learning rate is lowered, each time to a third and from the best
+            weights, before the training counts as converged.
+        most_passes: Maximum number of passes through the data.
+        kd_weight: The weight of the teacher's targets relative to the true ones.
+        rehearsal: The weight of the network's earlier predictions, to reduce forgetting, for a package with
+            an accuracy of 1; it is reduced for lower accuracies, where there is less to forget. 0 for none.
         seed: Seed for the order of the examples, and the choice of skipped peers.
     """
 
@@ -56,10 +56,10 @@ class TeacherTargets(Protocol):
     """The predictions of a teacher that serve as targets, by output."""
 
     def __call__(self, rows: npt.NDArray[np.int64]) -> Mapping[str, Array]:
-        """Return the targets for these rows of the data: probabilities or figures, [rows, ...] by output."""
+        """Return the targets for rows of the data: probabilities or numeric values, [rows, ...] by output."""
 
 
-#: Returns the targets for one pass: peers are skipped at random in each.
+#: Returns the targets for one pass; each pass skips peers at random.
 Teacher = Callable[[np.random.Generator], TeacherTargets]
 
 
@@ -68,20 +68,20 @@ class TrainingState:
     """The state of a training after a pass through the data.
 
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
-    highest (Breiman et al., 1984): few examples measure accuracy poorly, and the highest of many values may
-    be due to chance. Weights that are worse than the first ones, in accuracy or in loss, never become the
-    best.
+    highest (Breiman et al., 1984): few examples measure accuracy imprecisely, and the highest of many values
+    may be due to chance. Weights that are worse than the initial ones, in accuracy or in loss, never become
+    the best.
 
     Attributes:
         best: The score of the best weights.
-        best_weights: The weights with the best score, those at the start included.
-        weights: The present weights, from which the next pass starts.
+        best_weights: The weights with the best score, including the initial ones.
+        weights: The current weights, from which the next pass starts.
         floor: The score of the network before any tuning.
         peak: The highest accuracy that counts.
         lowest: The lowest loss so far.
-        examples: The number of examples that scores are measured on.
+        examples: The number of examples for the scores.
         passes: The number of passes so far.
-        idle: Number of the last passes that gained nothing, neither a better score nor a lower loss.
+        idle: Number of consecutive passes without gain, neither a better score nor a lower loss.
         slowed: Number of times that the learning rate was lowered.
     """
 
@@ -101,10 +101,10 @@ class TrainingState:
         """Return the state before the first pass.
 
         Args:
-            score: The score of the weights at the start.
-            weights: The weights at the start.
+            score: The score of the initial weights.
+            weights: The initial weights.
             floor: The score of the network before any tuning.
-            examples: The number of examples that scores are measured on.
+            examples: The number of examples for the scores.
         """
         return cls(score, weights, weights, floor, score.accuracy, score.loss, examples)
 
@@ -135,7 +135,7 @@ class TrainingState:
         return after
 
     def has_converged(self, settings: TrainingSettings) -> bool:
-        """Return whether the training has ended."""
+        """Check whether the training has ended."""
         return self.slowed > settings.slowdowns or self.passes >= settings.most_passes
 
     def learning_rate(self, settings: TrainingSettings) -> float:
@@ -152,16 +152,16 @@ def fit(
     after_pass: Callable[[TrainingState, Score], None],
     teacher: Teacher | None = None,
 ) -> TrainingState:
-    """Train until convergence, from the beginning or from where an earlier training stopped.
+    """Train until convergence, from the start or from an interrupted training.
 
-    At the end the trainer holds the best weights.
+    At the end the trainer has the best weights.
 
     Args:
         trainer: Trains the network.
-        data: Examples to train on, and to decide when to stop.
+        data: Examples for training and for early stopping.
         state: The state to start from.
         after_pass: Called after every pass, with the state and the score of the new weights.
-        teacher: A teacher to learn from beside the true targets.
+        teacher: A teacher in addition to the true targets.
 
     Returns:
         The state after convergence.
@@ -187,7 +187,7 @@ def _train_pass(
     teacher_targets: TeacherTargets | None,
     rng: np.random.Generator,
 ) -> None:
-    """Train on all examples once in random order, except for the last ones that do not fill a batch.
+    """Train on all examples once in random order, except for an incomplete last batch.
 
     Args:
         trainer: Trains the network.

@@ -17,10 +17,10 @@ from mistify_client.tuning.rehearsal import Rehearsal
 from mistify_client.tuning.trainer import PackageTrainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 
-#: The share of the examples that is held out to decide when to stop.
+#: Share of the examples that is held out for early stopping.
 VALIDATION: Final = 0.2
 
-#: The most rounds with peers.
+#: Maximum number of rounds with peers.
 ROUNDS: Final = 4
 
 
@@ -28,14 +28,14 @@ class Tuner:
     """The tuner of a network, which saves its progress after every pass through the data.
 
     Args:
-        trainer: Trains the network, with the weights to start from.
+        trainer: Trains the network, starting from its current weights.
         file: Saves the progress.
-        rehearsal: Rehearsal of the network's earlier knowledge; None for none.
+        rehearsal: Rehearsal of the network's earlier predictions; None for none.
         exchange: The exchange with peers; None to tune alone.
         display: Shows progress.
 
     Attributes:
-        notes: Messages for the user, a line each.
+        notes: Messages for the user, one line each.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Tuner:
         self.notes: list[str] = []
 
     def run(self, teachers: Teachers, noisy: Callable[[], Examples] | None) -> TuningProgress:
-        """Tune until only the installation is left.
+        """Tune until only the installation remains.
 
         Args:
-            teachers: Choose the peers that teach.
-            noisy: Returns the data on which a private device trains the model that it publishes; None for a
-                device that publishes its own model.
+            teachers: Chooses the peers that teach.
+            noisy: Returns the data on which a private device trains its published model; None for a device
+                that publishes its own model.
 
         Returns:
             The progress at `Stage.INSTALL`, with the best weights.
 
         Raises:
-            MistifyError: Any that `Exchange.join` raises, except for a server that is away.
+            MistifyError: As for `Exchange.join`, except for an unreachable server.
         """
         exchange = self._exchange
         if exchange is not None:
@@ -93,16 +93,16 @@ class Tuner:
         return progress
 
     def _join(self, exchange: Exchange) -> None:
-        """Join the group first, so that a refusal is reported before hours are spent on training."""
+        """Join the group first, so that a rejection is reported before hours of training."""
         try:
             exchange.join()
         except MistifyError as error:
             if error.code is not ErrorCode.UNAVAILABLE:
                 raise
-            self._note(f"the server cannot be reached, and is tried again after tuning alone: {error}")
+            self._note(f"the server cannot be reached; trying again after tuning alone: {error}")
 
     def _begin(self) -> TuningProgress:
-        """Return the saved progress of a tuning that was broken off, or that at the beginning."""
+        """Return the saved progress of an interrupted tuning, or the initial progress."""
         if (saved := self._file.load()) is not None:
             self._display.show_line(f"resuming: {saved.stage.value}")
             return saved
@@ -117,7 +117,7 @@ class Tuner:
 
         settings = self._settings
         if self._rehearsal is not None:
-            teacher, settings = self._rehearsal.beside(teacher, settings)
+            teacher, settings = self._rehearsal.combined_with(teacher, settings)
         state = fit(
             self._trainer, self._data, settings, progress.state, after_pass=after_pass, teacher=teacher
         )
@@ -146,7 +146,7 @@ class Tuner:
     def _exchange_models(
         self, progress: TuningProgress, exchange: Exchange, teachers: Teachers, *, private: bool
     ) -> TuningProgress:
-        """Publish a model, and begin a round with the trusted peers, or end the tuning without any."""
+        """Publish a model, and start a round with the trusted peers, or end the tuning if there are none."""
         state = progress.noisy if private else progress.state
         self._trainer.restore(progress.state.best_weights)
         try:
@@ -164,7 +164,7 @@ class Tuner:
         if set(gathered.teachers) <= set(progress.teachers):
             return progress.at(Stage.INSTALL)
         self._display.show_line(
-            f"round {progress.round + 1}: learns from {counted(len(gathered.teachers), 'peer')}"
+            f"round {progress.round + 1}: learning from {counted(len(gathered.teachers), 'peer')}"
         )
         return progress.at(
             Stage.TAUGHT,
@@ -175,13 +175,13 @@ class Tuner:
         )
 
     def _train_with_peers(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
-        """Train with peers as the teacher; another round follows if this one has gained something."""
+        """Train with peers as the teacher; another round follows if this one gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
         gained = progress.state.best != progress.before
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
-        """End the tuning without peers; gains so far stay."""
+        """End the tuning without peers; earlier gains are kept."""
         self._note(f"continuing without peers: {error}")
         return progress.at(Stage.INSTALL)
 

@@ -1,1 +1,1 @@
-"""The server's gRPC face: thin servicers, authentication, errors as statuses."""
+"""The server's gRPC API: thin servicers, authentication, errors as statuses."""

@@ -17,13 +17,13 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         self._fleet = fleet
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
-        """Keep a device."""
+        """Register a device."""
         return wire.device_to_proto(await self._service.register(wire.table_from_proto(request)))
 
     async def ReportLatency(  # noqa: N802
         self, request: pb.ReportLatencyRequest, context: Any
     ) -> pb.ReportLatencyResponse:
-        """Improve the predictions for a device."""
+        """Adjust the predictions for a device."""
         report = (request.device, request.job_id, request.goal_id, request.median_ms)
         predicted_ms, factor = await self._service.report(*report)
         return pb.ReportLatencyResponse(predicted_ms=predicted_ms, factor=factor)
@@ -31,10 +31,10 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     async def ListDevices(  # noqa: N802
         self, request: pb.ListDevicesRequest, context: Any
     ) -> pb.ListDevicesResponse:
-        """Show all devices."""
+        """Return all devices."""
         return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))
 
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
-        """Keep the status of a device."""
+        """Store the status of a device."""
         self._fleet.report(wire.status_from_proto(request))
         return pb.ReportStatusResponse()

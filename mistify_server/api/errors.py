@@ -1,4 +1,4 @@
-"""Translation of the server's failures into gRPC statuses; no other place does that."""
+"""Translation of the server's errors into gRPC statuses, which happens only here."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,17 +11,17 @@ from mistify.wire import porting
 from mistify.wire.limits import ERROR_METADATA, MAX_METADATA_BYTES
 from mistify_server.api.handlers import Stream, Unary, surrounded
 
-# Base64 adds a third to what metadata hold, and gRPC adds metadata of its own.
+# Base64 adds a third to the size of metadata, and gRPC adds its own metadata.
 _MOST_ERROR_BYTES = MAX_METADATA_BYTES // 2
 
-#: Characters of a message, and of each part of a problem: names in a config may be of any length.
+#: Maximum length of a message, and of each part of a problem: names in a config may have any length.
 _MOST_TEXT = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Interceptor that ends failed calls with the error's status and its problems."""
+    """Interceptor that ends failed calls with the error's status and problems."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Wrap the handler of a call."""
@@ -53,18 +53,18 @@ def _stream(behaviour: Stream) -> Stream:
 
 
 async def _abort(context: Any, error: Exception) -> None:
-    """End a call. Unexpected errors are logged, and reveal nothing of the server's internals."""
+    """Abort a call. Unexpected errors are logged, and not revealed to the caller."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, MistifyError):
         _log.error("a call failed", exc_info=error)
-        error = MistifyError(ErrorCode.INTERNAL, "an error inside the server; its log has the details")
+        error = MistifyError(ErrorCode.INTERNAL, "an internal error; see the server's log for details")
     status = grpc.StatusCode[error.code.grpc_status]
     await context.abort(status, error.message[:_MOST_TEXT], ((ERROR_METADATA, _attached(error)),))
 
 
 def _attached(error: MistifyError) -> bytes:
-    """Encode an error, with as many of its problems as fit; long texts in them are cut."""
+    """Encode an error with as many of its problems as fit; long texts are truncated."""
     info = porting.error_to_proto(
         MistifyError(error.code, error.message[:_MOST_TEXT], map(_cut, error.problems))
     )

@@ -12,13 +12,13 @@ from mistify_server.store.uploads import Uploads
 
 
 class FilesServicer(files_pb2_grpc.FilesServicer):
-    """Adapter from gRPC to the uploads."""
+    """Adapter from gRPC to `Uploads`."""
 
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
 
     async def FindFiles(self, request: pb.FindFilesRequest, context: Any) -> pb.FindFilesResponse:  # noqa: N802
-        """Say how much of some files has arrived."""
+        """Return how much of each file has been received."""
         states = await asyncio.to_thread(
             lambda: [self._uploads.state(_digest(file)) for file in request.files]
         )
@@ -29,7 +29,7 @@ class FilesServicer(files_pb2_grpc.FilesServicer):
     async def UploadFile(  # noqa: N802
         self, requests: AsyncIterator[pb.UploadFileRequest], context: Any
     ) -> pb.UploadFileResponse:
-        """Take a file."""
+        """Receive a file."""
         async for request in requests:
             header = request.header
             data = (request.data async for request in requests)

@@ -1,22 +1,22 @@
-"""Handlers of calls with wrappers around their methods, whichever side streams."""
+"""Wrappers for the methods of gRPC handlers, with or without streaming."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 import grpc
 
-#: What a handler does for a request, or a stream of them.
+#: Method of a handler with a single response; it takes one request or a stream of requests.
 Unary: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 Stream: TypeAlias = Callable[[Any, Any], AsyncIterator[Any]]
 
 
 def surrounded(handler: Any, unary: Callable[[Unary], Unary], stream: Callable[[Stream], Stream]) -> Any:
-    """Return a handler with wrappers around its method.
+    """Return a handler with a wrapper around its method.
 
     Args:
-        handler: A handler of gRPC.
+        handler: A gRPC handler.
         unary: Wraps a method that returns one response.
-        stream: Wraps a method that yields several.
+        stream: Wraps a method that yields several responses.
     """
     codecs = handler.request_deserializer, handler.response_serializer
     if handler.request_streaming:

@@ -30,7 +30,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         return await self._part(job_id, request)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
-        """Return the plan of a batch without starting it."""
+        """Return the plan of a batch without starting a job."""
         plan = await self._service.plan(request.config_json)
         return await asyncio.to_thread(plan_to_proto, plan)
 
@@ -40,17 +40,17 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         return await self._part(request.job_id, request)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
-        """Show a job."""
+        """Return a job."""
         return await self._part(request.job_id, request)
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
-        """Show a page of jobs."""
+        """Return a page of jobs."""
         parts, token = await self._service.jobs(request.page_size, request.page_token, _selection(request))
         jobs = await asyncio.to_thread(lambda: list(map(porting.part_to_proto, parts)))
         return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802
-        """Stop a job."""
+        """Cancel a job."""
         await self._service.cancel(request.job_id)
         return await self._part(request.job_id, request)
 
@@ -63,20 +63,20 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def WatchJob(  # noqa: N802
         self, request: pb.WatchJobRequest, context: Any
     ) -> AsyncIterator[pb.JobEvent]:
-        """Follow a job."""
+        """Stream the events of a job."""
         async for event in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
             yield porting.event_to_proto(event)
 
     async def GetGoalDetails(  # noqa: N802
         self, request: pb.GetGoalDetailsRequest, context: Any
     ) -> pb.GoalDetails:
-        """Show a goal's layers and its curve."""
+        """Return a goal's layers and training curve."""
         return porting.details_to_proto(await self._service.details(request.job_id, request.goal_id))
 
     async def FetchPackage(  # noqa: N802
         self, request: pb.FetchPackageRequest, context: Any
     ) -> AsyncIterator[pb.PackageChunk]:
-        """Send a file of a package."""
+        """Stream a file of a package."""
         chunks = self._service.fetch(request.job_id, request.goal_id, request.file, request.offset)
         async for chunk in chunks:
             yield pb.PackageChunk(data=chunk)
@@ -84,7 +84,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def FetchReport(  # noqa: N802
         self, request: pb.FetchReportRequest, context: Any
     ) -> AsyncIterator[pb.ReportChunk]:
-        """Send a job as a page."""
+        """Stream the report page of a job."""
         part = await self._service.part(request.job_id)
         page = (await asyncio.to_thread(self._report_page, part.job)).encode()
         for offset in range(0, len(page), CHUNK):

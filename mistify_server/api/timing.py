@@ -1,4 +1,4 @@
-"""Seconds of the calls, by method and status."""
+"""Durations of calls, by method and status."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from mistify_server.telemetry.metrics import Metrics
 
 
 class TimingInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Interceptor that counts and times the calls of methods that exist; the first one sees all of them."""
+    """Interceptor that counts and times calls of existing methods; it must be the first interceptor."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

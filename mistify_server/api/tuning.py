@@ -17,13 +17,13 @@ class TuningServicer(tuning_pb2_grpc.TuningServicer):
         self._service = service
 
     async def Join(self, request: pb.JoinRequest, context: Any) -> pb.Membership:  # noqa: N802
-        """Make a member."""
+        """Add a member to a group."""
         return wire.membership_to_proto(self._service.join(wire.key_from_proto(request.key)))
 
     async def Publish(  # noqa: N802
         self, requests: AsyncIterator[pb.PublishRequest], context: Any
     ) -> pb.PublishResponse:
-        """Take a model."""
+        """Receive a published model."""
         header = (await _header(requests)).header
         publication = wire.publication_from_proto(header.publication)
         data = (request.data async for request in requests)
@@ -31,13 +31,13 @@ class TuningServicer(tuning_pb2_grpc.TuningServicer):
         return pb.PublishResponse(version=publication.version)
 
     async def Peers(self, request: pb.PeersRequest, context: Any) -> AsyncIterator[pb.PeersResponse]:  # noqa: N802
-        """Send the models of peers."""
+        """Stream the models of peers."""
         key = wire.key_from_proto(request.key)
         async for part in self._service.peers(key, request.count, request.held):
             yield wire.peer_to_proto(part)
 
     async def Leave(self, request: pb.LeaveRequest, context: Any) -> pb.LeaveResponse:  # noqa: N802
-        """Forget a member."""
+        """Remove a member."""
         self._service.leave(wire.key_from_proto(request.key))
         return pb.LeaveResponse()
 

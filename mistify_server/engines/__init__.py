@@ -1,1 +1,1 @@
-"""Engines, which run tasks in worker processes of this machine or of others."""
+"""Engines, which run tasks in worker processes on this or other machines."""

@@ -10,9 +10,9 @@ from mistify_server.tasks.tasks import Task
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """The workers of an engine: those alive, and of them those with a task; the tasks that wait for one.
+    """The load of an engine: workers that are alive, workers with a task, and tasks that wait for a worker.
 
-    `lost` have died with a task since the engine was opened.
+    `lost` counts the workers that have died with a task since the engine was opened.
     """
 
     alive: int
@@ -22,47 +22,47 @@ class EngineLoad:
 
 
 class TaskEngine(ABC):
-    """Runner of tasks, several at a time, which takes care of its workers.
+    """Runs tasks concurrently, and manages its workers.
 
-    Engines are used from one event loop. A task that fails through its own fault (a model that cannot be
-    read, a worker that dies again and again) ends as a `TaskFailure`, never as an exception.
+    Engines are used from one event loop. A task that fails for reasons of its own (an unreadable model, a
+    worker that dies repeatedly) ends as a `TaskFailure`, never as an exception.
     """
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Return how many tasks run at the same time; more wait for their turn."""
+        """Return the maximum number of concurrent tasks; further tasks wait."""
 
     @property
     @abstractmethod
     def busy_since(self) -> float:
-        """Return when the oldest task that still runs began, in seconds since 1970; now if none runs."""
+        """Return the start of the oldest running task, in seconds since 1970; now if none runs."""
 
     @property
     @abstractmethod
     def load(self) -> EngineLoad:
-        """Return how its workers stand; any thread may ask."""
+        """Return the load of the workers. Thread-safe."""
 
     @abstractmethod
     def start_worker(self) -> None:
-        """Start a worker before anything waits for it, which takes seconds; a failure shows with a task."""
+        """Start a worker in advance, because it takes seconds; a failure is reported with the first task."""
 
     @abstractmethod
     def keep_ready(self) -> None:
-        """Keep a worker ready, so that submissions beside running tasks need not wait for one to start."""
+        """Keep a spare worker ready, so that submissions do not wait for one to start."""
 
     @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        """Run a task to its end. Cancelling the call stops the task at once.
+        """Run a task to completion. Cancelling the call stops the task immediately.
 
-        The stage "starting" is reported when a worker takes up the task, and again at every new attempt,
-        after a stage that says why the last attempt failed. An `InspectTask`, for which a user is waiting,
-        never waits behind other tasks.
+        The stage "starting" is reported when a worker starts the task, and again at every new attempt, after
+        a stage with the reason for the failure of the last attempt. An `InspectTask`, for which a user is
+        waiting, never waits behind other tasks.
 
         Raises:
-            MistifyError: UNAVAILABLE, nothing can be run any more, whatever the task.
+            MistifyError: UNAVAILABLE, the engine can no longer run any task.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop everything that runs; the engine cannot be used afterwards."""
+        """Stop all tasks and workers; the engine cannot be used afterwards."""

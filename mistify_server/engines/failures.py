@@ -1,4 +1,4 @@
-"""Error messages for tasks whose workers die: the cause, the part of the config, and advice."""
+"""Error messages for tasks with crashed workers: the cause, the part of the config, and advice."""
 
 import signal
 from pathlib import Path
@@ -21,7 +21,7 @@ from mistify_server.tasks.tasks import (
     Task,
 )
 
-#: Signals by which native code ends its own process.
+#: Signals with which native code aborts its own process.
 _OF_ITS_OWN: Final = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS})
 
 _MEMORY: Final = (
@@ -30,24 +30,24 @@ _MEMORY: Final = (
 
 
 def ended_natively(death: WorkerDied) -> bool:
-    """Check whether native code, such as TensorFlow's, ended the worker by a signal."""
+    """Check whether native code, such as TensorFlow's, crashed the worker."""
     return isinstance(death, WorkerCrashed) and -(death.exit_code or 0) in _OF_ITS_OWN
 
 
 def failure_of(
     task: Task, death: WorkerDied, attempts: int, worker: str, *, loading: bool, onednn: bool
 ) -> TaskFailure:
-    """Return the failure of a task whose workers have died.
+    """Return the failure of a task after its workers died.
 
     Args:
         death: The death of the last worker.
-        attempts: Number of workers that have tried.
-        worker: Name of the last worker, and of its log; empty where none has started.
-        loading: Whether the worker died while it loaded a model that no worker has loaded before.
+        attempts: Number of attempts.
+        worker: Name of the last worker and its log; empty if none has started.
+        loading: Whether the worker died while loading a model that no worker has loaded before.
         onednn: Whether TensorFlow ran with its oneDNN optimizations.
     """
     cause, advice = _cause(death, onednn=onednn), _advice(death)
-    details = f"; the server's log {worker}.log has the details" if worker else ""
+    details = f"; see the server's log {worker}.log for details" if worker else ""
     message = f"{_doing(task)} failed {counted(attempts, 'time')}: {cause}; {advice}{details}"
     if not loading:
         return TaskFailure(code=death.code.name, message=message)
@@ -58,10 +58,10 @@ def failure_of(
 def _cause(death: WorkerDied, *, onednn: bool) -> str:
     if ended_natively(death):
         also = "" if onednn else ", without its oneDNN optimizations as well"
-        return f"{death}, because TensorFlow ends its process when it fails{also}"
+        return f"{death}, because a failure in TensorFlow ends its process{also}"
     if _ran_out_of_memory(death):
         killed = isinstance(death, WorkerCrashed) and death.exit_code == -signal.SIGKILL
-        return f"{death}, most likely because memory ran out" if killed else "the worker ran out of memory"
+        return f"{death}, probably because it ran out of memory" if killed else "the worker ran out of memory"
     return str(death)
 
 
@@ -70,7 +70,7 @@ def _advice(death: WorkerDied) -> str:
         return "replace unusual layers, or use another version of TensorFlow"
     if _ran_out_of_memory(death):
         return _MEMORY
-    return "try it again"
+    return "try again"
 
 
 def _ran_out_of_memory(death: WorkerDied) -> bool:
@@ -78,7 +78,7 @@ def _ran_out_of_memory(death: WorkerDied) -> bool:
 
 
 def _doing(task: Task) -> str:
-    """Describe the work of a task, and its subject, as the beginning of a sentence."""
+    """Describe a task as the beginning of a sentence."""
     match task:
         case InspectTask():
             doing = f"inspecting the model {_name(task.recipe.model)}"

@@ -1,4 +1,4 @@
-"""Engine of one machine."""
+"""The engine for a single machine."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from mistify_server.engines.supervision import WorkerConnection
 
 
 def worker_command(store: Path) -> list[str]:
-    """Return the command that starts this package's worker for the store in a directory."""
+    """Return the command that starts this package's worker for a store directory."""
     return [sys.executable, "-m", "mistify_server.worker", "--store", str(store)]
 
 
@@ -20,10 +20,10 @@ class LocalEngine(PooledEngine):
     """Worker processes on this machine.
 
     Args:
-        command: Starts a worker.
+        command: The command that starts a worker.
         logs: Directory for the standard error of workers.
-        slots: Number of tasks at the same time.
-        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        slots: Number of concurrent tasks.
+        leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
     """
 

@@ -1,4 +1,4 @@
-"""Engines by name."""
+"""Opening of engines by name."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,13 +15,13 @@ _REMOTE = "ray://"
 async def open_engine(
     name: str, store: Path, command: Sequence[str] | None = None, slots: int | None = None
 ) -> AsyncIterator[TaskEngine]:
-    """Open an engine for the block.
+    """Open an engine within the block.
 
     Args:
-        name: `local`; `ray` for a Ray cluster of this machine, which ends with the context; `ray://HOST:PORT`.
+        name: `local`; `ray` for a local Ray cluster, which ends with the block; or `ray://HOST:PORT`.
         store: The server's store directory.
-        command: Starts a worker; None for this package's own.
-        slots: Number of tasks at the same time; None for one, with Ray for all CPUs of the cluster.
+        command: The command that starts a worker; None for the default.
+        slots: Number of concurrent tasks; None for one, or, with Ray, all CPUs of the cluster.
 
     Raises:
         MistifyError: INVALID_CONFIG, there is no such engine, or it is not installed; UNAVAILABLE, it
@@ -38,7 +38,7 @@ async def open_engine(
     else:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'got the engine "{name}"; expected local, ray or ray://HOST:PORT; leave --engine out for local',
+            f'got the engine "{name}"; expected local, ray or ray://HOST:PORT; omit --engine for local',
         )
 
 
@@ -51,7 +51,7 @@ async def _open_ray(
     except ModuleNotFoundError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            "got an engine that needs Ray, which is not installed; run pip install 'mistify-porting[ray]'",
+            "this engine needs Ray, which is not installed; run pip install 'mistify-porting[ray]'",
         ) from error
     async with connected(address) as cpus, _closing(RayEngine(store, command, slots or cpus)) as engine:
         yield engine

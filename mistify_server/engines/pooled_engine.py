@@ -1,4 +1,4 @@
-"""Base of engines that keep workers: attempts, deadlines, room for inspections."""
+"""Base class of engines with a pool of workers: attempts, deadlines, and a spare worker for inspections."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from mistify_server.tasks.tasks import InspectTask, Task
 
 ATTEMPTS = 3
 
-#: kind of task -> seconds after which it is stopped, as nothing reasonable takes that long.
+#: Kind of task -> seconds after which it is stopped, because no reasonable task takes that long.
 DEADLINES: Mapping[str, float] = {
     "inspect": 240.0,
     "source": 86_400.0,
@@ -41,8 +41,8 @@ DEADLINES: Mapping[str, float] = {
     "reference": 3_600.0,
 }
 
-#: kind of task -> seconds without a sign of life after which its worker is given up. TensorFlow's converter,
-#: with which inspections measure and packages are made, lets no thread speak meanwhile: 6 s for ResNet-50.
+#: Kind of task -> seconds without a heartbeat after which its worker is given up. Inspections and packaging
+#: use TensorFlow's converter, which blocks all threads: for 6 s with ResNet-50.
 LEASES: Mapping[str, float] = {
     "inspect": 240.0,
     "source": 60.0,
@@ -53,30 +53,30 @@ LEASES: Mapping[str, float] = {
     "reference": 600.0,
 }
 
-#: Seconds until a worker is started again for which there was no room.
+#: Seconds until the next attempt to start a worker for which there was no room.
 _ROOM_SECONDS = 2.0
 
-#: Models of which an engine remembers how they went.
+#: Maximum number of models for which an engine remembers the outcome of loading.
 _KNOWN: Final = 1000
 
 _SPARE: Final = "worker-inspections"
 
-#: The environment of a worker without the optimizations of TensorFlow that end some processes.
+#: Environment of a worker without the TensorFlow optimizations that crash with some models.
 _WITHOUT_ONEDNN: Final = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 
 _log = logging.getLogger(__name__)
 
 
 class PooledEngine(TaskEngine):
-    """Workers that are started when first needed and then kept.
+    """An engine with a pool of workers, which are started on demand and then kept.
 
-    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again. If
-    TensorFlow ended it by a signal, this attempt and later tasks with the same model run without oneDNN
-    optimizations. One more worker serves inspections while all others are taken.
+    A worker that dies, or sends no heartbeat during its lease, is replaced, and its task is retried. If
+    native code crashed it, the retry and later tasks with the same model run without oneDNN optimizations. A
+    spare worker serves inspections while all others are busy.
 
     Args:
-        slots: Number of tasks at the same time.
-        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        slots: Number of concurrent tasks.
+        leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
     """
 
@@ -88,7 +88,7 @@ class PooledEngine(TaskEngine):
         self._is_spare_ready = False
         self._tasks = InProgress()
         self._lost = 0
-        # Names of models that workers have loaded, and of those at which TensorFlow ends with oneDNN.
+        # Names of models that workers have loaded, and of models with which TensorFlow crashes with oneDNN.
         self._loaded: deque[str] = deque(maxlen=_KNOWN)
         self._fragile: deque[str] = deque(maxlen=_KNOWN)
 
@@ -147,7 +147,7 @@ class PooledEngine(TaskEngine):
                     return failure
 
     async def _ask(self, pool: WorkerPool, attempt: "_Attempt") -> Result:
-        """Return the answer of a pool's worker."""
+        """Return the result from a pool's worker."""
         task = attempt.task
         lent = pool.worker(needed(task)) if attempt.onednn else pool.replaced(self._start_without_onednn)
         async with lent as worker, asyncio.timeout(self._deadlines[task.kind]):
@@ -174,7 +174,7 @@ class PooledEngine(TaskEngine):
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)
 
     def _failed(self, attempt: "_Attempt", death: WorkerDied) -> TaskFailure | None:
-        """Take note of an attempt whose worker died; return the failure of its task, were they too many."""
+        """Record an attempt with a crashed worker; return the task's failure after too many attempts."""
         number, task = attempt.number, attempt.task
         about = {"worker": attempt.worker, "task": task.kind, "attempt": number}
         about |= {"log_tail": death.log_tail} if death.log_tail else {}
@@ -185,7 +185,7 @@ class PooledEngine(TaskEngine):
         next_one = ""
         if attempt.onednn and ended_natively(death):
             attempt.onednn = False
-            next_one = "; the next is without TensorFlow's oneDNN optimizations"
+            next_one = "; the next one runs without TensorFlow's oneDNN optimizations"
         attempt.report_stage(f"attempt {number} of {ATTEMPTS} failed: {death}{next_one}")
         attempt.number += 1
         return None
@@ -197,24 +197,24 @@ class PooledEngine(TaskEngine):
 
     @abstractmethod
     async def _connect(self, name: str, environment: Mapping[str, str], *, spare: bool) -> WorkerConnection:
-        """Start a worker, as soon as there is room for it; a spare one at once.
+        """Start a worker as soon as there is room for it; start a spare worker immediately.
 
         Args:
             name: Name of the worker's log.
             environment: Environment variables to set in addition.
-            spare: Whether it is the worker for inspections while all others are taken.
+            spare: Whether it is the spare worker for inspections.
 
         Raises:
-            WorkerDied: The worker was lost on the way, or could not be started; the next try may succeed.
-            MistifyError: UNAVAILABLE, nothing can be run any more.
+            WorkerDied: The worker was lost or could not be started; a retry may succeed.
+            MistifyError: UNAVAILABLE, the engine can no longer run any task.
         """
 
     @abstractmethod
     async def _has_room(self) -> bool:
-        """Check whether a worker could be started now without waiting."""
+        """Check whether a worker could be started immediately."""
 
     def _start_spare_in_time(self) -> None:
-        """Start the worker for inspections where the next one could not get another."""
+        """Start the spare worker if the next inspection could not get another one."""
         if self._is_spare_ready and self._regular.busy == self._regular.size:
             self._spare.start_one()
 
@@ -237,26 +237,26 @@ class PooledEngine(TaskEngine):
 
 
 def _unloadable(reason: str) -> TaskFailure:
-    """Return the failure of a task whose model ends each worker that loads it."""
+    """Return the failure of a task with a model that crashes every worker that loads it."""
     problem = Problem(
         "model",
         f"a model that {reason}",
         "one that a worker can load",
-        "save it again, or a smaller one",
+        "save the model again, or use a smaller one",
     )
     return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {reason}", problems=(problem,))
 
 
 class _Attempt:
-    """The attempt at a task that is in progress.
+    """The current attempt at a task.
 
     Args:
         on_progress: Receives the progress of the task.
         onednn: Whether TensorFlow runs with its oneDNN optimizations.
 
     Attributes:
-        number: 1 for the first attempt.
-        stage: The stage that the worker reported last.
+        number: Number of the attempt, from 1.
+        stage: The last stage reported by the worker.
     """
 
     def __init__(self, task: Task, on_progress: OnProgress, *, onednn: bool) -> None:
@@ -268,11 +268,11 @@ class _Attempt:
 
     @property
     def models(self) -> frozenset[str]:
-        """The names of the models that a worker loads for the task."""
+        """The names of the models that the task loads."""
         return needed(self.task) - frozenset(self.task.recipe.data.names)
 
     def failure(self, death: WorkerDied, *, loading: bool) -> TaskFailure:
-        """Return the failure of the task; see `failure_of` for the arguments."""
+        """Return the failure of the task. See `failure_of` for the arguments."""
         return failure_of(self.task, death, self.number, self.worker, loading=loading, onednn=self.onednn)
 
     def report(self, progress: ProgressUpdate) -> None:
@@ -281,5 +281,5 @@ class _Attempt:
         self._on_progress(progress)
 
     def report_stage(self, stage: str) -> None:
-        """Report a stage that has no steps."""
+        """Report a stage without steps."""
         self.report(ProgressUpdate(stage=stage, step=0, total_steps=0))

@@ -1,4 +1,4 @@
-"""Worker processes of this machine."""
+"""Worker processes on this machine."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ from mistify_server.engines.supervision import (
     WorkerNotStarted,
 )
 
-#: Of a machine that has no room for another process now, and may have later.
+#: Error codes of a machine that temporarily has no room for another process.
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 _MAX_LOG = 2**20
@@ -32,11 +32,11 @@ _SHOWN_BYTES = 4096
 
 
 class WorkerProcess(WorkerConnection):
-    """A child process that does one task after the other (`mistify_server.tasks.tasks`).
+    """A child process that runs one task at a time (`mistify_server.tasks.tasks`).
 
-    It has a process group of its own, so that it ends together with its children, and its standard input
-    closes when this process ends in whatever way: it then ends itself. Its temporary files are in a directory
-    of its own, which this process removes: a killed process removes nothing.
+    It has its own process group, so that it can be killed together with its children. When this process ends
+    in any way, the child's standard input closes, and it exits. This process removes the child's directory of
+    temporary files, because a killed process cannot.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class WorkerProcess(WorkerConnection):
         """Start a worker.
 
         Args:
-            command: Starts the worker.
-            log: The file to which its standard error is appended; no two running workers share one.
+            command: The command that starts the worker.
+            log: The file to which its standard error is appended; running workers must not share one.
             environment: Environment variables to set in addition to those of this process.
 
         Raises:
-            WorkerNotStarted: The worker cannot be started; `NoRoomForWorker`, at the moment.
+            WorkerNotStarted: The worker cannot be started; `NoRoomForWorker` if this is temporary.
         """
         try:
             _truncate(log)
@@ -97,7 +97,7 @@ class WorkerProcess(WorkerConnection):
 
     @override
     async def alive(self) -> bool:
-        try:  # the event loop may not have heard of its end yet
+        try:  # the event loop may not have noticed its end yet
             ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
@@ -105,10 +105,10 @@ class WorkerProcess(WorkerConnection):
 
     @override
     async def send(self, line: bytes) -> None:
-        if self._asked:  # what it has said of its start belongs to the first task
+        if self._asked:  # log lines about its start belong to the first task
             self._log_start = _size(self._log)
         self._asked = True
-        with suppress(ConnectionError):  # it has ended; reading says so
+        with suppress(ConnectionError):  # it has ended; the next read reports this
             self._stdin.write(line)
             await self._stdin.drain()
 
@@ -135,7 +135,7 @@ class WorkerProcess(WorkerConnection):
         await asyncio.to_thread(rmtree, self._scratch, ignore_errors=True)
 
     async def _exit_code(self) -> int | None:
-        """Return how a worker ended that has closed its output."""
+        """Return the exit code of a worker that has closed its output."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         await self.kill()
@@ -143,7 +143,7 @@ class WorkerProcess(WorkerConnection):
 
 
 def _fresh_scratch(log: Path) -> Path:
-    """Make a directory for a worker's temporary files, in place of one that a killed server left."""
+    """Create a directory for a worker's temporary files, replacing one left by a killed server."""
     prefix = f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         rmtree(left, ignore_errors=True)
@@ -151,7 +151,7 @@ def _fresh_scratch(log: Path) -> Path:
 
 
 def _truncate(log: Path) -> None:
-    """Keep only the end of a long log, unless there is no room to write it again."""
+    """Truncate a long log to its end, unless there is no room to rewrite it."""
     if _size(log) <= _MAX_LOG:
         return
     with log.open("rb") as file:
@@ -166,7 +166,7 @@ def _truncate(log: Path) -> None:
 
 
 def _tail(log: Path, start: int) -> str:
-    """Return the last lines of a log that were written from `start` on; none where it cannot be read."""
+    """Return the last lines of a log after position `start`; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(start, _size(log) - _SHOWN_BYTES))

@@ -1,4 +1,4 @@
-"""Engine of a Ray cluster."""
+"""The engine for a Ray cluster."""
 
 import asyncio
 import os
@@ -21,40 +21,39 @@ from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES, Po
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection, WorkerCrashed, WorkerDied, WorkerNotStarted
 
-#: Seconds that an actor has to end its worker before it is ended itself.
+#: Seconds for an actor to kill its worker before the actor itself is killed.
 _KILL_SECONDS = 10.0
 _SHOWN_CHARACTERS = 300
 
-#: What Ray raises of a cluster that is not there any more, depending on how much of that it has noticed.
+#: Errors that Ray raises for a lost cluster, depending on how it notices the loss.
 _LOST = (ConnectionError, RuntimeError, ValueError, RayError, grpc.RpcError)
 
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[int]:
-    """Connect to a Ray cluster for the block, and yield the number of its CPUs.
+    """Connect to a Ray cluster within the block, and yield its number of CPUs.
 
-    There is one such connection per process.
+    A process can have only one such connection.
 
     Args:
-        address: `ray://HOST:PORT` of a cluster, or `local` for one on this machine that ends with the
-            context.
+        address: `ray://HOST:PORT` of a cluster, or `local` for one on this machine that ends with the block.
 
     Raises:
         MistifyError: UNAVAILABLE, the cluster cannot be reached or started.
     """
-    # A cluster of our own reports to nobody, unless the operator wants it to.
+    # A cluster started here sends no usage reports, unless the operator wants it to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         await _join(address)
     except (OSError, RuntimeError, RayError) as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"Ray at {address} cannot be used: {_short(error)}; check that it runs, and that RAY_AUTH_TOKEN "
-            "(or ~/.ray/auth_token) is its own",
+            f"Ray at {address} cannot be used: {_short(error)}; check that it is running, and that "
+            "RAY_AUTH_TOKEN (or ~/.ray/auth_token) matches",
         ) from error
     _keep_sigterm()
     try:
-        # A cluster may begin with none, and get some when they are asked for.
+        # A cluster may start without CPUs and add some on demand.
         yield max(1, int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 0)))
     finally:
         await asyncio.to_thread(ray.shutdown)
@@ -65,10 +64,11 @@ async def _join(address: str) -> None:
     begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            # On a thread: it takes seconds, and on the main thread it would take SIGTERM for itself.
+            # Use a thread: this takes seconds, and on the main thread Ray would install a SIGTERM
+            # handler.
             await asyncio.to_thread(begin)
         except ConnectionAbortedError:
-            # Of the processes that the cluster forks, one per client, some die at once.
+            # The cluster forks a process per client, and some of these die immediately.
             if attempt == ATTEMPTS:
                 raise
         else:
@@ -76,28 +76,28 @@ async def _join(address: str) -> None:
 
 
 def _keep_sigterm() -> None:
-    """Take SIGTERM back from Ray, which prints a stack at it and aborts where that takes it too long."""
+    """Replace Ray's SIGTERM handler, which prints a stack trace and aborts if this takes too long."""
     handler = signal.getsignal(signal.SIGTERM)
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
 
 
 class RayEngine(PooledEngine):
-    """Worker processes on the machines of a Ray cluster, to which this process is connected.
+    """Worker processes on the machines of the Ray cluster to which this process is connected.
 
-    Each worker has an actor next to it, which starts it and passes lines on: so TensorFlow is in a process of
-    its own, as on one machine; it can hang or crash without the actor, and the actor can kill it. Attempts,
-    lease and tickets are the business of the server, not of the actor: the results of a machine that was cut
-    off reach nobody. Actors are never restarted by Ray; a new one starts wherever there is room, when a task
+    Each worker has an actor on its machine that starts it and forwards lines. So TensorFlow runs in a
+    separate process, as on a single machine: it can hang or crash without the actor, and the actor can kill
+    it. The server, not the actor, manages attempts, leases and tickets, so results from a disconnected
+    machine are discarded. Ray never restarts actors; a new one starts wherever there is room when a task
     needs it.
 
-    The store is a directory that all machines share, as are the data roots; nothing else is.
+    All machines share the store's directory and the data roots, and nothing else.
 
     Args:
         store: The server's store directory.
-        command: Starts a worker; None for this package's own, with the Python that runs the actor.
-        slots: Number of tasks at the same time, each on one CPU of the cluster.
-        leases: Kind of task -> seconds without a sign of life after which a worker is given up.
+        command: The command that starts a worker; None for the default, with the Python that runs the actor.
+        slots: Number of concurrent tasks, each on one CPU of the cluster.
+        leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
     """
 
@@ -138,11 +138,13 @@ def _loss_translated() -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        raise MistifyError(ErrorCode.UNAVAILABLE, f"the Ray cluster is lost: {_short(error)}") from error
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE, f"the connection to the Ray cluster was lost: {_short(error)}"
+        ) from error
 
 
 class _Host:
-    """Actor that starts a worker on its machine, and passes lines on.
+    """Actor that starts a worker on its machine and forwards lines.
 
     Failures of the worker are returned as text; only the loss of the actor itself is an exception.
     """
@@ -156,7 +158,7 @@ class _Host:
         self._process: WorkerProcess | None = None
 
     async def start(self) -> str:
-        """Start the worker; the reason where that fails."""
+        """Start the worker; return the reason if this fails, otherwise an empty text."""
         try:
             self._process = await WorkerProcess.start(self._command, self._log, self._environment)
         except WorkerDied as error:
@@ -170,7 +172,7 @@ class _Host:
         await self._worker().send(line)
 
     async def receive(self) -> tuple[bytes, str, int | None]:
-        """Return the next line; where none can come any more, the reason, and the exit code if it has one."""
+        """Return the next line, or else the reason why no more will come and, if known, the exit code."""
         try:
             return await self._worker().receive(), "", None
         except WorkerCrashed as error:
@@ -192,14 +194,14 @@ class _Host:
 
 
 class _RemoteWorker(WorkerConnection):
-    """A worker on another machine, through its actor."""
+    """A worker on another machine, reached through its actor."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
         self._placed = False
 
     async def start(self) -> None:
-        """Wait until Ray has found a place for the actor, and start the worker there."""
+        """Wait until Ray has placed the actor, and start the worker there."""
         reason = await self._call("start")
         self._placed = True
         if reason:
@@ -239,19 +241,19 @@ class _RemoteWorker(WorkerConnection):
         try:
             reply = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
             reply.add_done_callback(_forget)
-            # Ray's client stops working when a reply comes to a future that was cancelled.
+            # Ray's client stops working when a reply arrives for a cancelled future.
             return await asyncio.shield(reply)
         except _LOST as error:
             raise WorkerDied(f"the worker's actor was lost: {_short(error)}") from error
 
 
 def _forget(reply: "asyncio.Future[object]") -> None:
-    """Take note of a failure for which nobody waits any more."""
+    """Retrieve the exception of an abandoned call."""
     if not reply.cancelled():
         reply.exception()
 
 
 def _short(error: Exception) -> str:
-    """Return the last line of an error, where Ray gives the reason."""
+    """Return the last line of an error, which contains Ray's reason."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1][:_SHOWN_CHARACTERS]

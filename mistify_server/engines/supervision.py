@@ -1,4 +1,4 @@
-"""Supervision of one worker: its tasks, the answers that count, and when it is given up."""
+"""Supervision of one worker: its tasks, valid answers, and the lease after which it is given up."""
 
 import asyncio
 import itertools
@@ -25,18 +25,18 @@ from mistify_server.tasks.tasks import (
 
 T = TypeVar("T")
 
-#: The longest line that a worker may write, in bytes.
+#: Maximum length of a line from a worker, in bytes.
 MAX_LINE = 4 * 2**20
 
-#: Seconds within which a worker answers a question that needs no work.
+#: Seconds within which a worker must answer a request that needs no work.
 _REPLY_SECONDS = 30.0
 
 
-class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
-    """A worker ended, fell silent or wrote nonsense before it had answered; the message has the reason.
+class WorkerDied(Exception):  # noqa: N818 (an event rather than an error: the next attempt may succeed)
+    """A worker ended, stopped responding or wrote an invalid line; the message has the reason.
 
     Attributes:
-        code: The error code of the task if no other attempt succeeds.
+        code: The error code of the task if no attempt succeeds.
         log_tail: End of the log during the task, for the server's operator.
     """
 
@@ -45,40 +45,41 @@ class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may 
 
 
 class WorkerCrashed(WorkerDied):
-    """The worker's process ended by itself, or the system ended it.
+    """The worker's process crashed or was killed by the system.
 
     Args:
-        exit_code: Exit code of the process, negative for the signal that ended it; None if unknown.
+        exit_code: Exit code of the process, or the negative number of the signal that ended it; None if
+            unknown.
     """
 
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
         if exit_code is not None and exit_code < 0:
-            super().__init__(f"the worker was ended by signal {signal.Signals(-exit_code).name}")
+            super().__init__(f"the worker was killed by signal {signal.Signals(-exit_code).name}")
         else:
             super().__init__(f"the worker ended with exit code {exit_code}")
 
 
 class WorkerNotStarted(WorkerDied):
-    """The worker's process could not be started, through no fault of the task."""
+    """The worker's process could not be started, for reasons unrelated to the task."""
 
     code = ErrorCode.UNAVAILABLE
 
 
 class NoRoomForWorker(WorkerNotStarted):
-    """The machine has no room for another process at the moment, such as no file descriptor."""
+    """The machine temporarily lacks a resource for another process, such as file descriptors."""
 
 
 class WorkerConnection(ABC):
-    """Connection to a worker process, wherever it runs: a line goes in, lines come out.
+    """Connection to a local or remote worker process, which reads and writes lines.
 
     Raises:
-        WorkerDied: The worker cannot be reached any more; raised by every method but `alive` and `kill`.
+        WorkerDied: The worker is no longer reachable; raised by every method except `alive` and `kill`.
     """
 
     @abstractmethod
     async def alive(self) -> bool:
-        """Check whether the process runs and can be reached."""
+        """Check whether the process is running and reachable."""
 
     @abstractmethod
     async def send(self, line: bytes) -> None:
@@ -86,7 +87,7 @@ class WorkerConnection(ABC):
 
     @abstractmethod
     async def receive(self) -> bytes:
-        """Return the next line that the process wrote."""
+        """Return the next line from the process."""
 
     @abstractmethod
     async def log_tail(self) -> str:
@@ -94,20 +95,20 @@ class WorkerConnection(ABC):
 
     @abstractmethod
     async def kill(self) -> None:
-        """End the process and all that it has started, as far as they can be reached."""
+        """Kill the process and its child processes, as far as they are reachable."""
 
 
 class SupervisedWorker:
-    """A worker that is asked for one task after the other.
+    """A worker that runs one task at a time.
 
-    Every attempt has a ticket, and an answer counts only under the ticket of the current one: a late answer
-    to an attempt that was given up is refused.
+    Every attempt has a ticket, and only answers with the current ticket are valid: late answers to abandoned
+    attempts are rejected.
 
     Args:
         name: Name of the worker's log.
     """
 
-    #: Different for all attempts of this process.
+    #: Unique for all attempts in this process.
     _tickets = itertools.count(1)
 
     def __init__(self, connection: WorkerConnection, name: str) -> None:
@@ -116,9 +117,9 @@ class SupervisedWorker:
         self.warm: frozenset[str] = frozenset()
 
     async def alive(self) -> bool:
-        """Check whether it can be asked."""
+        """Check whether the worker can run a task."""
         try:
-            return await _in_time(self._connection.alive(), _REPLY_SECONDS)
+            return await _with_timeout(self._connection.alive(), _REPLY_SECONDS)
         except WorkerDied:
             return False
 
@@ -127,10 +128,10 @@ class SupervisedWorker:
 
         Args:
             on_progress: Receives the task's progress.
-            lease: Seconds without a word, not even a heartbeat, after which the worker is given up.
+            lease: Seconds without any line, including heartbeats, after which the worker is given up.
 
         Raises:
-            WorkerDied: The worker did not come to an answer. It must then be killed.
+            WorkerDied: The worker did not answer. It must then be killed.
         """
         try:
             result = await self._converse(task, on_progress, lease)
@@ -141,14 +142,14 @@ class SupervisedWorker:
         return result
 
     async def kill(self) -> None:
-        """End it."""
+        """Kill the worker."""
         await self._connection.kill()
 
     async def _converse(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
         order = Order(ticket=next(self._tickets), task=task)
-        await _in_time(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
+        await _with_timeout(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
         while True:
-            message = _parse(await _in_time(self._connection.receive(), lease))
+            message = _parse(await _with_timeout(self._connection.receive(), lease))
             if isinstance(message, Heartbeat) or message.ticket != order.ticket:
                 continue
             if isinstance(message, Answer):
@@ -157,17 +158,17 @@ class SupervisedWorker:
 
     async def _log_tail(self) -> str:
         try:
-            return await _in_time(self._connection.log_tail(), _REPLY_SECONDS)
+            return await _with_timeout(self._connection.log_tail(), _REPLY_SECONDS)
         except WorkerDied:
             return ""
 
 
-async def _in_time(doing: Awaitable[T], seconds: float) -> T:
+async def _with_timeout(doing: Awaitable[T], seconds: float) -> T:
     try:
         async with asyncio.timeout(seconds):
             return await doing
     except TimeoutError as error:
-        raise WorkerDied(f"the worker gave no sign of life for {seconds:,.0f} s") from error
+        raise WorkerDied(f"the worker did not respond for {seconds:,.0f} s") from error
     except OSError as error:
         raise WorkerDied(f"the worker cannot be reached: {error.strerror}") from error
 
@@ -176,11 +177,11 @@ def _parse(line: bytes) -> WorkerMessage:
     try:
         return WORKER_MESSAGE.validate_json(line)
     except ValidationError as error:
-        raise WorkerDied(f"the worker wrote a line that is not an answer: {line[:80]!r}") from error
+        raise WorkerDied(f"the worker wrote an invalid line: {line[:80]!r}") from error
 
 
 def needed(task: Task) -> frozenset[str]:
-    """Return the names of all that a worker loads for a task."""
+    """Return the names of the models and data that a task loads."""
     recipe = task.recipe
     names = [*recipe.data.names]
     if isinstance(recipe, TaughtRecipe):
@@ -196,7 +197,7 @@ def needed(task: Task) -> frozenset[str]:
 
 
 def made(result: Result) -> frozenset[str]:
-    """Return the models that a worker still has after a task."""
+    """Return the models that stay loaded in a worker after a task."""
     match result:
         case SourceResult():
             return frozenset((result.teacher, result.root))

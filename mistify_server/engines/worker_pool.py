@@ -1,4 +1,4 @@
-"""Pools of workers, which are started when needed and kept for the next task."""
+"""Pools of workers, which are started on demand and kept for later tasks."""
 
 import asyncio
 from collections import deque
@@ -11,15 +11,15 @@ from mistify_server.engines.supervision import SupervisedWorker
 
 
 class WorkerPool:
-    """A limited number of workers, each lent to one borrower at a time; first come, first served.
+    """A limited number of workers, each lent to one borrower at a time in order of request.
 
-    Loading TensorFlow, data and models takes longer than many a task, so workers are kept, and a borrower
-    gets the idle one that has most of the needed parts loaded. Starting a worker may take long, for example
-    until a machine has room: meanwhile the borrower takes any other worker that becomes free.
+    Loading TensorFlow, data and models takes longer than many tasks, so workers are kept, and a borrower gets
+    the idle worker with most of the needed parts loaded. Starting a worker may take long, for example until a
+    machine has room; in the meantime, the borrower takes any worker that becomes free.
 
     Args:
-        start: Starts a worker of a given name; no two running workers share one.
-        size: The most workers at the same time.
+        start: Starts a worker with a given name; names of running workers are unique.
+        size: Maximum number of workers.
     """
 
     def __init__(self, start: Callable[[str], Awaitable[SupervisedWorker]], size: int) -> None:
@@ -34,22 +34,22 @@ class WorkerPool:
 
     @property
     def idle(self) -> bool:
-        """Return whether a worker waits for a task, or will once it has started."""
+        """Return whether a worker is waiting for a task, or will be once it has started."""
         return bool(self._idle) or len(self._starting) > self.waiting
 
     @property
     def alive(self) -> int:
-        """Return the number of its workers."""
+        """Return the number of workers."""
         return len(self._workers)
 
     @property
     def busy(self) -> int:
-        """Return how many of its workers are lent."""
+        """Return the number of workers that are lent."""
         return len(self._workers) - len(self._idle)
 
     @property
     def waiting(self) -> int:
-        """Return how many wait for a worker."""
+        """Return the number of borrowers that are waiting."""
         return sum(not turn.done() for turn in tuple(self._turns))
 
     @property
@@ -59,7 +59,7 @@ class WorkerPool:
 
     @asynccontextmanager
     async def worker(self, needs: frozenset[str]) -> AsyncIterator[SupervisedWorker]:
-        """Lend a worker for the block; an exception in the block ends the worker.
+        """Lend a worker within the block; an exception in the block ends the worker.
 
         Raises:
             MistifyError: UNAVAILABLE, the pool is closed.
@@ -76,10 +76,10 @@ class WorkerPool:
     async def replaced(
         self, start: Callable[[SupervisedWorker], Awaitable[SupervisedWorker]]
     ) -> AsyncIterator[SupervisedWorker]:
-        """Lend a worker of another kind for the block, in place of one of the pool's, which ends.
+        """Lend a worker of another kind within the block, replacing one of the pool's workers, which ends.
 
         Args:
-            start: Starts the worker that replaces one that has ended.
+            start: Starts the replacement for a worker that has ended.
 
         Raises:
             MistifyError: UNAVAILABLE, the pool is closed.
@@ -92,7 +92,7 @@ class WorkerPool:
             await self._end(worker)
 
     def start_one(self) -> None:
-        """Start a worker for the next borrower, where the pool may have more."""
+        """Start a worker for the next borrower, unless the pool is complete."""
         if self._names and not self._closed:
             self._start_next()
 
@@ -123,7 +123,7 @@ class WorkerPool:
         return None
 
     async def _next_free(self) -> SupervisedWorker:
-        """Wait for a free worker; one is started where the pool may have more."""
+        """Wait for a free worker, and start one unless the pool is complete."""
         if self._closed:
             raise _closed()
         turn: asyncio.Future[SupervisedWorker] = asyncio.get_running_loop().create_future()
@@ -141,7 +141,7 @@ class WorkerPool:
             self._start_next()
 
     def _start_next(self) -> None:
-        # What is logged of a worker's start is not about the job that waits for it.
+        # Log lines about a worker's start do not belong to the job that is waiting for it.
         starting = asyncio.create_task(self._add(self._names.popleft()), context=Context())
         self._starting.add(starting)
         starting.add_done_callback(self._on_started)
@@ -162,7 +162,7 @@ class WorkerPool:
         await self._give_back(worker)
 
     async def _give_back(self, worker: SupervisedWorker) -> None:
-        """Give a free worker to the borrower that has waited longest."""
+        """Give a free worker to the longest-waiting borrower."""
         if turn := self._next_turn():
             turn.set_result(worker)
         elif not self._closed:
@@ -173,14 +173,14 @@ class WorkerPool:
     async def _restarted(
         self, worker: SupervisedWorker, start: Callable[[SupervisedWorker], Awaitable[SupervisedWorker]]
     ) -> SupervisedWorker:
-        """Return the worker that takes the place of one that ends."""
+        """End a worker, and return its replacement."""
         await worker.kill()
         started = await start(worker)
         self._workers[started] = self._workers.pop(worker)
         return started
 
     def _next_turn(self) -> asyncio.Future[SupervisedWorker] | None:
-        """Return the borrower that has waited longest, None where nobody waits."""
+        """Return the longest-waiting borrower; None if nobody is waiting."""
         while self._turns:
             turn = self._turns.popleft()
             if not turn.done():

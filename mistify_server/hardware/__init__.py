@@ -1,1 +1,1 @@
-"""Measured devices as the hardware that goals name: registration, and fits of latencies (paper 4.1)."""
+"""Measured devices as hardware for goals: registration, and fitting of latency models (paper 4.1)."""

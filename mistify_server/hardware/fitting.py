@@ -1,8 +1,8 @@
-"""Fit of a device's latency models to the latencies of small networks measured there (paper 4.1).
+"""Fitting of a device's latency models to measured latencies of small networks (paper 4.1).
 
-All figures of a setting are fitted together, none of them negative, to relative errors; an operator in a
-network counts as much as one alone, because the predictions are for networks. The tile of each routine is
-first found with the networks that have a single operator, run by it.
+All parameters of a setting are fitted jointly by non-negative least squares on relative errors. Operators
+inside networks have the same weight as single ones, because the predictions are for networks. The tile of
+each routine is determined first, from the networks with a single operator of that routine.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ from mistify.wording import counted
 Array: TypeAlias = npt.NDArray[np.float64]
 Tiles: TypeAlias = Mapping[str, Tile]
 
-#: Tiles that are tried: those of the matrix products of XNNPACK and its like, alone and with one of half the
-#: columns beside them.
+#: Candidate tiles: those of matrix products in XNNPACK and similar libraries, alone and combined with a tile
+#: of half the columns.
 _ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 16)
 _COLUMNS: Final = (4, 8, 16, 32)
 _DEPTHS: Final = (1, 4, 8)
@@ -42,18 +42,18 @@ _BETWEEN: Final = len(terms_between(()))
 
 _FOLDS: Final = 5
 
-#: Iterations for each figure that is fitted.
+#: Maximum iterations per fitted parameter.
 _ITERATIONS: Final = 30
 
-#: What only integer networks do.
+#: Operators that occur only in integer networks.
 _INTEGER: Final = frozenset({OperatorKind.QUANTIZE, OperatorKind.DEQUANTIZE})
 
 
 def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
-    """Fit the profiles of a device, and measure how well each is predicted.
+    """Fit the profiles of a device, and measure their prediction errors.
 
     Returns:
-        A profile for each precision and number of threads, and the setting of each.
+        A profile for each precision and number of threads, and their settings.
 
     Raises:
         MistifyError: INVALID_CONFIG, a kind of operator was not measured at one of the settings.
@@ -74,7 +74,7 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
 
 
 def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int]]) -> None:
-    """Refuse a table that leaves networks without a prediction."""
+    """Reject a table without data for some kinds of operators."""
     problems = []
     for integer, threads in settings or [(False, 1)]:
         done = {
@@ -95,12 +95,12 @@ def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int
             missed = f"none of {'int8' if integer else 'float32'} on {counted(threads, 'thread')}"
             problems.append(Problem("readings", missed, "some", "measure the device again"))
     if problems:
-        message = f"the table of {table.name!r}: nothing was registered"
+        message = f"the table of {table.name!r} was not registered"
         raise MistifyError(ErrorCode.INVALID_CONFIG, message, problems)
 
 
 def _needed(integer: bool) -> set[str]:
-    """Return the routines of all kinds of operators."""
+    """Return the routines needed for all kinds of operators."""
     kinds = [kind for kind in OperatorKind if integer or kind not in _INTEGER]
     shapes = [Operation(kind, *shape) for kind in kinds for shape in ((1, 2, 2), (2, 2, 2), (2, 2, 2, 9))]
     return {routine_of(operation) for operation in shapes}
@@ -134,7 +134,7 @@ class _Fit:
         )
 
     def cross_validated_errors(self) -> Array:
-        """Return the relative errors for networks of several operators, by figures fitted without them."""
+        """Return the cross-validated relative errors for networks with several operators."""
         order = np.random.default_rng(0).permutation(len(self._readings))
         predicted = np.zeros(len(order))
         for fold in range(_FOLDS):
@@ -148,7 +148,7 @@ class _Fit:
         return selected
 
     def _best_tile(self, routine: str) -> Tile:
-        """Return the tile that fits a routine's networks of one operator best."""
+        """Return the best tile for a routine's single-operator networks."""
         own = [r for r in self._readings if [routine_of(o) for o in r.operations] == [routine]]
         tiles = list(_tiles(routine, own))
         if len(tiles) == 1:
@@ -158,7 +158,7 @@ class _Fit:
 
 
 def _tiles(routine: str, own: Sequence[OperatorTiming]) -> Iterator[Tile]:
-    """Yield the tiles that a routine may have."""
+    """Yield the candidate tiles of a routine."""
     if not own or not is_tiled(routine):
         yield _UNTILED
         return
@@ -174,11 +174,11 @@ def _routines(readings: Iterable[OperatorTiming]) -> Iterator[str]:
 
 
 def _rows(readings: Sequence[OperatorTiming], tiles: Tiles, places: dict[str, slice]) -> Array:
-    """Return the terms of each reading, [readings, terms]: start, between operations, of operations.
+    """Return the terms of each reading, [readings, terms]: start, between operations, and per operation.
 
     Args:
         tiles: Routine -> tile.
-        places: Filled in: routine -> columns of its terms.
+        places: Output: routine -> columns of its terms.
     """
     width = 1 + _BETWEEN
     for routine in tiles:
@@ -201,7 +201,7 @@ def _microseconds(readings: Sequence[OperatorTiming]) -> Array:
 
 
 def _solved(terms: Array, taken: Array, weights: Array) -> Array:
-    """Solve for figures, none of them negative, with the least weighted squares of relative errors."""
+    """Solve for non-negative parameters by weighted least squares of relative errors."""
     from scipy.optimize import nnls  # noqa: PLC0415 (half a second to import)
 
     share = np.sqrt(weights)
@@ -214,6 +214,6 @@ def _solved(terms: Array, taken: Array, weights: Array) -> Array:
 
 
 def _misfit(terms: Array, taken: Array) -> Any:
-    """Return the mean square of relative errors, of which none counts for more than 1."""
+    """Return the mean squared relative error, with each error clipped at 1."""
     errors = np.abs(terms @ _solved(terms, taken, np.ones(len(taken))) / taken - 1)
     return np.mean(np.minimum(errors, 1.0) ** 2)

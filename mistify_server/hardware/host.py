@@ -1,4 +1,4 @@
-"""This machine as a measured device, kept in the cache of the user who runs the server (paper 4.1)."""
+"""This machine as a measured device, stored in the user's cache directory (paper 4.1)."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from mistify.files.writing import write_bytes
 from mistify.machine import machine, runtime
 from mistify_server.hardware.fitting import fitted
 
-#: Raised whenever a version of Mistify measures or fits profiles otherwise than before.
+#: Incremented whenever Mistify changes how it measures or fits profiles.
 _EDITION: Final = 2
 
 
@@ -30,7 +30,7 @@ class Host:
 
     Attributes:
         device: Name, processor and measured settings of this machine.
-        profiles: One for each precision and number of threads, with one thread among them.
+        profiles: Profiles for each precision and number of threads, including one thread.
     """
 
     device: Device
@@ -41,7 +41,7 @@ _HOST = TypeAdapter(Host)
 
 
 def kept_host() -> Host | None:
-    """Return this machine's last measurement; None without one for this runtime and Mistify."""
+    """Return this machine's last measurement; None if there is none for this runtime and Mistify version."""
     try:
         return _HOST.validate_json(_path().read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -49,9 +49,9 @@ def kept_host() -> Host | None:
 
 
 def measured_host(measure: Callable[[], DeviceTable]) -> Host:
-    """Return this machine's last measurement, or measure it now.
+    """Return this machine's last measurement, or measure it.
 
-    Meanwhile other processes wait, so that measuring is not disturbed by theirs.
+    Other processes wait, so that concurrent measurements do not disturb each other.
 
     Args:
         measure: Measures this machine.
@@ -61,22 +61,22 @@ def measured_host(measure: Callable[[], DeviceTable]) -> Host:
 
 
 def register_host(table: DeviceTable) -> Host:
-    """Keep measurements of this machine, in place of earlier ones.
+    """Store measurements of this machine, replacing earlier ones.
 
     Raises:
-        MistifyError: INVALID_CONFIG, they are of another machine or runtime, or not with one thread; nothing
-            was kept.
+        MistifyError: INVALID_CONFIG, they come from another machine or runtime, or lack one thread; nothing
+            was stored.
     """
     problems = list(_wrong(table))
     if problems:
-        message = f"the device {table.name!r}, which is the server's machine: nothing was registered"
+        message = f"the device {table.name!r}, which is the server's machine, was not registered"
         raise MistifyError(ErrorCode.INVALID_CONFIG, message, problems)
     with _locked():
         return _keep(table)
 
 
 def _wrong(table: DeviceTable) -> Iterator[Problem]:
-    fix = "measure it on the server's machine, in the server's environment; or name the device otherwise"
+    fix = "measure it on the server's machine, in the server's environment; or use another device name"
     if table.machine != machine():
         yield Problem("machine", table.machine, machine(), fix)
     if table.runtime != runtime():
@@ -100,7 +100,7 @@ def _locked() -> AbstractContextManager[None]:
 
 
 def _path() -> Path:
-    """Return the file for this machine, this runtime, and this choice of networks."""
+    """Return the file for this machine, runtime and selection of networks."""
     mistify = f"mistify-porting {version('mistify-porting')}, edition {_EDITION}"
     named = "\n".join((machine(), runtime(), mistify))
     return cache_directory() / "hosts" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"

@@ -1,4 +1,4 @@
-"""The service of devices, without the wire: register, refine, list."""
+"""The device service, independent of gRPC and HTTP: register, refine, list."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ def _now() -> datetime:
 
 
 class DeviceService:
-    """Devices of one store. Every method raises `MistifyError`."""
+    """The devices in one store. Every method raises `MistifyError`."""
 
     def __init__(self, devices: DeviceStore, jobs: JobStore, now: Callable[[], datetime] = _now) -> None:
         self._devices = devices
@@ -30,13 +30,13 @@ class DeviceService:
         self._now = now
 
     async def register(self, table: DeviceTable) -> Device:
-        """Keep a device, in place of an earlier one of that name. Running jobs keep their profiles.
+        """Register a device, replacing one with the same name. Running jobs keep their profiles.
 
-        The server's own machine is kept for all stores on it.
+        The server's own machine is registered for all stores on it.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept; a table of the
-                server's machine that was measured elsewhere among them.
+            MistifyError: INVALID_CONFIG with every problem of the table, including a table for the server's
+                machine that was measured elsewhere; nothing was stored.
         """
         check_table(table)
         if is_host(table.name):
@@ -47,43 +47,45 @@ class DeviceService:
         return device
 
     async def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
-        """Adjust the predictions for a device to the latency of a goal's package there.
+        """Adjust the predictions for a device to the measured latency of a goal's package.
 
         Returns:
             The predicted latency in milliseconds, and the new factor of the profile.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such device or goal, nothing was predicted, or the device was
-                measured again since; INVALID_CONFIG, it is no time.
+            MistifyError: NOT_FOUND, there is no such device or goal, there is no prediction, or the device
+                has been measured again since; INVALID_CONFIG, the latency is invalid.
         """
         if not (math.isfinite(median_ms) and median_ms > 0):
             problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
-            raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was not taken", [problem])
+            raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was rejected", [problem])
         goal = self._jobs.goal(job_id, goal_id)
         name = device_profile_name(device, goal.spec.quantization.precision.integer, goal.spec.threads)
         predicted = goal.achieved.get(latency_axis(name))
-        # Of a large job, its batches take a second to read.
+        # Reading the batches of a large job takes a second.
         batches = await asyncio.to_thread(self._jobs.batches, job_id)
         plan = next(state.plan for state in batches if state.plan.number == goal.batch)
         profile = plan.recipe.hardware.get(name)
         if predicted is None or not isinstance(profile, MeasuredProfile):
-            message = f'nothing was predicted for "{goal_id}" on {device}; name it as the hardware of a goal'
+            message = (
+                f'there is no prediction for "{goal_id}" on {device}; name the device as hardware of a goal'
+            )
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         if not self._is_current(device, profile):
             message = (
-                f'{device} was measured again since "{goal_id}" was predicted by the table before; '
-                "report a package of a job that was submitted after that"
+                f'{device} has been measured again since the prediction for "{goal_id}"; '
+                "report a package from a later job"
             )
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         deviation = median_ms / (predicted / profile.factor)
         return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def devices(self) -> list[Device]:
-        """Return all devices by name, after this machine if it was measured."""
+        """Return all devices by name, preceded by this machine if it has been measured."""
         host = kept_host()
         return [*([host.device] if host else []), *self._devices.all()]
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
-        """Check whether a job's profile has the device's current models, whatever its factor."""
+        """Check whether a job's profile matches the device's current models, ignoring the factor."""
         models = replace(profile, factor=1.0)
         return any(replace(known, factor=1.0) == models for known in self._devices.profiles(device))

@@ -1,1 +1,1 @@
-"""Running jobs: the steps of the trees in order, their log, and the watchers."""
+"""Running jobs: the steps of their goal trees, their log and their watchers."""

@@ -1,4 +1,4 @@
-"""Collective adaptation of one batch (paper 4.3): the source, then goal after goal, then packages."""
+"""Collective adaptation of one batch (paper 4.3): first the source, then the goals, then their packages."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -45,28 +45,27 @@ from mistify_server.tasks.results import (
 )
 from mistify_server.tasks.tasks import AdaptTask, Task
 
-# Packages go first, as they end goals; then the nodes of the trees, parents first, and preparations before
-# the first node that needs them; references last.
+# Packages come first, because they finish goals. Then come the nodes of the trees, parents first, with
+# preparations before the first node that needs them. References come last.
 _PACKAGE_RANK, _TREE_RANK, _REFERENCE_RANK = 0, 1, 2
 
-#: None for the root, the index of a node, the id of a goal that is packaged, or an algorithm that prepares.
+#: None for the root, a node's index, the id of a goal to package, or an algorithm to prepare.
 _Key: TypeAlias = int | str | tuple[Literal["prepare"], str] | None
 
 _logger = logging.getLogger(__name__)
 
 
 class CollectiveAdaptation:
-    """Puts the steps of a batch on the queue, each as soon as all that it starts from exists.
+    """Queues the steps of a batch, each as soon as its inputs exist.
 
-    A node starts from a checkpoint, and from the preparation of its algorithm; other algorithms do not wait
-    for that. Existing results in the store are not made again, and each result is in the store before it is
-    reported, so the work can be interrupted at any point. The children of a node that missed its goals still
-    start from it; a node that failed fails its subtree. A network that collapsed on the way from its parent's
-    is adapted from the source as well, and the better one is kept. The tree may grow at any time.
+    A node starts from a checkpoint and the preparation of its algorithm, if any; other nodes do not wait for
+    this preparation. Results in the store are reused, and each result is stored before it is reported, so the
+    work can be interrupted at any point. The children of a node that missed its goals still start from it,
+    but a failed node fails its subtree. A network that collapsed during adaptation from its parent is adapted
+    from the source as well, and the better one is kept. The tree may grow at any time.
 
     Args:
-        state: The batch, with the results that exist.
-        artifacts: Keeps the packages.
+        state: The batch with its existing results.
         queue: The queue of the job's steps.
     """
 
@@ -88,7 +87,7 @@ class CollectiveAdaptation:
         self._tree = _Tree(state.plan)
 
     def queue_steps(self) -> None:
-        """Put the steps that can be done on the queue, each once."""
+        """Queue the steps that are ready, each once."""
         if not any(self._log.open_goals(node.goals) for node in self._plan.nodes):
             return
         if self._root is None:
@@ -97,15 +96,16 @@ class CollectiveAdaptation:
         self._queue_all(self._root)
 
     def grow(self, plan: BatchPlan) -> None:
-        """Take up the new nodes and goals of the batch's plan."""
+        """Add the new nodes and goals of the batch's plan."""
         self._plan = plan
         self._tree = _Tree(plan)
         self.queue_steps()
 
     def queue_reference(self) -> bool:
-        """Queue the measurement of the source; return False if nothing of it is missing.
+        """Queue the measurement of the source; return False if it is already complete.
 
-        Packages are compared with it, so it is measured with the threads of each. It is tried once.
+        The source is measured with the number of threads of each package, for comparison. There is only one
+        attempt.
         """
         goals = (self._log.goal(goal_id) for node in self._plan.nodes for goal_id in node.goals)
         missing = {goal.spec.threads for goal in goals if goal.files} - self._referenced
@@ -121,7 +121,7 @@ class CollectiveAdaptation:
 
         Args:
             key: Identifies the step.
-            rank: Steps of lower ranks go first.
+            rank: Steps with lower ranks run first.
         """
         if key not in self._queued:
             self._queued.add(key)
@@ -130,7 +130,7 @@ class CollectiveAdaptation:
     async def _make_root(self) -> None:
         result = await self._run(source_task(self._plan), ())
         if not isinstance(result, SourceResult):
-            self._queued.discard(None)  # goals that are added later try again
+            self._queued.discard(None)  # goals added later retry
             reason = f"the source could not be prepared: {failure_reason(result)}"
             await self._log.record(self._failed(self._plan.nodes, reason))
             return
@@ -139,7 +139,7 @@ class CollectiveAdaptation:
         self._queue_all(result)
 
     def _queue_all(self, root: SourceResult) -> None:
-        """Queue all steps that can be done."""
+        """Queue all steps that are ready."""
         waiting = (
             node for node in self._plan.nodes if self._waits(node) and self._log.open_goals(node.goals)
         )
@@ -152,7 +152,7 @@ class CollectiveAdaptation:
             self._queue_next(root, index)
 
     def _waits(self, node: NodePlan) -> bool:
-        """Check whether the algorithm of a node has still to prepare."""
+        """Check whether a node's algorithm is still to be prepared."""
         estimates = self._plan.estimates
         profile = estimates.profiles.get(node.algorithm) if estimates else None
         prepares = profile is not None and profile.prepares
@@ -161,10 +161,10 @@ class CollectiveAdaptation:
     async def _prepare(self, preparation: str, root: SourceResult) -> None:
         result = await self._run(self._tasks(root).prepare(preparation), ())
         if not isinstance(result, PrepareResult):
-            self._queued.discard(("prepare", preparation))  # goals that are added later try again
+            self._queued.discard(("prepare", preparation))  # goals added later retry
             nodes = self._plan.nodes
             own = [node.index for node in nodes if self._plan.preparation_of(node) == preparation]
-            reason = f"{preparation} could not prepare: {failure_reason(result)}"
+            reason = f"the preparation of {preparation} failed: {failure_reason(result)}"
             await self._log.record(self._failed(self._tree.subtree(*own), reason))
             return
         await self._log.record(PreparationSaved(self._plan.number, preparation, result))
@@ -172,7 +172,7 @@ class CollectiveAdaptation:
         self._queue_all(root)
 
     def _queue_next(self, root: SourceResult, index: int | None) -> None:
-        """Queue the steps that start from the checkpoint of a node, or from the root if the index is None."""
+        """Queue the steps that start from a node's checkpoint, or from the root if the index is None."""
         adapted = None if index is None else self._checkpoints[index]
         checkpoint = root.root if adapted is None else adapted.checkpoint
         for child in self._tree.children.get(index, ()):
@@ -190,7 +190,7 @@ class CollectiveAdaptation:
             self._queue_once(goal.id, rank, self._named(step, index, goal.id))
 
     def _named(self, step: Step, index: int, goal_id: str) -> Step:
-        """Return a step whose log lines name its edge and goal."""
+        """Return a step with its edge and goal in all its log lines."""
 
         async def named() -> None:
             with bound_contextvars(edge=f"{self._plan.number}/{index}", goal=goal_id):
@@ -223,7 +223,7 @@ class CollectiveAdaptation:
     async def _branch_and_package(
         self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult
     ) -> None:
-        """Make a goal's package, after its branches if it asks for any."""
+        """Make a goal's package, preceded by its branches if it needs any."""
         goal = self._log.goal(goal_id)
         if goal.spec.branches is not None and goal_id not in self._branches:
             task = self._tasks(root).branch(self._tree.nodes[index], goal, adapted)
@@ -238,7 +238,7 @@ class CollectiveAdaptation:
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
         attempt = await self._attempt_precisions(index, self._log.goal(goal_id), adapted, root)
-        # It may have got a note meanwhile.
+        # The goal may have received a note in the meantime.
         goal = replace(attempt.goal, note=self._log.goal(goal_id).note)
         package = attempt.result
         if not isinstance(package, PackageResult):
@@ -265,9 +265,10 @@ class CollectiveAdaptation:
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult
     ) -> Attempt:
-        """Package a goal; where the server chose its precision and it falls short, try others.
+        """Package a goal. If the server chose its precision and the package falls short, try others.
 
-        First come safer ones of the same network; where it still falls short, networks of their own.
+        First, package the same network at safer precisions. If these fall short too, adapt networks for
+        others.
         """
         best = await self._attempt(index, goal, adapted, root)
         for at_safer in safer(best):
@@ -305,10 +306,10 @@ class CollectiveAdaptation:
         return TaskFactory(self._log.job_id, self._plan, root, self._preparations)
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
-        """Run a task, again for as long as none can be run or kept, and return its result.
+        """Run a task and return its result; retry while the engine or the store is unavailable.
 
         Args:
-            goal_ids: Ids of the goals that it serves; empty for the source and for preparations.
+            goal_ids: Ids of the goals that it serves; empty for the source and preparations.
         """
         async for attempt in until_available(self._note_outage):
             with attempt:
@@ -322,7 +323,8 @@ class CollectiveAdaptation:
         """Return the result of a task.
 
         Raises:
-            MistifyError: UNAVAILABLE, no task can be run, or results cannot be stored, as on a full disk.
+            MistifyError: UNAVAILABLE, no task can run or results cannot be stored, for example on a full
+                disk.
         """
         async with self._log.progress_of(goal_ids) as on_progress:
             result = await self._log.account(self._engine.run(task, on_progress))
@@ -334,7 +336,7 @@ class CollectiveAdaptation:
         return result
 
     def _note_outage(self, error: BaseException) -> None:
-        _logger.warning("a step waits, and is tried again: %s", error)
+        _logger.warning("a step is waiting and will be retried: %s", error)
 
     async def _fail_subtree(self, index: int, reason: str) -> None:
         node, *below = self._tree.subtree(index)
@@ -346,12 +348,12 @@ class CollectiveAdaptation:
 
 
 class _Tree:
-    """The nodes of a plan.
+    """The nodes of a plan by index, rank and parent.
 
     Attributes:
-        nodes: By index.
-        rank: Index of a node -> its place in the plan, parents first.
-        children: Index of a node, None for the root -> the nodes that are adapted from it.
+        nodes: Index of a node -> the node.
+        rank: Index of a node -> its position in the plan, parents first.
+        children: Index of a node, or None for the root -> the nodes adapted from it.
     """
 
     def __init__(self, plan: BatchPlan) -> None:
@@ -362,7 +364,7 @@ class _Tree:
             self.children.setdefault(node.parent, []).append(node)
 
     def subtree(self, *indices: int) -> list[NodePlan]:
-        """Return nodes and all below them, each once and parents first."""
+        """Return nodes with all their descendants, each once and parents first."""
         nodes = {index: self.nodes[index] for index in indices}
         queue = list(nodes.values())
         for node in queue:  # grows during the iteration

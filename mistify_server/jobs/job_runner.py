@@ -1,4 +1,4 @@
-"""One job, run to its end (paper 4.3)."""
+"""Execution of one job (paper 4.3)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from mistify_server.store.plans import BatchState
 
 
 class JobRunner:
-    """Runs a job from wherever it stands in the store.
+    """Runs a job from its state in the store.
 
     Args:
         job: The job in its state in the store.
@@ -53,21 +53,21 @@ class JobRunner:
 
     @property
     def waiting(self) -> int:
-        """Return the number of further steps that could begin if there were more workers."""
+        """Return the number of steps that are ready but wait for workers."""
         return self._queue.waiting
 
     async def run(self) -> None:
         """Adapt all batches of the job until every goal has ended.
 
         Raises:
-            MistifyError: The store will never take the changes.
+            MistifyError: The store rejects the changes permanently.
         """
         await self._log.record(JobChanged(JobState.RUNNING))
         for adaptation in self._adaptations.values():
             adaptation.queue_steps()
         while True:
             await self._queue.run(self._engine.slots)
-            # Last, when nothing else needs a worker: goals may be added meanwhile.
+            # This comes last, when nothing else needs a worker. Goals may be added in the meantime.
             while any(adaptation.queue_reference() for adaptation in self._adaptations.values()):
                 await self._queue.run(self._engine.slots)
             async with self._log.writing:
@@ -83,7 +83,7 @@ class JobRunner:
         return JobChanged(JobState.DONE)
 
     def grow(self, addition: Addition) -> None:
-        """Take up goals that were added to the job in the store while it runs."""
+        """Add goals to the running job after they were added in the store."""
         self._log.add(addition.goals)
         for plan in addition.plans:
             self._adaptations[plan.number].grow(plan)

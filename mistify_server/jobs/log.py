@@ -1,4 +1,4 @@
-"""The changes of a running job: all of them pass through its log, on their way to the store."""
+"""The log of a running job, through which all its changes reach the store."""
 
 import asyncio
 import logging
@@ -29,23 +29,23 @@ from mistify_server.tasks.results import Result, seconds_by_activity
 
 _logger = logging.getLogger(__name__)
 
-#: The least seconds between two recorded updates of one stage.
+#: Minimum number of seconds between recorded updates of one stage.
 UPDATE_SECONDS = 0.5
 
-#: Updates of a task that are kept while the store is away.
+#: Maximum number of a task's updates that are kept while the store is unavailable.
 _MOST_WAITING_UPDATES: Final = 100
 
 
 class JobLog:
-    """Goals and times of a running job, written to the store with every change.
+    """Goals and times of a running job, written to the store on every change.
 
     Args:
         job: The job in its state in the store.
         on_change: Called after every change.
-        clock: Returns seconds since any start.
+        clock: Returns seconds since an arbitrary start.
 
     Attributes:
-        writing: Held while changes are written; its holder sees the job in its state in the store.
+        writing: Lock that is held while changes are written. Its holder sees the job in its stored state.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JobLog:
         return list(self._goals.values())
 
     def add(self, goals: Iterable[Goal]) -> None:
-        """Take up goals that were added to the job in the store."""
+        """Add goals that were added to the job in the store."""
         self._goals |= {goal.id: goal for goal in goals}
 
     def goal(self, goal_id: str) -> Goal:
@@ -80,11 +80,11 @@ class JobLog:
         return self._goals[goal_id]
 
     def open_goals(self, goal_ids: Sequence[str]) -> list[Goal]:
-        """Return the goals that have not ended."""
+        """Return the unfinished goals."""
         return [self._goals[goal_id] for goal_id in goal_ids if not self._goals[goal_id].state.ended]
 
     async def note(self, goal_ids: Sequence[str], note: str) -> None:
-        """Add a note to all goals that have not ended, unless they have it already."""
+        """Add a note to all unfinished goals that lack it."""
         async with self.writing:
             goals = [goal for goal in self.open_goals(goal_ids) if note not in goal.note]
             if goals:
@@ -92,12 +92,12 @@ class JobLog:
                 await self.write(*map(GoalChanged, noted))
 
     async def record(self, *changes: Change) -> None:
-        """Write changes to the store, all or none, as soon as it can be written."""
+        """Write changes to the store atomically, as soon as it is available."""
         async with self.writing:
             await self.write(*changes)
 
     async def write(self, *changes: Change) -> None:
-        """Do the same as `record`, while the caller holds `writing`."""
+        """Write changes like `record`, for a caller that holds `writing`."""
         seconds, spent = self._clock() - self._start, dict(self._spent)
         await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
         for change in changes:
@@ -111,7 +111,7 @@ class JobLog:
         self._on_change()
 
     def _log_change(self, change: Change) -> None:
-        """Log a change that the server's operator wants to know about."""
+        """Log a change for the server's operator."""
         about: dict[str, object] = {"job": self.job_id}
         match change:
             case JobChanged(state, reason):
@@ -140,7 +140,7 @@ class JobLog:
                 _logger.warning("goals have failed%s", _because(reason), extra=about)
 
     async def account(self, running: Awaitable[Result]) -> Result:
-        """Await the result of a task that begins to run now, and account for its time in the next record."""
+        """Await the result of a starting task, and account for its time in the next record."""
         start = self._clock()
         result = await running
         elapsed = self._clock() - start
@@ -150,14 +150,13 @@ class JobLog:
 
     @asynccontextmanager
     async def progress_of(self, goal_ids: Sequence[str]) -> AsyncIterator[OnProgress]:
-        """Yield a callback for the progress of a task, which is fully recorded at the end of the block.
+        """Yield a callback for a task's progress, which is fully recorded by the end of the block.
 
-        The goals count as running from the first update on. Updates in quick succession are left out, unless
-        they begin a stage or bring a new accuracy. While the store is away, the latest updates are kept.
+        The goals count as running from the first update. Updates in quick succession are dropped, unless they
+        begin a stage or contain a new accuracy. While the store is unavailable, the latest updates are kept.
 
         Args:
-            goal_ids: Ids of the goals that the task serves; empty for those of the source and of
-                preparations.
+            goal_ids: Ids of the goals that the task serves; empty for the source and preparations.
         """
         updates, stage, recorded_at = _Updates(), None, 0.0
 
@@ -192,7 +191,7 @@ class JobLog:
 
 
 class _Updates:
-    """The latest updates of a task that have not been taken yet, the oldest first, until the task ends."""
+    """A queue of a task's latest unread updates, oldest first, that ends with the task."""
 
     def __init__(self) -> None:
         self._waiting: deque[ProgressUpdate] = deque(maxlen=_MOST_WAITING_UPDATES)
@@ -217,5 +216,5 @@ class _Updates:
 
 
 def _because(reason: str) -> str:
-    """Return a reason as the end of a sentence; empty where there is none."""
+    """Return a reason as the end of a sentence; empty without a reason."""
     return f": {reason.splitlines()[0]}" if reason else ""

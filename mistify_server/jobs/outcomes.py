@@ -1,4 +1,4 @@
-"""The outcomes of goals: met, unmet or failed, and why."""
+"""The outcomes of goals: met, unmet or failed, with the reason."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,10 +12,10 @@ from mistify.jobs.plan import Estimate
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
 
-#: The share of the tuned source's accuracy that a package may lose without a remark where none is foreseen.
+#: Relative loss of the tuned source's accuracy that needs no remark if there is no forecast.
 _TOLERATED_LOSS: Final = 0.1
 
-#: The share of its parent's accuracy that a network loses at most, if all went well.
+#: Relative loss of the parent's accuracy beyond which a network counts as collapsed.
 _COLLAPSE: Final = 0.5
 
 
@@ -29,14 +29,14 @@ def packaged_goal(
     teacher_accuracy: float,
     foreseen: Estimate | None,
 ) -> Goal:
-    """Return a goal that is met or unmet by its package.
+    """Return the goal as met or unmet by its package.
 
     Args:
         goal: The goal before packaging.
         adapted: The goal's checkpoint.
-        branches: None where the goal asks for none.
+        branches: The branches; None if the goal has none.
         teacher_accuracy: Accuracy of the tuned source on the validation data.
-        foreseen: The share of it that was expected to be lost; None where nothing was foreseen.
+        foreseen: The predicted relative loss of that accuracy; None without a forecast.
     """
     achieved = {**adapted.costs, **package.achieved}
     reason = _shortfall(goal, {**achieved, **package.measured}, adapted, package)
@@ -61,9 +61,9 @@ def packaged_goal(
 def _unforeseen_loss(
     goal: Goal, package: PackageResult, teacher_accuracy: float, foreseen: Estimate | None
 ) -> str:
-    """Return a remark on accuracy lost beyond the forecast; empty if there is no such loss.
+    """Return a remark on an accuracy loss beyond the forecast; empty if there is none.
 
-    A package of one task is not compared: the source's accuracy is that of all tasks together.
+    A package of one task is not compared, because the source's accuracy covers all tasks together.
     """
     if goal.spec.task is not None:
         return ""
@@ -73,7 +73,7 @@ def _unforeseen_loss(
         most, expected = _TOLERATED_LOSS, f"{_TOLERATED_LOSS:.0%}"
     else:
         most = foreseen.mean + foreseen.margin
-        expected = f"the {foreseen.mean:.1%} ± {foreseen.margin:.1%} that were predicted"
+        expected = f"the predicted {foreseen.mean:.1%} ± {foreseen.margin:.1%}"
     if lost <= most:
         return ""
     against = f"{metric.shown(accuracy)} against {metric.shown(teacher_accuracy)}"
@@ -84,20 +84,20 @@ def _unforeseen_loss(
 
 
 def collapsed(result: AdaptResult, parent: AdaptResult, metric: Metric) -> bool:
-    """Check whether a network has lost so much of its parent's accuracy that the way was a wrong one.
+    """Check whether a network has collapsed, that is, lost most of its parent's accuracy.
 
     Args:
-        parent: The result that the network was adapted from.
+        parent: The result from which the network was adapted.
     """
     return metric.lost(result.accuracy, parent.accuracy) > _COLLAPSE
 
 
 def replaces(again: AdaptResult, result: AdaptResult, node: NodePlan, metric: Metric) -> bool:
-    """Check whether a network serves a node's goals better than another; to meet the budget comes first.
+    """Check whether a network serves a node's goals better than another; the budget takes precedence.
 
     Args:
         again: The result of the new network.
-        result: The result of the network to beat.
+        result: The result of the existing network.
     """
     within, other_within = (meets(each.costs, node.budget) for each in (again, result))
     if within != other_within:
@@ -111,7 +111,7 @@ def failed_goal(goal: Goal, reason: str) -> Goal:
 
 
 def failure_reason(result: Result) -> str:
-    """Describe why a task did not have the result that was expected."""
+    """Describe why a task did not return the expected result."""
     if not isinstance(result, TaskFailure):
         return f"the worker answered with {result.kind}"
     return "\n".join([result.message, *map(str, result.problems)])
@@ -121,13 +121,13 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
     """Describe the limits and the targets that a package misses; empty if it meets the goal.
 
     Args:
-        costs: The checkpoint's costs, or those measured on the package where there are any.
-        adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
+        costs: The checkpoint's costs, replaced by the package's measured costs where available.
+        adapted: The checkpoint, which may have had a higher target than this goal.
     """
     over = excess(costs, goal.spec.budget)
     if over:
         found_before = adapted.reason and exceeded(adapted.costs, goal.spec.budget)
-        return adapted.reason if found_before else f"{over}, as measured on the package"
+        return adapted.reason if found_before else f"{over}, measured on the package"
     missed_targets = missed(goal.spec.targets, package.test_scores)
     if not missed_targets:
         return ""

@@ -1,4 +1,4 @@
-"""All jobs of a server: started, watched, cancelled, stopped."""
+"""Start, watch, cancel and stop the jobs of a server."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ from mistify_server.store.plans import BatchPlan, BatchState
 
 _PAGE = 256
 
-#: Seconds until a watcher looks again after events that could not be read.
+#: Seconds until a watcher retries after it could not read events.
 _RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class RunningJobs:
-    """Runs jobs side by side over one engine, and lets any number of watchers follow them.
+    """Runs jobs concurrently on one engine, and lets any number of watchers follow them.
 
-    Changes are written by one thread, which waits while the store is away: jobs and watchers wait with it,
-    and then continue by themselves. Events are read on the event loop, which takes milliseconds.
+    A single thread writes changes. While the store is unavailable, jobs and watchers wait with it, and then
+    continue automatically. Events are read on the event loop, which takes milliseconds.
     """
 
     def __init__(self, store: Store, engine: TaskEngine) -> None:
@@ -47,19 +47,19 @@ class RunningJobs:
 
     @property
     def waiting(self) -> int:
-        """Return how many further steps of all jobs could begin with more workers; any thread may ask."""
+        """Return the number of steps in all jobs that are ready but wait for workers. Thread-safe."""
         return sum(runner.waiting for runner in tuple(self._runners.values()))
 
     @property
     def busy_since(self) -> float:
         """Return when the oldest step in progress began, in seconds since 1970; now if there is none.
 
-        A step refers to the results of its tasks when the last of them has ended.
+        A step refers to the results of its tasks once the last one has finished.
         """
         return min((runner.busy_since for runner in self._runners.values()), default=time.time())
 
     def start(self, job_id: str) -> None:
-        """Run a job from wherever it stands; a server that stops leaves it to the next one."""
+        """Run a job from its current state; if the server stops, the next server resumes it."""
         if self._stopped is not None:
             return
         self._failures.pop(job_id, None)
@@ -69,48 +69,50 @@ class RunningJobs:
         task.add_done_callback(self._discard)
 
     def start_new(self, job: Job, plans: Sequence[BatchPlan]) -> None:
-        """Run a job that has just entered the store, without reading it again; a running one continues."""
+        """Run a job that was just stored, without reading it again; no effect if it is already running."""
         if self._stopped is not None or job.id in self._tasks:
             return
         self.start(job.id)
         self._runners[job.id] = self._runner(job, [BatchState(plan, None, {}) for plan in plans])
 
     def grow(self, job_id: str, addition: Addition) -> None:
-        """Let a job take up goals that were added to it in the store; one that does not run is started."""
+        """Add goals that were added to a job in the store; start the job if it is not running."""
         task, runner = self._tasks.get(job_id), self._runners.get(job_id)
         if task is None or task.done():
             self.start(job_id)
-        elif runner is not None:  # without one, the job is read from the store next, with the goals
+        elif (
+            runner is not None
+        ):  # without a runner, the job is about to be read from the store, with the goals
             runner.grow(addition)
         self._wake_watchers(job_id)
 
     def resume(self) -> None:
-        """Run every job that an earlier server has not finished."""
+        """Run every job that an earlier server left unfinished."""
         for job_id in self._store.jobs.unfinished():
             self.start(job_id)
 
     async def cancel(self, job_id: str) -> None:
-        """Stop a job for good, keeping its results. A job that has ended does not change."""
-        # The caller may hang up, but a job must not stay half cancelled.
+        """Stop a job permanently, keeping its results. A finished job does not change."""
+        # The caller may disconnect, but a job must not stay half cancelled.
         await asyncio.shield(asyncio.create_task(self._cancel(job_id)))
 
     async def stop(self) -> None:
-        """Stop all jobs for now; the next server resumes them."""
-        while self._tasks:  # a job may be started again while others end
+        """Stop all jobs; the next server resumes them."""
+        while self._tasks:  # a job may be restarted while others end
             await asyncio.gather(*map(self._stop, list(self._tasks)))
-        # A watcher that is between two events is not waiting: it sees the error when it looks again.
+        # A watcher between two events is not waiting, and sees the error at its next read.
         self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; the job can be resumed")
         for job_id in list(self._changed):
             self._wake_watchers(job_id)
 
     async def watch(self, job_id: str, after: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
-        """Yield every event numbered above `after`, then new ones as they come, until the job has ended.
+        """Yield every event with a number above `after`, then new events as they occur, until the job ends.
 
-        With `so_far` there are no new ones.
+        With `so_far`, only yield existing events.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the server stops; any other, it cannot
-                go on.
+            MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the server is stopping; any other, the
+                job cannot continue.
         """
         while True:
             try:
@@ -134,13 +136,13 @@ class RunningJobs:
 
     @asynccontextmanager
     async def held(self, job_id: str) -> AsyncIterator[None]:
-        """Keep a job from being read to be run, and others from holding it, in the block."""
+        """Prevent, within the block, that a job is read in order to run it, or held by others."""
         lock = self._locks.setdefault(job_id, asyncio.Lock())
         async with lock:
             yield
 
     def writing(self, job_id: str) -> AbstractAsyncContextManager[None]:
-        """Keep a held job from changing in the block."""
+        """Prevent changes to a held job within the block."""
         runner = self._runners.get(job_id)
         return nullcontext() if runner is None else runner.writing
 
@@ -148,7 +150,7 @@ class RunningJobs:
         while True:
             await self._stop(job_id)
             async with self.held(job_id):
-                if job_id not in self._tasks:  # it may be started again while it ends
+                if job_id not in self._tasks:  # it may be restarted while it ends
                     await self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
                     return
 
@@ -173,7 +175,7 @@ class RunningJobs:
                 self._wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
-        """Run a job; an error of the program fails it."""
+        """Run a job; an internal error fails it."""
         try:
             async with self.held(job_id):
                 if job_id not in self._runners:
@@ -182,14 +184,14 @@ class RunningJobs:
         except MistifyError:
             raise
         except Exception:
-            _log.exception("the job failed by an error inside the server")
-            reason = "an error inside the server; its log has the details"
+            _log.exception("the job failed because of an internal error")
+            reason = "an internal error; see the server's log for details"
             async with self.held(job_id):
                 await self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
 
     async def _read_runner(self, job_id: str) -> JobRunner:
-        """Return the runner of a job, as the store has it."""
-        async for attempt in until_available(partial(_log.warning, "the job waits: %s")):
+        """Return the runner of a job, read from the store."""
+        async for attempt in until_available(partial(_log.warning, "the job is waiting: %s")):
             with attempt:
                 job = await asyncio.to_thread(self._store.jobs.job, job_id)
                 states = await asyncio.to_thread(self._store.jobs.batches, job_id)
@@ -200,13 +202,13 @@ class RunningJobs:
         return JobRunner(self._store, self._engine, job, states, on_change=wake, writer=self._writer)
 
     async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
-        """End a job, unless it has ended, as soon as the store can be written."""
+        """Finish a job, unless it is finished, as soon as the store is available."""
         if await self._writer.write(partial(self._store.jobs.end, job_id, goal_state, job_state, reason)):
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
         self._wake_watchers(job_id)
 
     def _wake_watchers(self, job_id: str) -> None:
-        """Let the watchers of a job look for new events, or for the reason why there will be none."""
+        """Notify the watchers of a job about new events, or about the reason why no more will come."""
         changed = self._changed.pop(job_id, None)
         if changed is not None:
             changed.set()

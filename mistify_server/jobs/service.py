@@ -1,4 +1,4 @@
-"""The porting service without the wire: plan, submit, add goals, list, cancel, watch, fetch."""
+"""The porting service, independent of gRPC and HTTP: plan, submit, add goals, list, cancel, watch, fetch."""
 
 import asyncio
 import logging
@@ -34,21 +34,21 @@ from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 
-#: Of a package's file, in bytes.
+#: Size of the pieces of a package file, in bytes.
 CHUNK = 256 * 1024
 
 MOST_JOBS_PER_PAGE = 100
 
-#: Of jobs without goals.
+#: Maximum number of jobs per page when they are listed without goals.
 MOST_JOBS_ALONE_PER_PAGE = 1_000
 
-#: Of a job, unless the server is started with another number.
+#: Default maximum number of goals in a job.
 DEFAULT_MAX_GOALS = 10_000
 
-#: Unless one job alone has more: a page is one message.
+#: Maximum number of goals per page, unless a single job has more: a page is one message.
 MOST_GOALS_PER_PAGE = 20_000
 
-#: Each worker tells of its progress twice a second, at most.
+#: Number of latest events to return: each worker reports progress at most twice a second.
 _LATEST_EVENTS = 200
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def _now() -> datetime:
 
 
 class PortingService:
-    """Porting jobs of one store. Every method raises `MistifyError`: NOT_FOUND for unknown jobs."""
+    """The porting jobs in one store. Every method raises `MistifyError`: NOT_FOUND for unknown jobs."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class PortingService:
         self._now = now
 
     async def submit(self, config_text: str, idempotency_key: str) -> str:
-        """Resolve and inspect a batch of configs, check its limits, plan it, and start a job for it.
+        """Resolve and inspect configs, check their limits, plan them, and start a job for them.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
-            idempotency_key: Returns the job of an earlier submission with the same key; empty for none.
+            idempotency_key: A repeated key returns the job of its first submission; empty for no key.
 
         Returns:
             The id of the job.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
-                nothing was kept or started; CONFLICT, the key belongs to another config.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, in which case
+                nothing was stored or started; CONFLICT, the key belongs to another config.
         """
         jobs = self._store.jobs
         known = await asyncio.to_thread(jobs.find, idempotency_key, config_text) if idempotency_key else None
@@ -106,11 +106,11 @@ class PortingService:
         plans = [plan for plan, _, _ in planned]
         job = self._new_job([goals[config.id] for config in reading.configs.values()])
         submission = Submission(job, plans, config_text, idempotency_key or None)
-        # The caller may hang up, but a job that is kept has to be started.
+        # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
     async def _start(self, submission: Submission) -> str:
-        """Keep and start a job, or return the id of the job submitted under its key meanwhile."""
+        """Store and start a job, or return the id of a job submitted with the same key in the meantime."""
         job = submission.job
         kept = await asyncio.to_thread(self._store.jobs.create, submission)
         if kept is job:
@@ -119,13 +119,13 @@ class PortingService:
         return kept.id
 
     async def plan(self, config_text: str) -> Plan:
-        """Return the expected course of a batch of configs; nothing is kept or started.
+        """Return the expected course of a batch of configs, without storing or starting anything.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
 
         Raises:
-            MistifyError: As for `submit`, except that limits that no network can meet are part of the plan.
+            MistifyError: As for `submit`, except that infeasible limits become part of the plan.
         """
         reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
@@ -134,20 +134,20 @@ class PortingService:
             return await asyncio.to_thread(self._plan, inspected, problems)
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
-        """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
+        """Insert goals into the trees of a job; each is adapted from its nearest looser checkpoint.
 
-        A running job takes them up at once. A job that has ended runs again for them alone: goals that have
-        ended stay as they are, including failed and cancelled ones. `insert_goals` decides which goal starts
-        where. The new goals follow the job's other goals, in the order of their configs.
+        A running job includes them immediately. A finished job runs again for the new goals only: finished
+        goals stay unchanged, including failed and cancelled ones. `insert_goals` decides where each goal
+        starts. The new goals follow the existing ones, in the order of their configs.
 
         Args:
-            config_text: JSON with new ids; models, data and algorithms are those of the job, and may be left
-                out where it has only one.
-            idempotency_key: Nothing is added twice to a job under one key; empty for none.
+            config_text: JSON with new ids. Models, data and algorithms must match the job's, and may be
+                omitted if the job has only one.
+            idempotency_key: A repeated key adds nothing to the job; empty for no key.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
-                nothing was added; CONFLICT, the key has added other goals.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, in which case
+                nothing was added; CONFLICT, the key was used for other goals.
         """
         inspections: Inspections = {}
         while True:
@@ -170,7 +170,7 @@ class PortingService:
                         )
                 if not uninspected:
                     addition = Addition(goals, plans, config_text, idempotency_key or None)
-                    # The caller may hang up, but goals that are kept have to be taken up.
+                    # The caller may disconnect, but the job must include stored goals.
                     if await completed(self._keep_goals(job_id, addition, lost)):
                         return
             if uninspected:
@@ -178,11 +178,11 @@ class PortingService:
                     inspections = {**inspections, **await self._inspected(uninspected)}
 
     async def _keep_goals(self, job_id: str, addition: Addition, lost: int) -> bool:
-        """Keep goals and let their job take them up, unless a checkpoint on which they may rest was lost.
+        """Store goals and add them to their job, unless a checkpoint that they may depend on was lost.
 
         Args:
             job_id: The id of a held job.
-            lost: Number of goals that had ended without a checkpoint when the addition was planned.
+            lost: Number of goals that had finished without a checkpoint when the addition was planned.
         """
         async with self._jobs.writing(job_id):
             if await asyncio.to_thread(self._lost, job_id) != lost:
@@ -193,27 +193,27 @@ class PortingService:
             return True
 
     async def _inspected(self, batches: Sequence[ResolvedBatch]) -> Inspections:
-        """Return the inspections of batches, by their numbers."""
+        """Return the inspections of batches, by batch number."""
         problems = ProblemCollector()
         inspected = await self._inspector.inspect(batches, problems)
         reject(problems.problems)
         return {batch.number: inspection for batch, inspection in inspected}
 
     async def part(self, job_id: str, selection: GoalSelection | None = None) -> JobPart:
-        """Return a job with some of its goals, or with all of them."""
+        """Return a job with selected goals, or with all goals."""
         if selection is not None:
             return await asyncio.to_thread(self._store.jobs.part, job_id, selection)
         job = await asyncio.to_thread(self._store.jobs.job, job_id)
         return JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals))
 
     async def details(self, job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network, and the curve of its training."""
+        """Return the layers of a goal's network and its training curve."""
         return await asyncio.to_thread(self._store.jobs.details, job_id, goal_id)
 
     async def jobs(
         self, page_size: int, page_token: str, selection: GoalSelection | None = None
     ) -> tuple[list[JobPart], str]:
-        """Return a page of jobs, the newest first, and the token of the next page, empty after the last."""
+        """Return a page of jobs, newest first, and the token of the next page; empty on the last page."""
         alone = selection is not None and selection.empty
         most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
         size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE
@@ -223,17 +223,17 @@ class PortingService:
         return page, page[-1].job.id if more else ""
 
     async def cancel(self, job_id: str) -> None:
-        """Stop a job; goals that have ended stay, with their packages."""
+        """Stop a job; finished goals keep their packages."""
         await self._jobs.cancel(job_id)
 
     async def remove(self, job_id: str) -> int:
-        """Remove a job that has ended, with the files that nothing else needs, and return the bytes freed.
+        """Remove a finished job with the files that only it uses, and return the number of bytes freed.
 
         Raises:
-            MistifyError: CONFLICT, it has not ended, or a group tunes its packages; UNAVAILABLE, a model is
-                being added to the store.
+            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages; UNAVAILABLE, a model
+                is being added to the store.
         """
-        # The caller may hang up, but the files of a removed job have to go as well.
+        # The caller may disconnect, but the files of a removed job must be removed too.
         return await asyncio.shield(asyncio.create_task(self._remove(job_id)))
 
     async def _remove(self, job_id: str) -> int:
@@ -244,20 +244,20 @@ class PortingService:
         return freed
 
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
-        """Yield a job's events after a sequence number, then new ones as they come, until it has ended.
+        """Yield a job's events after a sequence number, then new events as they occur, until the job ends.
 
         Args:
-            after_sequence: The last number that is known already; 0 for all.
-            so_far: End with the last event so far, even if the job goes on.
+            after_sequence: The last known sequence number; 0 for all events.
+            so_far: Whether to end with the latest event even if the job continues.
         """
         return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 
     async def latest_events(self, job_id: str) -> list[JobEvent]:
-        """Return the last events of a job, in order: including those that show what is in progress."""
+        """Return the latest events of a job in order, enough to show the steps in progress."""
         return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
-        """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
+        """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.
 
         Raises:
             MistifyError: INVALID_CONFIG, the offset is not within the file.
@@ -275,7 +275,7 @@ class PortingService:
                 yield chunk
 
     def package_file(self, job_id: str, goal_id: str, file_name: str) -> tuple[PackageFile, Path]:
-        """Return a file of a goal's package, and where it is.
+        """Return a file of a goal's package, and its path.
 
         Raises:
             MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
@@ -290,18 +290,18 @@ class PortingService:
         return found, self._intact(goal_id, found)
 
     def package_files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
-        """Return the files of a goal's package, and where each is.
+        """Return the files of a goal's package, and their paths.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such goal, or it has no package; CORRUPT_PACKAGE, one of its
-                files is damaged.
+            MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
+                damaged.
         """
         return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
 
     def _files_of(self, job_id: str, goal_id: str) -> tuple[PackageFile, ...]:
         goal = self._store.jobs.goal(job_id, goal_id)
         if not goal.files:
-            message = f'the goal "{goal_id}" has no package, it is {goal.state.value}'
+            message = f'the goal "{goal_id}" has no package; its state is {goal.state.value}'
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         return goal.files
 
@@ -312,7 +312,7 @@ class PortingService:
             raise MistifyError(
                 error.code,
                 f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
-                "config again into another directory: what is made again takes its place",
+                "config again into another directory, which replaces the file",
             ) from error
 
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
@@ -321,7 +321,7 @@ class PortingService:
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector
     ) -> list[tuple[BatchPlan, list[Goal], Forecast | None]]:
-        """Return the result of `_planned` for each batch, with the precisions chosen."""
+        """Return the result of `_planned` for each batch, with precisions chosen."""
         chosen = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unreachable, chosen)))
         reject(problems.problems)
@@ -338,12 +338,12 @@ class PortingService:
     def _planned(
         self, resolved: ResolvedBatch, inspection: Inspection
     ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
-        """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
+        """Return the tree of a batch with algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
         forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
         if forecast is not None:
             plan, goals = forecast.plan, with_forecast(goals, forecast)
-        return plan, [_with_left_out(goal, inspection.left_out) for goal in goals], forecast
+        return plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast
 
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
         plan, goals, forecast = self._planned(resolved, inspection)
@@ -374,12 +374,12 @@ class PortingService:
         )
 
     def _lost(self, job_id: str) -> int:
-        """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
+        """Return the number of finished goals that may lack the checkpoint from which others would start."""
         states = self._store.jobs.goal_states(job_id)
         return states[GoalState.FAILED] + states[GoalState.CANCELLED]
 
 
-def _with_left_out(goal: Goal, left_out: Sequence[str]) -> Goal:
-    """Return a goal that warns of files in its data that are not read."""
+def _with_warnings(goal: Goal, left_out: Sequence[str]) -> Goal:
+    """Return a goal with warnings about files in its data that are not read."""
     unread = (f"{files} are not read" for files in left_out)
     return replace(goal, warning="; ".join(filter(None, (goal.warning, *unread))))

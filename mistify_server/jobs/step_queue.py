@@ -1,4 +1,4 @@
-"""A queue of steps, of which several run at a time."""
+"""A queue of steps that run concurrently."""
 
 import asyncio
 import itertools
@@ -11,10 +11,9 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class StepQueue:
-    """Runs steps, several at a time, those with the lowest rank first.
+    """Runs steps concurrently, lowest rank first.
 
-    More steps can be added at any time from the same event loop. The first exception that a step raises ends
-    the run.
+    Steps can be added at any time from the same event loop. The first exception in a step ends the run.
     """
 
     def __init__(self) -> None:
@@ -30,12 +29,12 @@ class StepQueue:
 
     @property
     def waiting(self) -> int:
-        """Return how many steps have not begun."""
+        """Return the number of steps that have not started."""
         return self._queue.qsize()
 
     @property
     def empty(self) -> bool:
-        """Return whether every step has ended."""
+        """Return whether all steps are finished."""
         return not self._left
 
     def add(self, rank: tuple[int, ...], step: Step) -> None:
@@ -44,9 +43,9 @@ class StepQueue:
         self._left += 1
 
     async def run(self, at_once: int) -> None:
-        """Run the steps, `at_once` at a time, until none is left.
+        """Run the steps, at most `at_once` at a time, until none is left.
 
-        No step can be added between the end of the last one and the return.
+        No step can be added between the end of the last step and the return.
         """
         try:
             while self._left:  # a step may be added while the runners end

@@ -1,4 +1,4 @@
-"""Writing to a store that may be away for a while: locked by another process, or on a full disk."""
+"""Writes to a store that may be temporarily unavailable: locked by another process, or on a full disk."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from tenacity.wait import wait_random_exponential
 
 from mistify.errors import ErrorCode, MistifyError
 
-#: The first wait and the longest one, in seconds.
+#: First and longest delay between retries, in seconds.
 _FIRST: Final = 0.5
 _LONGEST: Final = 10.0
 
@@ -21,12 +21,12 @@ _Value = TypeVar("_Value")
 
 
 def is_outage(error: BaseException) -> bool:
-    """Check whether an error passes by itself, or once the operator has followed its advice."""
+    """Check whether an error is temporary: it passes by itself or once the operator follows its advice."""
     return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
 
 
 def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetrying:
-    """Return attempts that are repeated for as long as something is unavailable.
+    """Return attempts that repeat while something is unavailable.
 
     Args:
         on_outage: Called with the error before each wait.
@@ -45,7 +45,7 @@ def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetryi
 
 
 async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Return the result of work that runs to its end even if its caller is cancelled."""
+    """Return the result of work that runs to completion even if its caller is cancelled."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -55,24 +55,24 @@ async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
 
 
 class StoreWriter:
-    """Writes on a thread of its own, one change at a time, repeated while the store is away."""
+    """Writes one change at a time on a separate thread, and retries while the store is unavailable."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "store-writer")
         self._away = False
 
     async def write(self, work: Callable[[], _Value]) -> _Value:
-        """Return the result of a function; a cancellation ends the wait for the store, and not the writing.
+        """Return the result of a function. A cancellation ends the wait for the store, not a running write.
 
         Raises:
-            MistifyError: The store will never take it.
+            MistifyError: The store rejects the change permanently.
         """
         async for attempt in until_available(self._note_outage):
             with attempt:
                 value = await completed(self._on_thread(work))
         if self._away:
             self._away = False
-            _log.info("the store can be written again")
+            _log.info("the store is available again")
         return value
 
     async def _on_thread(self, work: Callable[[], _Value]) -> _Value:
@@ -81,4 +81,4 @@ class StoreWriter:
     def _note_outage(self, error: BaseException) -> None:
         if not self._away:
             self._away = True
-            _log.warning("jobs wait for the store: %s", error)
+            _log.warning("jobs are waiting for the store: %s", error)

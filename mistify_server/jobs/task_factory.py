@@ -1,4 +1,4 @@
-"""The tasks of a batch's steps, made from the plan, the goals and earlier results."""
+"""Creation of the tasks for a batch's steps from the plan, the goals and earlier results."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def source_task(plan: BatchPlan) -> SourceTask:
 
 @dataclass(frozen=True)
 class TaskFactory:
-    """Makes the tasks of a batch that has a root.
+    """Makes the tasks of a batch with a root.
 
     Attributes:
         root: Result of the batch's source task.
@@ -39,7 +39,7 @@ class TaskFactory:
     preparations: Mapping[str, PrepareResult]
 
     def prepare(self, preparation: str) -> PrepareTask:
-        """Return the task of a preparation, for the nodes that need it."""
+        """Return the task that makes a preparation for the nodes that need it."""
         nodes = [node for node in self.plan.nodes if self.plan.preparation_of(node) == preparation]
         return PrepareTask(
             recipe=self._recipe(algorithm=nodes[0].algorithm),
@@ -48,7 +48,7 @@ class TaskFactory:
         )
 
     def adapt(self, node: NodePlan, goals: Iterable[Goal], parent: str) -> AdaptTask:
-        """Return the task that adapts a node's network, for its goals, from a parent's checkpoint."""
+        """Return the task that adapts a node's network from a parent's checkpoint, for the node's goals."""
         return AdaptTask(
             recipe=self._recipe_of(node),
             parent=parent,
@@ -74,7 +74,7 @@ class TaskFactory:
     def package(
         self, node: NodePlan, goal: Goal, adapted: AdaptResult, branches: BranchResult | None
     ) -> PackageTask:
-        """Return the task that makes a goal's package of its node's checkpoint, and of its branches."""
+        """Return the task that packages a goal's checkpoint and branches."""
         return PackageTask(
             recipe=self._recipe_of(node),
             job_id=self.job_id,
@@ -87,7 +87,7 @@ class TaskFactory:
         )
 
     def reference(self, threads: Iterable[int]) -> ReferenceTask:
-        """Return the task that measures the source as packages are, with each number of threads."""
+        """Return the task that measures the source like a package, with each number of threads."""
         return ReferenceTask(recipe=self._recipe(), threads=tuple(sorted(threads)))
 
     def _recipe_of(self, node: NodePlan) -> TaughtRecipe:
@@ -97,7 +97,7 @@ class TaskFactory:
         )
 
     def _recipe(self, **changes: object) -> TaughtRecipe:
-        """Return the batch's recipe as its root teaches it, with other values of some fields."""
+        """Return the batch's recipe with its root as the teacher, and with changes to some fields."""
         recipe = self.plan.recipe
         return recipe.taught_by(self.root.teacher, data=self.root.data or recipe.data, **changes)
 

@@ -1,1 +1,1 @@
-"""From configs to a plan: resolution, inspection, limits, precisions, goal trees and forecasts."""
+"""Planning: turns configs into plans by resolution, inspection, limit checks, goal trees and forecasts."""

@@ -1,4 +1,4 @@
-"""A collective batch on its way to a plan: resolved, then inspected."""
+"""The stages of a collective batch before it has a plan: resolved, then inspected."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,14 +17,12 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 
 @dataclass(frozen=True)
 class ResolvedBatch:
-    """A collective batch whose model and data were found.
+    """A collective batch with the locations of its model and data.
 
     Attributes:
-        number: Number of the batch in its job.
-        model: The place of the model.
-        data: The place of the data.
+        number: Index of the batch in its job.
         devices: The measured devices that the goals name.
-        precision_choices: Goal id -> why the server chose its precision.
+        precision_choices: Goal id -> the reason for the precision that the server chose.
     """
 
     number: int
@@ -36,7 +34,7 @@ class ResolvedBatch:
 
     @property
     def hardware(self) -> dict[str, Profile]:
-        """The profiles of this machine and of the hardware that the goals name, with the goals' threads."""
+        """The profiles of this machine and of the goals' hardware, for the goals' thread counts."""
         configs = self.batch.configs
         here = (HOST.with_threads(config.threads) for config in configs)
         return by_name([HOST, *here, *profiles_of(configs), *self.devices])
@@ -69,14 +67,14 @@ class ResolvedBatch:
 
     @property
     def limits_host(self) -> bool:
-        """True if a goal limits the latency on this machine, which then has to be profiled."""
+        """True if a goal limits the latency on this machine, so that the machine must be profiled."""
         axes = set().union(*(config.limits() for config in self.batch.configs))
         return any(conditions_of(axis)[0] == HOST.name for axis in axes)
 
     def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
         """Return the task that inspects the batch's model and data.
 
-        The source's accuracy is measured wherever a goal has a target: the forecast needs it.
+        If any goal has a target, the source's accuracy is measured as well, for the forecast.
         """
         needed = set(measures)
         if any(config.adaptation_goal.accuracy is not None for config in self.batch.configs):
@@ -87,7 +85,7 @@ class ResolvedBatch:
 
 
 class InspectedBatch(NamedTuple):
-    """A batch and the worker's inspection of its model and data."""
+    """A batch and a worker's inspection of its model and data."""
 
     resolved: ResolvedBatch
     inspection: Inspection

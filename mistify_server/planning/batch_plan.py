@@ -1,4 +1,4 @@
-"""From the goals of a batch to its goal tree (paper 4.3)."""
+"""Construction of a batch's goal tree (paper 4.3)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,8 +15,8 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 
-#: How far a source is widened at most, as a multiple of its costs: the largest factor of the
-#: paper's evaluation (8.1, adaptation quality).
+#: Maximum factor by which widening may raise a source's costs: the largest factor in the paper's evaluation
+#: (8.1, adaptation quality).
 MAX_EXPANSION = 4.0
 
 
@@ -51,7 +51,7 @@ def asked_goals(
     """Return the goals of a batch in the order of the configs, before they have parents.
 
     Args:
-        classes: Names of the source's classes, where they are known.
+        classes: Names of the source's classes; None if they are unknown.
     """
     return [
         Goal(
@@ -81,11 +81,11 @@ def _targets(goal: AdaptationGoal, data: DataSource) -> tuple[Target, ...]:
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
-    """Return the costs that the widened source has to exceed, so that every root goal can be cut out of it.
+    """Return the costs that the widened source must exceed so that every root goal can be cut from it.
 
     On each axis this is the largest limit of a root goal, at most `MAX_EXPANSION` times the source's cost.
-    Axes on which the float32 source already reaches this limit are left out. The bytes of an int8 goal are
-    compared with the bytes of the float32 source, so int8 alone does not widen the source.
+    Axes on which the float32 source already reaches this limit are omitted. The size of an int8 goal is
+    compared with the size of the float32 source, so int8 alone does not widen the source.
     """
     largest: dict[str, float] = {}
     for budget in root_budgets:

@@ -1,4 +1,4 @@
-"""Inserting goals into the tree of a batch, at submission and later (paper 4.3, streaming)."""
+"""Insertion of goals into the tree of a batch, at submission and later (paper 4.3, streaming)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,30 +19,29 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Promise:
-    """The scores and precisions that a node's checkpoint has, or will have.
+class NodeOffer:
+    """The scores and precisions that a node's checkpoint has or will have.
 
     Attributes:
-        scores: Scores of the checkpoint, or its targets while it is still to be made.
-        quantizations: Precisions of its goals' packages: where its latency is limited, it was measured with
-            them.
+        scores: Scores of the checkpoint, or its targets until it exists.
+        quantizations: Precisions of its goals' packages, at which a limited latency was measured.
     """
 
     scores: Scores
     quantizations: tuple[QuantizationConfig, ...]
 
     def serves(self, goal: Goal) -> bool:
-        """Return whether the checkpoint will do for a goal of the node's budget."""
+        """Return whether the checkpoint is good enough for a goal with the node's budget."""
         if not reached(goal.spec.targets, self.scores):
             return False
-        # Limits on other axes do not depend on how the network is measured: the axis names the precision.
+        # Limits on other axes do not depend on the measurement: the axis itself names the precision.
         return goal.spec.quantization in self.quantizations or not any(map(hardware_of, goal.spec.budget))
 
 
-def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
-    """Return the promises of the nodes that have a checkpoint or will have one, by index.
+def node_offers(state: BatchState, goals: Iterable[Goal]) -> dict[int, NodeOffer]:
+    """Return the offers of the nodes that have or will have a checkpoint, by index.
 
-    Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
+    Nodes that failed or were cancelled before they had a checkpoint are omitted.
     """
     by_id = {goal.id: goal for goal in goals}
     open_goals = {goal.id for goal in by_id.values() if not goal.state.ended}
@@ -53,7 +52,7 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
     } | {index: result.scores for index, result in state.checkpoints.items()}
     quantizations = {goal_id: goal.spec.quantization for goal_id, goal in by_id.items()}
     return {
-        node.index: Promise(scores[node.index], tuple(quantizations[goal_id] for goal_id in node.goals))
+        node.index: NodeOffer(scores[node.index], tuple(quantizations[goal_id] for goal_id in node.goals))
         for node in state.plan.nodes
         if node.index in scores
     }
@@ -71,34 +70,34 @@ def _aimed_at(node: NodePlan, metric: Metric) -> Scores:
 
 
 def insert_goals(
-    plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]
+    plan: BatchPlan, offers: Mapping[int, NodeOffer], goals: Sequence[Goal]
 ) -> tuple[BatchPlan, list[Goal]]:
     """Insert goals into the tree of a batch.
 
     The parent of a new node is its nearest looser node, as in `GoalTree`, among the new nodes and those that
-    have or will have a checkpoint. Without one, its parent is the root, which is not widened again: a goal
-    whose limits exceed the root's costs is met by the root itself. Existing nodes keep their parents, since
-    they are made or in progress.
+    have or will have a checkpoint. Without one, its parent is the root. The root is not widened again: it
+    meets any goal with limits above its own costs. Existing nodes keep their parents, because they are
+    finished or in progress.
 
-    Only goals of one task are compared: their networks descend from each other, and from the root.
+    Only goals of the same task are compared; their networks descend from each other and from the root.
 
-    A goal with the budget of such a node joins it, with two exceptions: it asks for more accuracy than the
-    node's checkpoint has (or aims at, while it is still to be made), or its latency is limited and none of
-    the node's goals is packaged in the same way. It then gets a node of its own, which starts from the most
-    accurate checkpoint of that budget.
+    A goal with the same budget as such a node joins it, with two exceptions: it requires more accuracy than
+    the node's checkpoint has or aims at, or its latency is limited and none of the node's goals is packaged
+    in the same way. It then gets a separate node that starts from the most accurate checkpoint of that
+    budget.
 
-    With the algorithm `auto` new nodes have none yet.
+    With the algorithm `auto`, new nodes have no algorithm yet.
 
     Args:
-        promised: See `promises`.
-        goals: The new goals, without parents; their ids are new.
+        offers: The result of `node_offers`.
+        goals: The new goals, with new ids and without parents.
 
     Returns:
-        The plan with the new nodes behind the old ones, and the goals with their parents.
+        The plan with the new nodes after the existing ones, and the goals with their parents.
     """
     nodes = {node.index: node for node in plan.nodes}
     for task in dict.fromkeys(goal.spec.task for goal in goals):
-        insertion = _Insertion(plan, promised, [goal for goal in goals if goal.spec.task == task], task)
+        insertion = _Insertion(plan, offers, [goal for goal in goals if goal.spec.task == task], task)
         joining, founding = insertion.place_goals()
         nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
         nodes |= insertion.new_nodes(founding, first_index=max(nodes, default=-1) + 1)
@@ -112,28 +111,28 @@ def insert_goals(
 
 
 class _Insertion:
-    """A goal tree of one task: its nodes that promise a checkpoint, and new goals.
+    """A goal tree of one task: the new goals, and the nodes that have or will have a checkpoint.
 
-    A place is a node of the `GoalTree`: one budget. Several nodes of the plan can have the same budget.
+    A place is a node of the `GoalTree`, that is, one budget. Several nodes of the plan can share a budget.
     """
 
     def __init__(
         self,
         plan: BatchPlan,
-        promised: Mapping[int, Promise],
+        offers: Mapping[int, NodeOffer],
         goals: Sequence[Goal],
         task: TaskConfig | None,
     ) -> None:
-        promising = (node for node in plan.nodes if node.index in promised and node.task == task)
-        known = sorted(promising, key=lambda node: node.index)
+        offering = (node for node in plan.nodes if node.index in offers and node.task == task)
+        known = sorted(offering, key=lambda node: node.index)
         self._plan = plan
-        self._promised = promised
+        self._offers = offers
         self._tree = GoalTree.build([*(node.budget for node in known), *(goal.spec.budget for goal in goals)])
         self._nodes_at = _by_place(self._tree, known, 0)
         self._goals_at = _by_place(self._tree, goals, len(known))
 
     def place_goals(self) -> tuple[dict[int, list[Goal]], dict[int, list[Goal]]]:
-        """Return the goals that join nodes, by the node's index, and the goals that found nodes, by place."""
+        """Return the goals that join existing nodes, by index, and those that need new nodes, by place."""
         joining: dict[int, list[Goal]] = {}
         founding: dict[int, list[Goal]] = {}
         for place, goals in self._goals_at.items():
@@ -162,9 +161,9 @@ class _Insertion:
         }
 
     def _serving_node(self, place: int, goal: Goal) -> int | None:
-        """Return the index of the first node of a goal's budget that serves it."""
+        """Return the index of the first node with a goal's budget that serves it."""
         nodes = self._nodes_at.get(place, ())
-        return next((node.index for node in nodes if self._promised[node.index].serves(goal)), None)
+        return next((node.index for node in nodes if self._offers[node.index].serves(goal)), None)
 
     def _parent_of(self, place: int, index_of: Mapping[int, int]) -> int | None:
         """Return the index of a new node's parent, None for the root.
@@ -175,7 +174,7 @@ class _Insertion:
         """
         if place in self._nodes_at:
             accuracy_of = {
-                node.index: self._promised[node.index].scores.overall for node in self._nodes_at[place]
+                node.index: self._offers[node.index].scores.overall for node in self._nodes_at[place]
             }
             best = self._plan.recipe.data.metric.best(accuracy_of.values())
             return next(index for index, accuracy in accuracy_of.items() if accuracy == best)
@@ -186,7 +185,7 @@ class _Insertion:
 
 
 def _by_place(tree: GoalTree, items: Sequence[T], first: int) -> dict[int, list[T]]:
-    """Return items by their places in a tree, which was built with the first item at position `first`."""
+    """Return items by their places in a tree that was built with the first item at position `first`."""
     items_at: dict[int, list[T]] = {}
     for position, item in enumerate(items, first):
         items_at.setdefault(tree.node_of(position), []).append(item)

@@ -1,4 +1,4 @@
-"""Inspection: models and data of resolved batches are loaded by workers, which measure the sources, once."""
+"""Inspection of resolved batches: workers load models and data, and measure each source once."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 
 @dataclass(frozen=True)
 class BatchInspector:
-    """Has batches inspected by the workers of an engine, unless that was done before."""
+    """Has an engine's workers inspect batches, unless an inspection is already known."""
 
     engine: TaskEngine
     known: KnownInspections
@@ -24,14 +24,14 @@ class BatchInspector:
     async def inspect(
         self, batches: Sequence[ResolvedBatch], problems: ProblemCollector, measures: Collection[Measure] = ()
     ) -> list[InspectedBatch]:
-        """Return the batches whose source could be measured.
+        """Return the batches with sources that could be measured.
 
         Args:
             problems: Collects the mistakes in models, data and settings.
-            measures: Facts to find out by running the sources.
+            measures: Measurements that require running the sources.
 
         Raises:
-            MistifyError: A worker failed for a reason that is none of the configs' problems.
+            MistifyError: A worker failed for a reason unrelated to the configs.
         """
         results = await self._run([batch.inspect_task(measures) for batch in batches])
         inspections = (
@@ -44,7 +44,7 @@ class BatchInspector:
         ]
 
     async def _run(self, tasks: Sequence[InspectTask]) -> list[Result]:
-        """Run all tasks at once; the first exception ends the others."""
+        """Run all tasks concurrently; the first exception cancels the others."""
         try:
             async with asyncio.TaskGroup() as group:
                 running = [group.create_task(self._result(task)) for task in tasks]
@@ -57,7 +57,7 @@ class BatchInspector:
 
 
 def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollector) -> Inspection | None:
-    """Return the inspection if the source could be measured; add its problems."""
+    """Return the inspection if the source could be measured, and collect its problems."""
     place = f"[{batch.batch.indices[0]}]"
     if not isinstance(result, Inspection | TaskFailure):
         raise MistifyError(ErrorCode.INTERNAL, f"the worker answered the inspection with {result.kind}")
@@ -71,4 +71,4 @@ def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollec
 
 
 def _ignore(_progress: ProgressUpdate) -> None:
-    """Ignore progress: nobody watches an inspection."""
+    """Ignore progress, because nobody watches an inspection."""

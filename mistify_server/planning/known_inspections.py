@@ -1,4 +1,4 @@
-"""Inspections that were made before of the same content: models and data need not be loaded again."""
+"""Reuse of earlier inspections of the same content, without loading models and data again."""
 
 import asyncio
 import hashlib
@@ -21,21 +21,21 @@ from mistify_server.tasks.code import code_digest, files_of
 from mistify_server.tasks.results import Inspection, Result
 from mistify_server.tasks.tasks import InspectTask
 
-#: Packages whose code inspections depend on.
+#: Packages with code that affects inspections.
 _OWN: Final = ("mistify", "executors", "mistify_server")
 
-#: How the groups of plug-ins begin.
+#: Prefix of the entry-point groups of plug-ins.
 _PLUG_INS: Final = "mistify."
 
-#: Inspections in memory; all others are read from the store.
+#: Number of inspections in memory; the others are read from the store.
 _IN_MEMORY: Final = 64
 
 
 class KnownInspections:
-    """Inspects new sources, each once, and remembers the others.
+    """Inspects each new source once, and remembers the result.
 
-    An inspection depends on its task, where the contents of files stand for their names; the code and the
-    libraries; and this machine, which measures the source. An inspection with problems is made again, as the
+    An inspection depends on its task, with file contents in place of file names; on the code and libraries;
+    and on this machine, which measures the source. An inspection with problems is repeated, because the
     mistakes may have been corrected.
 
     Args:
@@ -49,7 +49,7 @@ class KnownInspections:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def result(self, task: InspectTask, inspect: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of an inspect task, known or made; callers wait for one in progress.
+        """Return the known or new result of an inspect task. Identical tasks wait for one in progress.
 
         Args:
             inspect: Inspects the source.
@@ -66,7 +66,7 @@ class KnownInspections:
                 self._remember(key, known)
                 return known
             made = await inspect()
-            # A file may have changed meanwhile: then it is not known which of both was inspected.
+            # If a file has changed in the meantime, it is unknown which version was inspected.
             if isinstance(made, Inspection) and not made.problems and await self._is_still(key, task):
                 await asyncio.to_thread(self._kept.keep, key, made, [*map(str, _files_in(_parts(task)))])
                 self._remember(key, made)
@@ -82,7 +82,7 @@ class KnownInspections:
             self._latest.popitem(last=False)
 
     def _key(self, task: InspectTask) -> str | None:
-        """Return the digest of all that the result of a task depends on; None if a file cannot be read."""
+        """Return a digest of everything that affects the result of a task; None if a file cannot be read."""
         try:
             parts = self._with_contents(_parts(task)), _environment(installed()), self._plug_ins()
         except OSError:
@@ -90,7 +90,7 @@ class KnownInspections:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _with_contents(self, value: Any) -> Any:
-        """Return a part of a task in which digests of contents stand for the names of files."""
+        """Return a part of a task with file names replaced by digests of their contents."""
         match value:
             case dict():
                 return {key: self._with_contents(part) for key, part in value.items()}
@@ -109,7 +109,7 @@ def _parts(task: InspectTask) -> Any:
 
 
 def _files_in(value: Any) -> Iterator[Path]:
-    """Yield the files and directories that are named in a part of a task."""
+    """Yield the files and directories named in a part of a task."""
     match value:
         case dict():
             for part in value.values():
@@ -122,7 +122,7 @@ def _files_in(value: Any) -> Iterator[Path]:
 
 
 def _is_file(value: str) -> bool:
-    """Check whether a text is the name of a file or a directory, as the server has resolved it."""
+    """Check whether a text is a file or directory name that the server has resolved."""
     return os.path.isabs(value) and "\n" not in value and os.path.exists(value)
 
 
@@ -136,7 +136,7 @@ def _environment(_installed: object) -> str:
 
 @lru_cache(maxsize=2)
 def _code_of_plug_ins(_installed: object) -> tuple[Path, ...]:
-    """Return the files with the code of all plug-ins that are not Mistify's own."""
+    """Return the files with the code of all third-party plug-ins."""
     all_points = chain.from_iterable(library.entry_points for library in distributions())
     points = (point for point in all_points if point.group.startswith(_PLUG_INS))
     packages = sorted({point.module.partition(".")[0] for point in points} - set(_OWN))

@@ -1,4 +1,4 @@
-"""Limits that no network can meet, and other goals that a model cannot have."""
+"""Checks for limits that no network can meet, and for other goals that a model rules out."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,17 +19,17 @@ from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.tasks import unserved_tasks
 from mistify_server.tasks.results import Inspection
 
-#: Of models that are graphs without layers.
+#: The reason for restrictions on models that are graphs without layers.
 _NO_STRUCTURE = "this model has no Keras structure, so it can only be quantized and packaged, not adapted"
-_FIXED_COST = f"what it takes: {_NO_STRUCTURE}"
+_FIXED_COST = f"the model's own cost: {_NO_STRUCTURE}"
 _USE_KERAS = "give the Keras model itself, saved with model.save(FILE)"
 
-#: How many times longer the source may take when it is measured again.
+#: How many times longer the source may take in a repeated measurement.
 _LATENCY_VARIATION = 1.25
 
 
 def unreachable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
-    """Yield a problem for each limit that no network can meet, and for all that is `unusable`."""
+    """Yield a problem for each limit that no network can meet, and every problem of `unusable`."""
     yield from unusable(resolved, inspection)
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
@@ -41,7 +41,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
     """Yield a problem for each goal that the model cannot meet, whatever its limits."""
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
-        yield from _senseless_targets(index, config, inspection)
+        yield from _invalid_targets(index, config, inspection)
         yield from unserved_tasks(index, config, inspection)
         if not inspection.adaptable:
             yield from _untrainable(index, config)
@@ -49,13 +49,13 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
             yield Problem(
                 place=f"[{index}].branches",
                 value=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
-                expected="a model without one: in the package, it selects the branch",
+                expected="a model without one, because this input selects the branch in the package",
                 fix=f'rename the input "{BRANCH_INPUT}" in the model and its data, or leave the branches out',
             )
 
 
 def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
-    """Yield each limit that no network can meet, with the nearest limit that can be met."""
+    """Yield each limit that no network can meet, with the nearest feasible limit."""
     for config in resolved.batch.configs:
         for axis in below_least(config, inspection):
             yield OutOfReach(
@@ -67,7 +67,7 @@ def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Ou
 
 
 def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBatch:
-    """Return the batch with the goals whose limits a network can meet."""
+    """Return the batch reduced to the goals with feasible limits."""
     batch = resolved.batch
     possible = [
         (config, index)
@@ -81,7 +81,7 @@ def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBa
 
 
 def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
-    """Return the limits of a goal below the least that the network can become, by axis."""
+    """Return the limits of a goal that are below the network's minimum costs, by axis."""
     return {
         axis: limit
         for axis, limit in goal_budget(config, inspection.costs).items()
@@ -90,9 +90,9 @@ def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, floa
 
 
 def nearest_limit(config: PortingConfig, name: str, inspection: Inspection) -> str:
-    """Return the nearest limit on an axis that can be met, as a config takes it, with three digits.
+    """Return the nearest feasible limit on an axis, in the notation of configs, with three digits.
 
-    Limits on latency leave room for the next measurement on this machine, which may be a little longer.
+    Limits on latency include a margin, because the next measurement on this machine may take longer.
     """
     axis = axis_of(name)
     least, relative = inspection.floor[name], config.limits()[name].relative
@@ -113,26 +113,25 @@ def _unreachable_limit(
 
     Args:
         name: Name of the axis.
-        config: The config with the limit.
         limit: The limit in the axis' unit.
-        inspection: Says the least that a network can cost (the most, where higher is better).
+        inspection: Inspection with the minimum cost of a network (the maximum if higher is better).
     """
     axis, requested, adaptable = axis_of(name), config.limits()[name], inspection.adaptable
     amount, least = (axis.format.in_plain_unit(cost) for cost in (limit, inspection.floor[name]))
     bound = "most" if axis.higher_is_better else "least"
-    meaning = f"the {bound} that this network can become" if adaptable else _FIXED_COST
+    meaning = f"the {bound} that this network can reach" if adaptable else _FIXED_COST
     nearest = nearest_limit(config, name, inspection)
     return Problem(
         place=f"[{index}].{goal_path(name)}",
         value=f'"{axis.limit(requested).value:g}x" ({amount})' if requested.relative else amount,
         expected=f"at {bound} {least}, {meaning}",
-        fix=f'write "{nearest}", the nearest that can be met, or '
+        fix=f'write "{nearest}", the nearest feasible limit, or '
         + ("start from a smaller model" if adaptable else _USE_KERAS),
     )
 
 
-def _senseless_targets(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
-    """Yield a problem for each target of an output that the model lacks, and of a share above 1."""
+def _invalid_targets(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
+    """Yield a problem for each target for a missing output, and for each target share above 1."""
     if inspection.metric is None:
         return
     metrics = {**inspection.metrics, OVERALL: inspection.metric}
@@ -146,7 +145,7 @@ def _senseless_targets(index: int, config: PortingConfig, inspection: Inspection
 
 
 def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
-    """Yield a problem for each setting that takes training, of a model that cannot be trained."""
+    """Yield a problem for each setting that requires training, for a model that cannot be trained."""
     if config.quantization.precision is Quantization.INT8_QAT:
         expected = f"a precision without training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].quantization", '"int8-qat"', expected, 'ask for "int8"')

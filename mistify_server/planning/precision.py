@@ -1,4 +1,4 @@
-"""Precisions of goals that leave them to the server."""
+"""Choice of precisions for goals that leave it to the server."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
-from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
+from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, tightest_ratio
 from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.jobs.job import Goal
 from mistify_server.planning.forecast.precisions import KNOWN_LOSS
@@ -18,22 +18,23 @@ from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
 
-#: What halving a network costs, of the same runs: ResNet-8 from 1x to 0.5x.
+#: Relative loss of accuracy from halving a network in the same runs: ResNet-8 from 1x to 0.5x.
 _LOSS_OF_HALVING: Final = 0.066
 
-#: Accuracy that a package may have lost beside what is known, as a share; and a mean squared error gained.
+#: Tolerated relative loss of accuracy beyond the expected one; for a mean squared error, its relative
+#: increase.
 _TOLERATED_LOSS: Final = 0.01
 _TOLERATED_GROWTH: Final = 0.1
 
 
 def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
-    """Choose the precision of a config, and give the reason; a config that names one is unchanged.
+    """Choose a precision for a config, and return the reason; a config with a precision is unchanged.
 
-    At each precision the limits leave a share of the network (`share_within`). The chosen precision loses
-    least by the cut to that share and by the precision itself. If the limits do not depend on the precision,
-    as those on multiply-adds do not, it is float32. Latencies do: this machine has a profile for each
-    precision, and measured devices have one for integers. Hardware that does not run every precision leaves
-    no choice, and there is no reason to give.
+    At each precision, the limits leave a share of the network (`share_within`). The choice minimizes the
+    expected loss from the cut to that share and from the precision itself. If the limits do not depend on the
+    precision, such as limits on multiply-adds, the choice is float32. Latency does depend on it: this machine
+    has a profile for each precision, and measured devices have one for integers. Hardware that does not run
+    every precision leaves no choice, and the reason is empty.
 
     Args:
         inspection: The inspection of the source.
@@ -57,23 +58,24 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
 
 
 def share_within(budget: Budget, source: Costs, estimates: EdgeEstimates | None) -> float:
-    """Return the share of a source's multiply-adds that limits leave if all widths are scaled alike.
+    """Return the share of a source's multiply-adds that limits leave if all widths are scaled uniformly.
 
-    Costs do not fall in proportion: integers may lose with narrow kernels what they gain with wide ones.
+    Costs do not fall in proportion: integers are faster with wide kernels, but may be slower with narrow
+    ones.
 
     Args:
-        estimates: Provides costs of scaled networks. Without them, or with a limit on another axis, the share
-            is that of the cost that has to fall most.
+        estimates: Costs of scaled networks. Without them, or with a limit on another axis, the share is that
+            of the cost with the largest required reduction.
     """
     if estimates is None or not budget.keys() <= estimates.scaled[0].keys():
-        return share_left(source, budget)
+        return tightest_ratio(source, budget)
     scaling = CostScaling(estimates.scaled, source)
     return min(1.0, scaling.costs(scaling.within(budget))[FLOPS] / source[FLOPS])
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A goal at a precision, its network, and the result of packaging that."""
+    """A goal at a precision, its network, and the packaging result."""
 
     goal: Goal
     adapted: AdaptResult
@@ -81,12 +83,12 @@ class Attempt:
 
     @property
     def within_limits(self) -> bool:
-        """Return whether there is a package, and it meets all limits."""
+        """Return whether there is a package that meets all limits."""
         return isinstance(self.result, PackageResult) and meets(self._costs, self.goal.spec.budget)
 
     @property
     def meets(self) -> bool:
-        """Return whether the package meets the goal, by the validation data."""
+        """Return whether the package meets the goal on the validation data."""
         return (
             self.within_limits
             and isinstance(self.result, PackageResult)
@@ -109,9 +111,9 @@ class Attempt:
 
     @property
     def lost(self) -> float:
-        """Return the share of the checkpoint's accuracy that the package has lost; all where there is none.
+        """Return the share of the checkpoint's accuracy lost by the package; 1 without a package.
 
-        For an error, it is the share of the package's error that the checkpoint does not have.
+        For an error metric, it is the share of the package's error that packaging added.
         """
         if not isinstance(self.result, PackageResult):
             return 1.0
@@ -120,9 +122,9 @@ class Attempt:
         return 1 - worse / better if better > 0 else 0.0
 
     def improved(self, attempt: "Attempt") -> "Attempt":
-        """Return the attempt if it meets all limits, and this one does not or serves the goal less well.
+        """Return the given attempt if it meets all limits and this one does not or serves the goal less well.
 
-        This is judged by the scores on the validation data.
+        The comparison uses the scores on the validation data.
         """
         package, targets = attempt.result, self.goal.spec.targets
         if not isinstance(package, PackageResult) or not attempt.within_limits:
@@ -138,7 +140,7 @@ class Attempt:
             why = f"with which {missed(targets, self.result.validation_scores)}"
         elif attempt.adapted == self.adapted:
             figures = metric.shown(self.result.validation_accuracy), metric.shown(self.adapted.accuracy)
-            why = f"with which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
+            why = f"with which {metric} was {figures[0]}, compared with the checkpoint's {figures[1]}"
         else:
             why = f"with which {metric} was {metric.shown(self.result.validation_accuracy)}"
         before, now = (_as_text(goal.spec.quantization.precision) for goal in (self.goal, attempt.goal))
@@ -146,11 +148,11 @@ class Attempt:
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
     def after_trying(self, precisions: Collection[Quantization]) -> "Attempt":
-        """Return the attempt; if it misses the goal, with a note of the precisions tried in vain."""
+        """Return the attempt; if it misses the goal, with a note of the precisions that also failed."""
         vain = [_as_text(each) for each in precisions if each is not self.goal.spec.quantization.precision]
         if self.meets or not vain:
             return self
-        choice = f"{self.goal.precision_choice}; the goal was missed with {' and '.join(vain)}, too"
+        choice = f"{self.goal.precision_choice}; the goal was missed with {' and '.join(vain)} as well"
         return replace(self, goal=replace(self.goal, precision_choice=choice))
 
     @property
@@ -162,10 +164,10 @@ class Attempt:
 
 
 def safer(attempt: Attempt) -> Iterator[Goal]:
-    """Yield a goal at each precision that is known to lose less than the server's choice, the closest first.
+    """Yield a goal at each precision with a smaller expected loss than the server's choice, closest first.
 
-    These precisions are those at which the same network meets all limits: integers with training for them
-    take as much as without.
+    Only precisions at which the same network meets all limits are considered. Quantization-aware training
+    does not change the costs of integers.
 
     Args:
         attempt: The attempt with the precision that was chosen.
@@ -185,14 +187,14 @@ def safer(attempt: Attempt) -> Iterator[Goal]:
 def others(
     attempt: Attempt, source: Costs, floor: Costs, estimates: EdgeEstimates | None = None
 ) -> Iterator[Goal]:
-    """Yield a goal at each other precision that may serve it better, the likeliest first.
+    """Yield a goal at each other precision that may serve it better, most promising first.
 
-    Each needs a network of its own. If all limits are met, these are the precisions that leave more of the
+    Each needs a separate network. If all limits are met, these are the precisions that allow a larger
     network, and those with a smaller expected loss than the package's actual loss.
 
     Args:
         attempt: The attempt with the precision that was chosen.
-        floor: The least that the source can be cut to.
+        floor: The minimum costs to which the source can be cut.
         estimates: See `share_within`.
     """
     goal, spec = attempt.goal, attempt.goal.spec
@@ -215,7 +217,7 @@ def others(
 
 
 def at_other_precision(goal: Goal, precision: Quantization) -> Goal:
-    """Return a goal at another precision, with the same limits."""
+    """Return the goal at another precision, with the same limits."""
     return replace(goal, spec=goal.spec.with_precision(precision))
 
 
@@ -229,20 +231,20 @@ def _at(config: PortingConfig, precision: Quantization) -> PortingConfig:
 
 
 def allowed(tuning: TuningConfig, compression: CompressionConfig | None) -> Sequence[Quantization]:
-    """Return the precisions at which a package can be made, the safest first.
+    """Return the precisions at which a package can be made, safest first.
 
     Args:
-        tuning: Training on the device needs float32.
+        tuning: On-device training settings, which require float32.
     """
     if tuning.trainable != "none":
         return (Quantization.NONE,)
     clustered = compression is not None and compression.clusters is not None
-    # Each channel of a kernel has a scale of its own, and so values of its own.
+    # Each channel of a kernel has its own scale, and therefore its own set of values.
     return [precision for precision in KNOWN_LOSS if not (clustered and precision.integer)]
 
 
 def _expected_loss(precision: Quantization, shares: Mapping[Quantization, float]) -> float:
-    """Return the share of accuracy that a precision is expected to lose, by itself and by the cut."""
+    """Return the expected relative loss of accuracy at a precision, including the cut that it requires."""
     return KNOWN_LOSS[precision] - _LOSS_OF_HALVING * log2(shares[precision])
 
 

@@ -1,4 +1,4 @@
-"""Rejection of configs: all their problems in one error."""
+"""Rejection of configs, with all their problems in one error."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ _CODES = {"model": ErrorCode.INVALID_MODEL, "dataset": ErrorCode.INVALID_DATASET
 
 
 def reject_too_many(count: int, most: int, present: int = 0) -> None:
-    """Raise an error if a job would have more goals than the server takes.
+    """Raise an error if a job would have more goals than the server allows.
 
     Args:
-        count: Number of goals that are submitted or added.
+        count: Number of submitted or added goals.
         most: The server's limit.
-        present: Number of goals that the job has already.
+        present: Number of goals already in the job.
 
     Raises:
         MistifyError: INVALID_CONFIG.
     """
     if count + present <= most:
         return
-    added = f", added to a job that has {present:,}" if present else ""
+    added = f", added to a job with {present:,}" if present else ""
     expected = f"at most {most:,} goals in a job"
     fix = "split them into several jobs, or start the server with a larger --max-goals (max_goals in a file)"
     raise invalid_config([Problem("the list", f"{count:,} goals{added}", expected, fix)])
@@ -30,7 +30,8 @@ def reject(problems: Sequence[Problem]) -> None:
     """Raise an error with all problems, if there are any.
 
     Raises:
-        MistifyError: INVALID_MODEL or INVALID_DATASET if all problems are of that kind, else INVALID_CONFIG.
+        MistifyError: INVALID_MODEL or INVALID_DATASET if all problems are of that kind, otherwise
+            INVALID_CONFIG.
     """
     if not problems:
         return

@@ -1,4 +1,4 @@
-"""A running or ended job, and goals added to it: the conditions that they have to fit, and its trees."""
+"""A snapshot of a running or finished job, and the insertion of added goals into its trees."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import asked_goals
 from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
-from mistify_server.planning.insertion import insert_goals, promises
+from mistify_server.planning.insertion import insert_goals, node_offers
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.lookup.hardware import find_devices
 from mistify_server.planning.lookup.tasks import with_tasks
@@ -30,10 +30,10 @@ from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 
-#: The number of a batch -> its inspection.
+#: Index of a batch -> its inspection.
 Inspections: TypeAlias = Mapping[int, Inspection]
 
-#: Parts of a config that a collective batch shares -> their values in a batch and in a plan.
+#: Parts of a config that a collective batch shares -> getters of their values from a batch and from a plan.
 _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[BatchPlan], object]]] = {
     "model": (lambda batch: batch.model, lambda plan: plan.model_name),
     "dataset": (
@@ -49,11 +49,10 @@ _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[Batch
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job as the store has it at one moment (paper 4.3, streaming).
+    """A job as stored at one point in time (paper 4.3, streaming).
 
     Attributes:
-        job: The job with its goals.
-        states: The job's batches, with the checkpoints that exist.
+        states: The job's batches with their existing checkpoints.
         devices: All measured devices that the server knows.
     """
 
@@ -63,20 +62,20 @@ class JobSnapshot:
 
     @property
     def common(self) -> dict[str, object]:
-        """The model, data and algorithm, as far as all batches have the same."""
+        """The model, data and algorithm, as far as all batches share them."""
         values = {
             part: [of_plan(state.plan) for state in self.states] for part, (_, of_plan) in _COMMON.items()
         }
         return {part: every[0] for part, every in values.items() if all(each == every[0] for each in every)}
 
     def resolve(self, configs: Sequence[PortingConfig]) -> list[ResolvedBatch]:
-        """Return new configs by the batch of the job with the same model, data and algorithm.
+        """Group new configs by the job's batch with the same model, data and algorithm.
 
-        The batch keeps the model and the data that these names meant when the job was submitted.
+        The batch keeps the model and data that its names referred to when the job was submitted.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every config of no batch, id that the job has already, hardware
-                profile with other figures than in the job, and unknown name of hardware.
+            MistifyError: INVALID_CONFIG with every config that matches no batch, every id already in the job,
+                every hardware profile that differs from the job's, and every unknown hardware name.
         """
         collector = ProblemCollector()
         problems = collector.problems
@@ -96,7 +95,7 @@ class JobSnapshot:
         return resolved
 
     def uninspected(self, batches: Sequence[ResolvedBatch]) -> list[ResolvedBatch]:
-        """Return the batches with hardware or limits on axes that the job's inspections have not covered."""
+        """Return the batches with hardware or limited axes that the job's inspections do not cover."""
         return [batch for batch in batches if not _covered(batch, self._plan(batch))]
 
     def insert(
@@ -106,14 +105,14 @@ class JobSnapshot:
 
         Args:
             batches: Batches resolved by this snapshot.
-            inspections: Inspections of those that are `uninspected`.
+            inspections: Inspections of the `uninspected` batches.
             history: The store of all jobs, from which the forecast learns.
 
         Returns:
             The plans with the goals, and the goals in the order of the configs.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every limit below the least that a network can become.
+            MistifyError: INVALID_CONFIG with every limit below the minimum costs of a network.
         """
         plans = [_with_inspection(self._plan(batch), batch, inspections) for batch in batches]
         inspected = [
@@ -133,9 +132,9 @@ class JobSnapshot:
         self, batch: ResolvedBatch, plan: BatchPlan, history: JobStore
     ) -> tuple[BatchPlan, list[Goal]]:
         """Insert goals into one tree, with algorithms and warnings."""
-        promised = promises(self._state(batch), self.job.goals)
+        offers = node_offers(self._state(batch), self.job.goals)
         asked = asked_goals(batch, plan.source_costs, plan.classes)
-        grown, goals = insert_goals(plan, promised, asked)
+        grown, goals = insert_goals(plan, offers, asked)
         forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
         return (grown, goals) if forecast is None else (forecast.plan, with_forecast(goals, forecast))
 
@@ -146,14 +145,14 @@ class JobSnapshot:
         return self._state(batch).plan
 
     def _find_plan(self, batch: CollectiveBatch, problems: list[Problem]) -> BatchPlan | None:
-        """Return the plan of a batch, or None and add the first part of the config that the job lacks."""
+        """Return the plan of a batch; if there is none, report the first missing part and return None."""
         plans = [state.plan for state in self.states]
         for part, (of_batch, of_plan) in _COMMON.items():
             matches = [plan for plan in plans if _json(of_plan(plan)) == _json(of_batch(batch))]
             if not matches:
                 in_job = " or ".join(dict.fromkeys(_json(of_plan(plan)) for plan in plans))
                 invalid = InvalidValue(
-                    of_batch(batch), f"{in_job}, as in the job", "start a job of its own for it"
+                    of_batch(batch), f"{in_job}, as in the job", "submit it as a separate job"
                 )
                 problems.append(invalid.problem(f"[{batch.indices[0]}].{part}"))
                 return None
@@ -164,7 +163,7 @@ class JobSnapshot:
         known = {goal.id.casefold() for goal in self.job.goals}
         for index, config in enumerate(configs):
             if config.id.casefold() in known:
-                expected = f"an id unlike those of the goals of the job {self.job.id}, whatever their case"
+                expected = f"an id that no goal of the job {self.job.id} has, ignoring case"
                 yield InvalidValue(config.id, expected, "rename it").problem(f"[{index}].id")
 
     def _changed_hardware(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
@@ -173,7 +172,7 @@ class JobSnapshot:
             known |= state.plan.recipe.hardware
         for index, config in enumerate(configs):
             profile = config.profile
-            # The host's figures are calibrated, and so never those of a config.
+            # The host's figures are calibrated, so they never equal those in a config.
             if profile is None or is_host(profile.name) or known.get(profile.name, profile) == profile:
                 continue
             expected = f"{known[profile.name]}, as in the job"
@@ -182,7 +181,7 @@ class JobSnapshot:
 
 
 def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
-    """Return whether the plan has all hardware of a batch, and the source's costs on all axes with limits."""
+    """Return whether the plan has all hardware of a batch and the source's costs on all limited axes."""
     limits = [config.limits() for config in batch.batch.configs]
     axes = set().union(*limits)
     if batch.limits_host:
@@ -193,7 +192,7 @@ def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
 
 
 def _with_inspection(plan: BatchPlan, batch: ResolvedBatch, inspections: Inspections) -> BatchPlan:
-    """Return a plan with the costs on new hardware; costs that it has already stay."""
+    """Return a plan with the costs on new hardware added; existing costs stay unchanged."""
     inspection = inspections.get(plan.number)
     if inspection is None:
         return plan
@@ -209,7 +208,7 @@ def _with_inspection(plan: BatchPlan, batch: ResolvedBatch, inspections: Inspect
 
 
 def _with_costs(known: EdgeEstimates | None, new: EdgeEstimates | None) -> EdgeEstimates | None:
-    """Return estimates with the costs on new hardware."""
+    """Return the estimates with the costs on new hardware added."""
     if known is None or new is None:
         return known
     scaled = ({**added, **costs} for added, costs in zip(new.scaled, known.scaled, strict=True))
@@ -217,7 +216,7 @@ def _with_costs(known: EdgeEstimates | None, new: EdgeEstimates | None) -> EdgeE
 
 
 def _inspection_of(plan: BatchPlan) -> Inspection:
-    """Return the parts of its source's inspection that the plan has kept."""
+    """Return the parts of the source's inspection that are kept in the plan."""
     return Inspection(
         costs=plan.source_costs,
         floor=plan.floor,

@@ -1,4 +1,4 @@
-"""Tasks of goals: those that a model or an algorithm cannot serve, and how equal ones are written alike."""
+"""Tasks of goals: tasks that a model or an algorithm cannot serve, and the canonical form of tasks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from mistify_server.tasks.results import Inspection
 
 
 def unserved_tasks(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
-    """Yield a problem for a task that is missing, or that the algorithm or the model has no use for.
+    """Yield a problem for a missing task, or for a task that the algorithm or the model cannot serve.
 
     Args:
         index: Number of the config in its batch.

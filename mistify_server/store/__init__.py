@@ -1,1 +1,1 @@
-"""The server's store: jobs and checkpoints in SQL, models and packages as files."""
+"""The server's store: jobs and results in SQL; models, checkpoints and packages as files."""

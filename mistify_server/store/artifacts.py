@@ -1,8 +1,8 @@
 """Content-addressed files: models, checkpoints, packages.
 
-An artifact's name is the SHA-256 of its content and the suffix by which readers recognise its format, such as
-`9f86d0...a08.keras`. Files are never changed; equal content is kept once. A disk may still damage a file:
-`intact` reports it, and putting the content again replaces it.
+An artifact's name is the SHA-256 of its content plus a suffix that tells readers the format, such as
+`9f86d0...a08.keras`. Files are never changed, and identical content is stored once. If a file is damaged on
+disk, `intact` reports it, and putting the content again replaces it.
 """
 
 import filecmp
@@ -27,41 +27,41 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
 _CHUNK = 1 << 20
 _LOCK = "lock"
 
-#: Files of which it is remembered whether they are intact.
+#: Number of cached integrity checks.
 _REMEMBERED = 4_096
 
-#: The name of a store's directory of artifacts.
+#: Name of the artifacts directory in a store.
 ARTIFACTS = "artifacts"
 
 
 def digest_of(name: str) -> str:
-    """Return the SHA-256 (hex) of an artifact's content, which is part of its name."""
+    """Return the SHA-256 (hex) of an artifact's content, taken from its name."""
     return _checked(name)["digest"]
 
 
 def artifact_of(file: PackageFile) -> str:
-    """Return the artifact with the content of a package's file; it has the file's suffix."""
+    """Return the name of the artifact with the content and suffix of a package's file."""
     return file.sha256 + Path(file.name).suffix.lower()
 
 
 class Artifacts:
-    """The artifacts below one directory; any number of processes can put and read at once."""
+    """The artifacts in one directory. Any number of processes can put and read concurrently."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._incoming = directory / "incoming"
 
     def put(self, content: Path | bytes, suffix: str | None = None) -> str:
-        """Keep a file or bytes, and return the artifact's name once they are safe on the disk.
+        """Store a file or bytes, and return the artifact's name once the content is safely on disk.
 
         Args:
             content: A file to copy, or the bytes themselves.
-            suffix: Includes the dot; None takes the file's own, and none for bytes.
+            suffix: The suffix with its dot; None for the file's own suffix, or none for bytes.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written; NOT_FOUND, the given file
                 cannot be read.
-            ValueError: The suffix is no plain suffix.
+            ValueError: The suffix is not a plain suffix.
         """
         if suffix is None:
             suffix = content.suffix.lower() if isinstance(content, Path) else ""
@@ -82,12 +82,12 @@ class Artifacts:
         return path
 
     def intact(self, name: str) -> Path:
-        """Return the path of an artifact whose content matches its name.
+        """Return the path of an artifact after checking its content against its name.
 
-        It is read if it has changed since it was read last.
+        The content is read only if the file has changed since its last check.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it has another content, or there is no such artifact.
+            MistifyError: CORRUPT_PACKAGE, the content differs, or there is no such artifact.
         """
         try:
             path = self.path(name)
@@ -99,7 +99,7 @@ class Artifacts:
         raise MistifyError(
             ErrorCode.CORRUPT_PACKAGE,
             f"the artifact {name} {state} in the server's store; port the config again into another "
-            "directory: what is made again takes its place",
+            "directory, which replaces the file",
         )
 
     def size(self, name: str) -> int:
@@ -107,7 +107,7 @@ class Artifacts:
         return self.path(name).stat().st_size
 
     def incoming(self) -> Path:
-        """Return a directory for files that are still arriving; a starting server clears it.
+        """Return a directory for incomplete files, which is cleared at server startup.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -117,12 +117,12 @@ class Artifacts:
         return self._incoming
 
     def names(self) -> list[str]:
-        """Return all artifacts, without other files such as those of an interrupted copy."""
+        """Return the names of all artifacts, without other files such as those of interrupted copies."""
         return [path.name for path in self.directory.glob("??/*") if _NAME.fullmatch(path.name)]
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """Keep artifacts that nothing refers to yet from being removed in the block.
+        """Protect new, unreferenced artifacts from removal within the block.
 
         Raises:
             MistifyError: UNAVAILABLE, another process is in `removing`.
@@ -132,7 +132,7 @@ class Artifacts:
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Keep artifacts from being added in the block, so that unreferenced ones can be removed.
+        """Prevent additions within the block, so that unreferenced artifacts can be removed.
 
         Raises:
             MistifyError: UNAVAILABLE, another process is in `adding` or `removing`.
@@ -141,10 +141,10 @@ class Artifacts:
             yield
 
     def remove(self, name: str, before: float = inf) -> int:
-        """Delete an artifact that nothing refers to any more; do nothing if there is none.
+        """Delete an unreferenced artifact, if it exists.
 
         Args:
-            before: Seconds since 1970; an artifact that was put then or later stays.
+            before: Seconds since 1970; artifacts put at this time or later are kept.
 
         Returns:
             Number of bytes freed.
@@ -153,7 +153,8 @@ class Artifacts:
         try:
             if place.stat().st_mtime >= before:
                 return 0
-            # Aside first: whoever puts it from here on finds none, and whoever has just done so is seen.
+            # Move the file first: a later `put` then finds no file, and a `put` that has just ended is
+            # noticed.
             aside = self.incoming() / f"removed-{name}"
             place.replace(aside)
         except FileNotFoundError:
@@ -166,7 +167,7 @@ class Artifacts:
         return status.st_size
 
     def clear_incoming(self) -> None:
-        """Remove the files of writers that were killed."""
+        """Remove incomplete files left by killed writers."""
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     @contextmanager
@@ -178,7 +179,7 @@ class Artifacts:
             if not try_lock(handle, shared=shared):
                 raise MistifyError(
                     ErrorCode.UNAVAILABLE,
-                    f"the server's store is in use, {reason}; try again when that has ended",
+                    f"the server's store is in use, {reason}; try again later",
                 )
             yield
         finally:
@@ -198,7 +199,7 @@ class Artifacts:
                 sync_file(target)
             name = digest.hexdigest() + suffix
             place = self._place(name)
-            if not _is_there(place, temporary):
+            if not _is_stored(place, temporary):
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
                 sync_path(place.parent)
@@ -210,13 +211,13 @@ class Artifacts:
 
 
 def artifacts_of(store: Path) -> Artifacts:
-    """Return the artifacts of the store in a directory: all that a worker needs of it."""
+    """Return the artifacts in a store's directory, the only part of the store that workers need."""
     return Artifacts(store / ARTIFACTS)
 
 
 @contextmanager
 def writing(directory: Path) -> Iterator[None]:
-    """Raise errors of writing into a directory as advice to the operator.
+    """Translate errors in writing to a directory into advice for the operator.
 
     Raises:
         MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -231,8 +232,8 @@ def writing(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _is_there(place: Path, content: str) -> bool:
-    """Check whether an artifact has the content of a file; from now on it is in use, for `remove`."""
+def _is_stored(place: Path, content: str) -> bool:
+    """Check whether an artifact has the given content, and mark it as in use, for `remove`."""
     try:
         os.utime(place)
         return filecmp.cmp(place, content, shallow=False)
@@ -241,7 +242,7 @@ def _is_there(place: Path, content: str) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """Return a value that changes when a file does, even if its size and time are reset."""
+    """Return a value that changes with the file, even if its size and modification time are reset."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -1,4 +1,4 @@
-"""Changes of a job, a class for each kind."""
+"""Changes to a job, one class per kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mistify_server.tasks.results import (
 
 @dataclass(frozen=True)
 class Submission:
-    """A job to be kept, with the text it came from. No idempotency key is None."""
+    """A new job with its original config text. Without an idempotency key, the key is None."""
 
     job: Job
     plans: Sequence[BatchPlan]
@@ -29,7 +29,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Addition:
-    """Goals to be added to a job, the plans extended by them, and the text they came from."""
+    """Goals to add to a job, the extended plans, and the original config text."""
 
     goals: Sequence[Goal]
     plans: Sequence[BatchPlan]
@@ -39,7 +39,7 @@ class Addition:
 
 @dataclass(frozen=True)
 class RootSaved:
-    """The root of a batch's goal tree was made."""
+    """The root of a batch's goal tree is ready."""
 
     batch: int
     result: SourceResult
@@ -47,7 +47,7 @@ class RootSaved:
 
 @dataclass(frozen=True)
 class PreparationSaved:
-    """An algorithm has prepared for goals of a batch; `name` is that of the preparation."""
+    """The preparation `name` for the goals of a batch is ready (`BatchPlan.preparation_of`)."""
 
     batch: int
     name: str
@@ -56,7 +56,7 @@ class PreparationSaved:
 
 @dataclass(frozen=True)
 class ReferenceSaved:
-    """The source of a batch was measured as packages are."""
+    """The source of a batch has been measured in the same way as packages."""
 
     batch: int
     result: ReferenceResult
@@ -64,7 +64,7 @@ class ReferenceSaved:
 
 @dataclass(frozen=True)
 class CheckpointSaved:
-    """A node was adapted; `record` is for predictions of later edges, None where nothing was trained."""
+    """A node was adapted. `record` is for predicting later edges; None if nothing was trained."""
 
     batch: int
     node: int
@@ -82,7 +82,7 @@ class BranchesSaved:
 
 @dataclass(frozen=True)
 class LayersSaved:
-    """The layers of a goal's packaged network are known."""
+    """The layers of a goal's packaged network have been listed."""
 
     goal_id: str
     layers: LayerTable
@@ -90,14 +90,14 @@ class LayersSaved:
 
 @dataclass(frozen=True)
 class GoalChanged:
-    """A goal has changed; a new state becomes an event."""
+    """A goal has changed; a new state creates an event."""
 
     goal: Goal
 
 
 @dataclass(frozen=True)
 class GoalsFailed:
-    """Goals that had not ended have failed, all for one reason; each state becomes an event."""
+    """Unfinished goals have failed, all for one reason; each creates an event."""
 
     goal_ids: Sequence[str]
     reason: str
@@ -105,7 +105,7 @@ class GoalsFailed:
 
 @dataclass(frozen=True)
 class JobChanged:
-    """A job came to a state, which becomes an event."""
+    """A job has entered a state, which creates an event."""
 
     state: JobState
     reason: str = ""
@@ -113,9 +113,9 @@ class JobChanged:
 
 @dataclass(frozen=True)
 class Advanced:
-    """The work on a goal, or on the source (`goal_id` None), has advanced, which becomes an event.
+    """Progress on a goal, or on the source (`goal_id` is None), which creates an event.
 
-    For a goal in training, it also becomes a point of its curve.
+    For a goal in training, it also adds a point to the training curve.
     """
 
     goal_id: str | None

@@ -1,4 +1,4 @@
-"""Interface of the store of devices."""
+"""Interface of the device store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from mistify.costs.profiles import MeasuredProfile
 
 
 class DeviceStore(ABC):
-    """Store of devices, the measurements made on them, and the profiles fitted to those.
+    """Store of devices, their measurements, and the profiles fitted to the measurements.
 
-    As with `JobStore`, every method is one transaction that survives a crash, takes milliseconds, and raises
-    `MistifyError` UNAVAILABLE where the disk is full, read-only or broken.
+    As with `JobStore`, every method is a crash-safe transaction, takes milliseconds, and raises
+    `MistifyError` UNAVAILABLE if the disk is full, read-only or broken.
     """
 
     @abstractmethod
     def put(self, device: Device, table: DeviceTable, profiles: Sequence[MeasuredProfile]) -> None:
-        """Keep a device, in place of an earlier one of the same name."""
+        """Store a device, replacing an earlier one with the same name."""
 
     @abstractmethod
     def report(self, device: str, profile: str, package: str, deviation: float) -> float:
-        """Keep the ratio of a package's latency to that of a profile's models, in place of an earlier one.
+        """Store the ratio of a package's measured to a profile's predicted latency, replacing an earlier one.
 
         Returns:
             The profile's new factor.
@@ -37,7 +37,7 @@ class DeviceStore(ABC):
     def profiles(self, name: str) -> list[MeasuredProfile]:
         """Return the profiles of a device, one for each precision and number of threads.
 
-        The list is empty where there is no such device.
+        The list is empty if there is no such device.
         """
 
     @abstractmethod
@@ -45,5 +45,5 @@ class DeviceStore(ABC):
         """Return the measurements of a device.
 
         Raises:
-            MistifyError: NOT_FOUND, there is none of that name.
+            MistifyError: NOT_FOUND, there is no such device.
         """

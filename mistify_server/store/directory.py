@@ -1,4 +1,4 @@
-"""Directory of a store: its layout, its lock and its parts."""
+"""The directory of a store: its layout, lock and parts."""
 
 import os
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ _LOGS = "logs"
 _WEIGHTS = "weights"
 _INSPECTIONS = "inspections"
 
-#: The name of a store's directory of uploads.
+#: Name of the uploads directory in a store.
 UPLOADS = "uploads"
 
-#: Mode of a store's directories: what is in it is for the user who runs the server.
+#: Mode of a store's directories: only the user who runs the server has access.
 _PRIVATE = 0o700
 
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, names of models, devices, tuning with peers, artifacts, and the logs of workers.
+    """An open store: jobs, model names, devices, tuning with peers, artifacts, and worker logs.
 
-    `devices` are the measured ones, `fleet` those that report what they run. `weights` has the files of tuned
-    weights, which are temporary and therefore not in `artifacts`. `inspections` has past inspections.
+    `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
+    tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
     """
 
     jobs: JobStore
@@ -57,17 +57,16 @@ class Store:
 
 @contextmanager
 def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[Store]:
-    """Open a store, made where there is none. Several processes can have it open.
+    """Open a store, creating it if necessary. Several processes can have it open.
 
-    A store of an older version is migrated first, while no server may use it.
+    An older store is migrated first, with servers locked out.
 
     Args:
-        directory: The store's directory.
         busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
 
     Raises:
-        MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE, it
-            cannot be used.
+        MistifyError: STORE_VERSION, the store cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE,
+            it cannot be used.
     """
     _make(directory)
     if is_outdated(directory / _DATABASE):
@@ -91,16 +90,16 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
 
 
 def database_bytes(directory: Path) -> int:
-    """Return the size of a store's database, including data not yet in its main file."""
+    """Return the size of a store's database in bytes, including data not yet in its main file."""
     files = directory / _DATABASE, directory / f"{_DATABASE}-wal"
     return sum(path.stat().st_size for path in files if path.exists())
 
 
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
-    """Hold the lock of a store's one server in the block; it ends with the process, however that ends.
+    """Hold the lock for the store's only server within the block; it is released when the process ends.
 
-    A store that an older Mistify wrote is migrated.
+    An older store is migrated.
 
     Raises:
         MistifyError: UNAVAILABLE, another server has the store, or it cannot be used; STORE_VERSION, it
@@ -133,7 +132,7 @@ def _holder(handle: int) -> str:
 
 
 def _restrict_permissions(directory: Path) -> None:
-    """Revoke other users' access to files that earlier versions created."""
+    """Revoke other users' access to files created by earlier versions."""
     for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS, UPLOADS)):
         if path.exists():
             path.chmod(path.stat().st_mode & _PRIVATE)

@@ -1,24 +1,24 @@
-"""Edges of goal trees, by the figures that compare them."""
+"""Features and records of edges in goal trees."""
 
 from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify_server.tasks.base import Message
 
-#: How training steps of a narrow network compare with those of its source: part of a step does not shrink.
+#: The fixed part of a training step's duration, which does not shrink with the width of the network.
 _FIXED_PART: Final = 0.35
 
 
 class EdgeFeatures(Message):
-    """Facts about an edge that are known before it is adapted.
+    """Facts about an edge that are known before its adaptation.
 
     Attributes:
         subject: A digest of model and data.
         kind: The kind of network.
         halvings: Halvings of the multiply-adds from the source to the goal.
-        distance: Halvings of the costs between parent and goal.
-        share: The parent's multiply-adds over the source's.
-        steps: Training steps.
+        distance: Halvings of the costs from parent to goal.
+        share: The parent's multiply-adds divided by the source's.
+        steps: Number of training steps.
         shared_steps: See `executors.contract.profile.AlgorithmProfile`.
     """
 
@@ -33,18 +33,18 @@ class EdgeFeatures(Message):
 
     @property
     def learned(self) -> int:
-        """Return the training steps that its network has learned for, before and on the edge."""
+        """Return the total training steps of the network, before and on the edge."""
         return self.shared_steps + self.steps
 
     @property
     def work(self) -> float:
-        """Return the work of its training steps, in training steps of the source."""
+        """Return the duration of its training steps, in training steps of the source."""
         size: float = (self.share * self.share * 2.0**-self.halvings) ** (1 / 3)
         return self.steps * (_FIXED_PART + (1 - _FIXED_PART) * size)
 
 
 class OutputRecord(Message):
-    """The score of an output of the tuned source, and the share by which the network is worse."""
+    """The score of an output of the tuned source, and the network's relative loss."""
 
     output: str
     metric: Metric
@@ -53,15 +53,15 @@ class OutputRecord(Message):
 
 
 class EdgeRecord(Message):
-    """An edge that was adapted.
+    """An adapted edge.
 
     Attributes:
         case: The facts that were known before.
-        source_steps: Number of steps that tuned the source.
+        source_steps: Number of training steps of the tuned source.
         source: The tuned source's figure by the metric.
-        lost: Share of `source` by which the goal's network is worse (`Metric.lost`).
-        seconds: Time of the adaptation.
-        outputs: Output -> the same by a metric of its own.
+        lost: Loss of the goal's network relative to `source` (`Metric.lost`).
+        seconds: Duration of the adaptation.
+        outputs: Output -> the same by that output's metric.
     """
 
     case: EdgeFeatures
@@ -72,7 +72,7 @@ class EdgeRecord(Message):
     outputs: tuple[OutputRecord, ...] = ()
 
     def by_output(self, output: str, metric: Metric) -> "EdgeRecord | None":
-        """Return the record by the score of one output in place of all; None where it is unknown."""
+        """Return the record with the score of one output instead of the overall score; None if unknown."""
         for own in self.outputs:
             if (own.output, own.metric) == (output, metric):
                 return self.model_copy(update={"source": own.source, "lost": own.lost})

@@ -1,4 +1,4 @@
-"""Digests of files and directories, which are not read again as long as they have not changed."""
+"""Cached digests of files and directories, which are read again only after changes."""
 
 import errno
 import hashlib
@@ -10,19 +10,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
-#: Files and directories whose digests are remembered.
+#: Number of cached digests.
 _REMEMBERED: Final = 1_024
 
-#: A file that changes twice within this time, in nanoseconds, may look the same after both.
+#: Time in nanoseconds within which a second change of a file may leave its stamp unchanged.
 _SAME_TICK_NS: Final = 2_000_000_000
 
 _CHUNK: Final = 1 << 20
 
 
 class _Stamp(NamedTuple):
-    """A file as the disk has it, without its content: a change of the content changes the stamp as well.
+    """The identity and state of a file without its content. A change of the content changes the stamp.
 
-    The time of other changes to the file is no part of it: requested uploads change it.
+    The time of metadata changes is excluded, because access to uploads changes it.
     """
 
     name: str
@@ -33,7 +33,7 @@ class _Stamp(NamedTuple):
 
 
 class FileDigests:
-    """The SHA-256 of files and directories. Any thread may ask."""
+    """The SHA-256 of files and directories. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Path, tuple[tuple[_Stamp, ...], str]] = OrderedDict()
@@ -43,7 +43,7 @@ class FileDigests:
         """Return the digest of a file's content, or of the names and contents of all files in a directory.
 
         Raises:
-            OSError: The file cannot be read, or links lead out of the directory or around in it.
+            OSError: The file cannot be read, or a directory contains a link to another directory.
         """
         stamps = tuple(_stamps(path))
         with self._lock:
@@ -65,7 +65,7 @@ class FileDigests:
 
 
 def _stamps(path: Path) -> Iterator[_Stamp]:
-    """Yield the stamps of a file, or of all files in a directory, in the order of their names."""
+    """Yield the stamps of a file, or of all files in a directory, in order of name."""
     if not path.is_dir():
         yield _stamp("", path)
         return

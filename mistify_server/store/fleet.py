@@ -1,4 +1,4 @@
-"""Interface of the store of device reports."""
+"""Interface of the fleet store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from mistify.fleet import DeviceReport
 
 
 class FleetStore(ABC):
-    """Store of the last report of each device; every method is one transaction, as with `JobStore`."""
+    """Store of the last report of each device. Every method is one transaction, as with `JobStore`."""
 
     @abstractmethod
     def all(self) -> list[DeviceReport]:
@@ -16,7 +16,7 @@ class FleetStore(ABC):
 
     @abstractmethod
     def put(self, reports: Iterable[DeviceReport]) -> None:
-        """Keep reports, each in place of the device's last one."""
+        """Store reports, each replacing the device's previous one."""
 
     @abstractmethod
     def forget(self, before: datetime) -> None:

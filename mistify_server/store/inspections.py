@@ -1,4 +1,4 @@
-"""Inspections of models with their data, by keys: digests of all that they depend on."""
+"""Inspections of models with their data, stored under digests of everything that they depend on."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -12,25 +12,25 @@ from mistify_server.store.artifacts import writing
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import Inspection
 
-#: Inspections that are kept; those that were asked for longest ago go first.
+#: Maximum number of stored inspections; the least recently used ones are removed first.
 MOST_KEPT: Final = 1_000
 
 _SUFFIX: Final = ".json"
 
 
 class _Kept(Message):
-    """An inspection, and the files and directories that it is of."""
+    """An inspection and the files and directories that it covers."""
 
     sources: tuple[str, ...]
     inspection: Inspection
 
 
 class KeptInspections:
-    """The inspections of a store, each a file of its own.
+    """The inspections of a store, each in a separate file.
 
     Args:
-        directory: Directory of the files; made when the first is kept.
-        most: The number of inspections that are kept.
+        directory: Directory of the files; created with the first inspection.
+        most: Maximum number of inspections.
     """
 
     def __init__(self, directory: Path, most: int = MOST_KEPT) -> None:
@@ -38,7 +38,7 @@ class KeptInspections:
         self._most = most
 
     def get(self, key: str) -> Inspection | None:
-        """Return an inspection; None if there is none, or it cannot be read any more."""
+        """Return an inspection; None if there is none or it is no longer readable."""
         path = self._path(key)
         try:
             kept = _Kept.model_validate_json(path.read_bytes())
@@ -48,11 +48,11 @@ class KeptInspections:
         return kept.inspection
 
     def keep(self, key: str, inspection: Inspection, sources: Collection[str]) -> None:
-        """Keep an inspection; it is safe on the disk when this returns.
+        """Store an inspection; it is safely on disk on return.
 
         Args:
             key: Digest of everything that the inspection depends on.
-            sources: Files and directories without which the inspection is of no use.
+            sources: Files and directories without which the inspection is useless.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -61,7 +61,7 @@ class KeptInspections:
         with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
             write_bytes(self._path(key), content, durable=True)
-        kept = sorted(self._paths(), key=_asked_for)
+        kept = sorted(self._paths(), key=_last_used)
         for path in kept[: max(0, len(kept) - self._most)]:
             path.unlink(missing_ok=True)
 
@@ -76,8 +76,8 @@ class KeptInspections:
         return list(self._directory.glob(f"*{_SUFFIX}"))
 
 
-def _asked_for(path: Path) -> int:
-    """Return when an inspection was last asked for; 0 if it has just been removed."""
+def _last_used(path: Path) -> int:
+    """Return the time at which an inspection was last used; 0 if it has just been removed."""
     with suppress(FileNotFoundError):
         return path.stat().st_mtime_ns
     return 0

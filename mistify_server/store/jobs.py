@@ -1,4 +1,4 @@
-"""Interface of the store of jobs."""
+"""Interface of the job store."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -16,15 +16,15 @@ from mistify_server.store.plans import BatchState
 class JobStore(ABC):
     """Store of jobs, their checkpoints and their events.
 
-    Every method is one transaction. Once a writing method has returned, its changes survive a crash of the
-    machine. Calls take milliseconds, except for those that read or write all goals of a job with thousands.
-    All of them raise `MistifyError` NOT_FOUND where there is no such job, and UNAVAILABLE where the disk is
-    full, read-only or broken.
+    Every method is one transaction. Once a writing method has returned, its changes survive a machine crash.
+    Calls take milliseconds, unless they read or write all goals of a job with thousands. All methods raise
+    `MistifyError` NOT_FOUND if there is no such job, and UNAVAILABLE if the disk is full, read-only or
+    broken.
     """
 
     @abstractmethod
     def create(self, submission: Submission) -> Job:
-        """Keep a new job and its first event, or return the job that already has the idempotency key.
+        """Store a new job and its first event, or return the job that already has the idempotency key.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -32,7 +32,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
-        """Return the job that was submitted under a key, None if there is none.
+        """Return the job that was submitted with a key; None if there is none.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -40,14 +40,14 @@ class JobStore(ABC):
 
     @abstractmethod
     def add_goals(self, job_id: str, addition: Addition) -> None:
-        """Keep goals that a job does not have yet; a job that has ended is queued again.
+        """Store new goals of a job; a finished job is queued again.
 
-        Every goal gets an event, and so does the job if it is queued.
+        Each goal gets an event, and so does the job if it is queued.
         """
 
     @abstractmethod
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
-        """Check whether goals were added to a job under a key; each job has keys of its own.
+        """Check whether goals were added to a job with a key; keys are specific to a job.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -59,18 +59,18 @@ class JobStore(ABC):
 
     @abstractmethod
     def ended(self, job_id: str) -> bool:
-        """Check whether a job has ended."""
+        """Check whether a job is finished."""
 
     @abstractmethod
     def part(self, job_id: str, selection: GoalSelection) -> JobPart:
-        """Return a job in its current state with some of its goals. No others are read.
+        """Return a job in its current state with selected goals; other goals are not read.
 
         Raises:
-            MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is none.
+            MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is invalid.
         """
 
     def goal(self, job_id: str, goal_id: str) -> Goal:
-        """Return a goal of a job. No others are read.
+        """Return a goal of a job; other goals are not read.
 
         Raises:
             MistifyError: NOT_FOUND, it has no such goal.
@@ -82,10 +82,10 @@ class JobStore(ABC):
 
     @abstractmethod
     def details(self, job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network, and the curve of its training.
+        """Return the layers of a goal's network and its training curve.
 
         The curve has a bounded number of points: evenly spaced ones, the first and the last, separately for
-        points with accuracies and without.
+        points with and without accuracy.
 
         Raises:
             MistifyError: NOT_FOUND, it has no such goal.
@@ -97,7 +97,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
-        """Return how many jobs, and how many goals of all of them, are in each state."""
+        """Return the number of jobs, and of goals in all jobs, in each state."""
 
     @abstractmethod
     def page(
@@ -107,18 +107,18 @@ class JobStore(ABC):
         before: str | None = None,
         selection: GoalSelection | None = None,
     ) -> tuple[list[JobPart], bool]:
-        """Return a page of jobs, the newest first, and whether there are older ones. No others are read.
+        """Return a page of jobs, newest first, and whether there are older ones; other jobs are not read.
 
         Args:
-            limit: The largest number of jobs.
-            most_goals: The largest number of goals of all jobs; a first job with more comes alone.
-            before: Only jobs that were submitted before this one.
+            limit: Maximum number of jobs.
+            most_goals: Maximum total number of goals; if the first job has more, it is the only one.
+            before: Id of a job; only jobs submitted before it are returned.
             selection: The goals to read of each job; None for all.
         """
 
     @abstractmethod
     def unfinished(self) -> list[str]:
-        """Return the ids of the jobs that have not ended, the oldest first."""
+        """Return the ids of the unfinished jobs, oldest first."""
 
     @abstractmethod
     def batches(self, job_id: str) -> list[BatchState]:
@@ -128,53 +128,53 @@ class JobStore(ABC):
     def record(
         self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
     ) -> None:
-        """Make changes and record their events, all or none.
+        """Apply changes and record their events atomically.
 
         Args:
-            job_id: A job that has not ended.
-            changes: The changes in the order in which their events are numbered.
+            job_id: Id of an unfinished job.
+            changes: The changes in the order of their event numbers.
             seconds: Seconds of work on the job so far.
-            spent: Seconds by activity so far, summed over all tasks of the job.
+            spent: Activity -> seconds so far, summed over all tasks of the job.
         """
 
     @abstractmethod
     def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
-        """End a job, with an event for each goal and the job; goals that have ended do not change.
+        """Finish a job, with an event for the job and each unfinished goal; finished goals do not change.
 
-        Returns False for a job that has ended already, which does not change.
+        Returns False, without any change, if the job is already finished.
 
         Args:
-            goal_state: The state of goals that have not ended yet.
-            reason: A reason for the job and these goals.
+            goal_state: The state for unfinished goals.
+            reason: The reason for the job and these goals.
         """
 
     @abstractmethod
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
-        """Return up to `limit` of the latest edges of all jobs, the oldest first.
+        """Return up to `limit` of the latest edges of all jobs, oldest first.
 
-        Edges of the same model and data (`subject`) come before others of that kind of network.
+        Edges of the same model and data (`subject`) take precedence over others of that kind of network.
         """
 
     @abstractmethod
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
-        """Return up to `limit` events numbered above `after`, in order."""
+        """Return up to `limit` events with numbers above `after`, in order."""
 
     @abstractmethod
     def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
-        """Return up to `limit` of the last events of a job, in order."""
+        """Return up to `limit` of the latest events of a job, in order."""
 
     @abstractmethod
     def remove(self, job_id: str) -> None:
-        """Remove a job that has ended, with its checkpoints, packages, events and edges.
+        """Remove a finished job with its checkpoints, packages, events and edges.
 
         Raises:
-            MistifyError: CONFLICT, it has not ended, or a group tunes its packages.
+            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
         """
 
     @abstractmethod
     def shrink(self) -> int:
-        """Give the space of removed jobs back to the disk, and return the bytes that became free."""
+        """Release the disk space of removed jobs, and return the number of bytes freed."""
 
     @abstractmethod
     def referenced(self) -> set[str]:
-        """Return the SHA-256 digests of all files that are still needed, and perhaps others."""
+        """Return the SHA-256 digests of all files still in use, and possibly others."""

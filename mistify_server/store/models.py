@@ -1,4 +1,4 @@
-"""Interface of the store of named models."""
+"""Interface of the model store."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model of the repository: its name, its artifact, and the file that it was added from."""
+    """A model in the repository: its name, its artifact, and the name of its original file."""
 
     name: str
     artifact: str
@@ -14,11 +14,11 @@ class NamedModel:
 
 
 class ModelStore(ABC):
-    """Store of models by name; names differ by more than upper and lower case."""
+    """Store of models by case-insensitive names."""
 
     @abstractmethod
     def add(self, model: NamedModel) -> None:
-        """Keep a name.
+        """Add a model under its name.
 
         Raises:
             MistifyError: CONFLICT, the name is taken.
@@ -26,7 +26,7 @@ class ModelStore(ABC):
 
     @abstractmethod
     def find(self, name: str) -> NamedModel | None:
-        """Return the model of a name, None if there is none."""
+        """Return the model with a name; None if there is none."""
 
     @abstractmethod
     def all(self) -> list[NamedModel]:
@@ -34,7 +34,7 @@ class ModelStore(ABC):
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a name.
+        """Remove the model with a name.
 
         Raises:
             MistifyError: NOT_FOUND, no model has the name.

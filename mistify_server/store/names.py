@@ -1,4 +1,4 @@
-"""Names that operators give to things in the store: models and groups."""
+"""Names that operators give to models and groups in the store."""
 
 import re
 from typing import Final
@@ -9,10 +9,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(name: str) -> None:
-    """Check that a name can be used.
+    """Raise an error if a name is invalid.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it cannot.
+        MistifyError: INVALID_CONFIG.
     """
     if not _NAME.fullmatch(name):
         raise MistifyError(

@@ -1,4 +1,4 @@
-"""Plans of batches: their goal trees, and the checkpoints that were made for them."""
+"""Plans of batches: their goal trees and checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ from mistify_server.tasks.results import (
 class NodePlan(Message):
     """A node of a goal tree: one budget for one task, and all goals that have both.
 
-    `task` is None for all that the data teach.
+    `task` is None for everything that the data teach.
 
-    `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
-    leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
-    where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
-    to lose after a round of tuning; None where nothing can be adapted.
+    `targets` are the strictest of its goals' targets. `parent` is None for a child of the source. `algorithm`
+    adapts the parent's network to this node, and `choice` gives the reason; it is empty while none is chosen,
+    and if the model cannot be adapted. `foreseen` is the expected loss relative to the tuned source's
+    accuracy after a round of tuning; None if the model cannot be adapted.
     """
 
     index: int
@@ -43,14 +43,14 @@ class NodePlan(Message):
 
 
 class BatchPlan(Message):
-    """A collective batch as planned at submission; later only its tree and its hardware grow.
+    """A collective batch as planned at submission; later, only its tree and hardware grow.
 
-    `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has what they stand for
-    here. `source_costs` and `floor`, the least that the network can become, cover every axis of the recipe's
-    hardware; `inputs` are the model's, by name, and `classes` those that tasks can choose from, None where
-    that is not known. A batch is `adaptable` unless its model is a graph without
-    Keras structure, and then has no `estimates`. `exceed` are the costs that the widened source has to reach;
-    `nodes` come parents first.
+    `model_name` and `dataset` are the config's `model` and `dataset`; the `recipe` has the resolved ones.
+    `source_costs` and `floor`, the minimum costs of the network, cover every axis of the recipe's hardware.
+    `inputs` are the names of the model's inputs, `classes` the names of the classes from which tasks can
+    choose, None if they are unknown. A batch is `adaptable` unless its model is a graph without
+    Keras structure; it then has no `estimates`. `exceed` are the costs that the widened source must reach.
+    `nodes` are ordered parents first.
     """
 
     number: int
@@ -67,12 +67,12 @@ class BatchPlan(Message):
     nodes: tuple[NodePlan, ...]
 
     def prepared_task(self, node: NodePlan) -> TaskConfig | None:
-        """Return the task that a node's algorithm prepares for; None where it prepares for all at once."""
+        """Return the task that a node's algorithm prepares for; None if it prepares for all at once."""
         profile = self.estimates.profiles.get(node.algorithm) if self.estimates else None
         return None if profile is not None and profile.serves_tasks else node.task
 
     def preparation_of(self, node: NodePlan) -> str:
-        """Return the name of the preparation that a node needs: its algorithm, and its task if it counts."""
+        """Return the name of a node's preparation: its algorithm, and its task if that matters."""
         task = self.prepared_task(node)
         return node.algorithm if task is None else f"{node.algorithm} for {task}"
 
@@ -82,11 +82,10 @@ class BatchState:
     """A collective batch with all its results.
 
     Attributes:
-        plan: The plan made at submission.
-        root: The root of its goal tree.
-        checkpoints: By node index.
-        branches: Goal -> branches, for multi-branch packages.
-        reference: The source measured in LiteRT; None until then.
+        root: The root of the goal tree; None until it is ready.
+        checkpoints: Index of a node -> its checkpoint.
+        branches: Goal id -> branches, for multi-branch packages.
+        reference: The source measured in LiteRT; None until it is measured.
         preparations: Name (`BatchPlan.preparation_of`) -> result of the preparation.
     """
 

@@ -1,6 +1,6 @@
-"""The preparations of algorithms by keys: the finished parts, and in the end the artifact.
+"""Storage of algorithms' preparations by key: first the finished parts, then the complete artifact.
 
-A key is a digest of everything that a preparation is made from, so it identifies the preparation across jobs.
+A key is a digest of all inputs of a preparation, so it identifies the preparation across jobs.
 """
 
 import shutil
@@ -14,16 +14,16 @@ from mistify.files.locking import locked
 from mistify.files.writing import write_bytes
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
 
-#: The name of the directory beside the artifacts.
+#: Name of the directory next to the artifacts.
 _DIRECTORY: Final = "preparations"
 
-#: The file with the name of the artifact, once it is there, and its suffix.
+#: Name of the file that holds the artifact's name once it exists, and the artifact's suffix.
 _MADE: Final = ".made"
 _SUFFIX: Final = ".prepared"
 
 
 class Preparations:
-    """The preparations of a store; any number of processes can use them at once.
+    """The preparations in a store. Any number of processes can use them concurrently.
 
     Args:
         artifacts: The artifacts of the same store.
@@ -35,7 +35,7 @@ class Preparations:
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
-        """Hold a preparation for the block: others that make the same one wait, and then take its artifact.
+        """Lock a preparation within the block, so that others that need it wait and then use its artifact.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -47,7 +47,7 @@ class Preparations:
             yield
 
     def artifact(self, key: str) -> str | None:
-        """Return the artifact of a finished preparation, in use from now on; None if none is intact."""
+        """Return the artifact of a finished preparation, marked as in use; None if there is no intact one."""
         try:
             name = (self._directory / key / _MADE).read_text()
             content = self._artifacts.intact(name).read_bytes()
@@ -56,7 +56,7 @@ class Preparations:
         return self._artifacts.put(content, _SUFFIX)
 
     def finish(self, key: str, content: bytes) -> str:
-        """Put a preparation into the artifacts, in place of its parts, and return the artifact's name."""
+        """Store a complete preparation as an artifact, remove its parts, and return the artifact's name."""
         name = self._artifacts.put(content, _SUFFIX)
         self.keep(key, _MADE, name.encode())
         for path in (self._directory / key).iterdir():
@@ -65,14 +65,14 @@ class Preparations:
         return name
 
     def part(self, key: str, name: str) -> bytes:
-        """Return a part of a preparation; empty if it was not kept."""
+        """Return a part of a preparation; empty if it is not stored."""
         try:
             return (self._directory / key / name).read_bytes()
         except FileNotFoundError:
             return b""
 
     def keep(self, key: str, name: str, content: bytes) -> None:
-        """Keep a part of a preparation; it is safe on the disk when this returns.
+        """Store a part of a preparation; it is safely on disk on return.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -83,15 +83,15 @@ class Preparations:
             write_bytes(directory / name, content, durable=True)
 
     def remove_unused(self, referenced: Collection[str], before: float, *, with_parts: bool) -> int:
-        """Remove the preparations whose artifacts nothing refers to.
+        """Remove preparations with unreferenced artifacts.
 
         Args:
-            referenced: Digests of the artifacts that something refers to.
-            before: Seconds since 1970; files written then or later stay.
-            with_parts: Remove unfinished preparations, too.
+            referenced: Digests of all referenced artifacts.
+            before: Seconds since 1970; files written at this time or later are kept.
+            with_parts: Whether to remove unfinished preparations too.
 
         Returns:
-            Number of bytes freed, without those of the artifacts.
+            Number of bytes freed, not counting artifacts.
         """
         return sum(
             _removed(directory)

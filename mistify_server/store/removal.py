@@ -1,4 +1,4 @@
-"""Removal of jobs from a store, and of the files that nothing refers to any more."""
+"""Removal of jobs and unreferenced files from a store."""
 
 from collections.abc import Iterable
 from math import inf
@@ -10,9 +10,9 @@ from mistify_server.store.preparations import Preparations
 
 
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
-    """Remove jobs that have ended from a store that no server uses, then every file that nothing refers to.
+    """Remove finished jobs from a store without a running server, then all unreferenced files.
 
-    The next removal, even one of no jobs, completes an interrupted one.
+    The next call, even without jobs, completes an interrupted removal.
 
     Args:
         directory: The store's directory.
@@ -22,8 +22,8 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
 
     Raises:
         MistifyError: UNAVAILABLE, a server uses the store, or a model is being added to it; NOT_FOUND, there
-            is no such job; CONFLICT, it has not ended, or a group tunes its packages. Jobs before that one
-            are removed.
+            is no such job; CONFLICT, a job is unfinished or a group tunes its packages. Jobs before the
+            invalid one are removed.
     """
     with serving(directory), open_store(directory) as store, store.artifacts.removing():
         for job_id in job_ids:
@@ -32,14 +32,13 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
 
 
 def remove_job(store: Store, job_id: str, busy_since: float) -> int:
-    """Remove a job that has ended from the store of a running server, then the files that nothing refers to.
+    """Remove a finished job from the store of a running server, then unreferenced files.
 
-    Files that a task in progress may have made, which nothing refers to yet, stay for a later removal.
+    Unreferenced files that may belong to a task in progress are left for a later removal.
 
     Args:
         store: The store of the running server.
-        busy_since: Start of the oldest step of a job, or task, in progress, in seconds since 1970; now if
-            there is none.
+        busy_since: Start of the oldest step or task in progress, in seconds since 1970; now if there is none.
 
     Returns:
         Number of bytes freed.
@@ -53,9 +52,9 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
 
 
 def _remove_files(store: Store, before: float) -> int:
-    """Remove unreferenced files that were put before a time, and return their bytes.
+    """Remove unreferenced files older than a time, and return the number of bytes freed.
 
-    A job that has not ended may still continue an unfinished preparation.
+    Unfinished preparations are kept while an unfinished job may continue them.
     """
     names = store.artifacts.names()
     referenced = store.jobs.referenced()

@@ -1,4 +1,4 @@
-"""Interface of the store of groups, members and publications."""
+"""Interface of the tuning store: groups, members and publications."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ class Group:
     """Devices that tune together.
 
     Attributes:
-        name: The name by which devices join.
-        job_id: The job whose packages they tune.
-        batch: Number of the job's collective batch; its packages have the same inputs and outputs.
-        correlation: Name of the correlation measure that compares devices.
+        name: The name with which devices join.
+        job_id: Id of the job that made the packages.
+        batch: Index of the job's collective batch; its packages share inputs and outputs.
+        correlation: Name of the correlation measure for comparing devices.
         settings: Settings of the correlation measure.
     """
 
@@ -37,17 +37,17 @@ class Member(NamedTuple):
 class TuningStore(ABC):
     """Store of groups, their members' leases, and each member's latest publication.
 
-    As with `JobStore`, every method is one transaction that survives a crash, takes milliseconds, and raises
-    `MistifyError` UNAVAILABLE where the disk is full, read-only or broken.
+    As with `JobStore`, every method is a crash-safe transaction, takes milliseconds, and raises
+    `MistifyError` UNAVAILABLE if the disk is full, read-only or broken.
     """
 
     @abstractmethod
     def store_id(self) -> str:
-        """Return the random id of this store, which is drawn at the first call and then kept."""
+        """Return the random id of this store, which is created by the first call."""
 
     @abstractmethod
     def add_group(self, group: Group) -> None:
-        """Keep a group.
+        """Add a group.
 
         Raises:
             MistifyError: CONFLICT, the name is taken; NOT_FOUND, there is no such job or batch.
@@ -55,10 +55,10 @@ class TuningStore(ABC):
 
     @abstractmethod
     def group(self, name: str) -> Group:
-        """Return the group of a name.
+        """Return the group with a name.
 
         Raises:
-            MistifyError: NOT_FOUND, there is none.
+            MistifyError: NOT_FOUND, there is no such group.
         """
 
     @abstractmethod
@@ -75,7 +75,7 @@ class TuningStore(ABC):
 
     @abstractmethod
     def lease(self, member: Member, expires_unix_ms: int) -> None:
-        """Keep a member, or renew its lease.
+        """Add a member, or renew its lease.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such group.
@@ -83,23 +83,23 @@ class TuningStore(ABC):
 
     @abstractmethod
     def expiry(self, member: Member) -> int | None:
-        """Return when a member's lease ends, in Unix milliseconds; None where it is no member."""
+        """Return the end of a member's lease in Unix milliseconds; None if it is not a member."""
 
     @abstractmethod
     def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
-        """Return up to `limit` members whose leases have ended."""
+        """Return up to `limit` members with expired leases."""
 
     @abstractmethod
     def publish(self, member: Member, publication: Publication) -> None:
-        """Keep a member's publication in place of its earlier one.
+        """Store a member's publication, replacing its earlier one.
 
         Raises:
-            MistifyError: NOT_FOUND, the device is no member; CONFLICT, its last version is not lower.
+            MistifyError: NOT_FOUND, the device is not a member; CONFLICT, its latest version is not lower.
         """
 
     @abstractmethod
     def published(self, member: Member) -> Publication | None:
-        """Return a member's latest publication, None where it has none."""
+        """Return a member's latest publication; None if it has none."""
 
     @abstractmethod
     def publications(self, group: str) -> dict[str, Publication]:
@@ -107,11 +107,11 @@ class TuningStore(ABC):
 
     @abstractmethod
     def leave(self, member: Member) -> None:
-        """Remove a member and its publication; nothing happens where it is no member."""
+        """Remove a member and its publication; no effect if it is not a member."""
 
     @abstractmethod
     def weights(self) -> set[str]:
-        """Return the SHA-256 of all published weights."""
+        """Return the SHA-256 digests of all published weights."""
 
     @abstractmethod
     def has_weights(self, sha256: str) -> bool:

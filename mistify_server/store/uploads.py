@@ -1,6 +1,6 @@
-"""Files that callers have sent: kept by their content, once, for as long as something refers to them.
+"""Uploaded files, stored once per content for as long as they are in use.
 
-Below the directory of uploads, `files/` has the files by their SHA-256, `arriving/` incomplete files, and
+In the directory of uploads, `files/` holds complete files by SHA-256 and `arriving/` incomplete ones.
 `named/DIGEST/NAME` is an upload under its name in configs: a link to its file, or a directory of such links.
 """
 
@@ -25,28 +25,28 @@ from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing
 from mistify_server.store.artifacts import writing
 
-#: What nobody has asked for during so many seconds goes when no job refers to it.
+#: Seconds without access after which uploads are removed if no job refers to them.
 KEPT_SECONDS: Final = 86_400.0
 
-#: Files of which it is remembered whether they are whole.
+#: Number of cached integrity checks.
 _REMEMBERED: Final = 4_096
 
 
 @dataclass(frozen=True)
 class FileState:
-    """How much of a file has arrived, in bytes, and whether it is whole and checked."""
+    """The number of bytes received, and whether the file is complete and verified."""
 
     complete: bool
     arrived: int
 
 
 class Uploads:
-    """The uploads below one directory, which one server uses.
+    """The uploads in one directory, which is used by a single server.
 
     Args:
-        directory: Made where there is none.
-        most_bytes: Limit on all files together.
-        referenced: Returns the SHA-256 of files that jobs refer to.
+        directory: The directory; created if it does not exist.
+        most_bytes: Limit on the total size of all files.
+        referenced: Returns the SHA-256 digests of files that jobs refer to.
         now: Returns seconds since 1970.
     """
 
@@ -64,23 +64,23 @@ class Uploads:
         self._most_bytes = most_bytes
         self._referenced = referenced
         self._now = now
-        #: Bytes that have come since the server was started.
+        #: Bytes received since the server started.
         self.received = 0
         self._bytes = sum(path.stat().st_size for path in self._all_files())
         self._counting = Lock()
         self._busy: set[str] = set()
-        #: Held while names are made and files removed, which can take long: never by the event loop.
+        #: Held while names are created and files removed. This can take long, so never on the event loop.
         self._naming = Lock()
 
     @property
     def kept(self) -> int:
-        """Return the bytes of all files together; one that is arriving counts as if it were whole."""
+        """Return the total size of all files in bytes; files being uploaded count with their full size."""
         return self._bytes
 
     def state(self, file: FileDigest) -> FileState:
-        """Return how much of a file has arrived; a complete one is kept for another day.
+        """Return how much of a file has been received; a complete one is kept for another day.
 
-        A file that the disk has damaged since then has not arrived.
+        A file that has since been damaged counts as missing.
         """
         if self._is_whole(file.sha256):
             self._touch(self._place(file.sha256))
@@ -89,16 +89,16 @@ class Uploads:
         return FileState(False, part.stat().st_size if part.is_file() else 0)
 
     async def receive(self, file: FileDigest, offset: int, chunks: AsyncIterator[bytes]) -> None:
-        """Receive a file from an offset on; bytes that have arrived stay, however the upload ends.
+        """Receive a file from an offset; received bytes are kept even if the upload is interrupted.
 
         Args:
             file: Size and digest of the announced content.
-            offset: The first byte that the chunks bring; not behind those that have arrived.
+            offset: Position of the first byte in the chunks; at most the number of bytes received so far.
 
         Raises:
-            MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, it does not fit; INVALID_DATASET, its
-                content is another than announced; UNAVAILABLE, another caller is sending it, or the disk
-                is full.
+            MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, the file does not fit; INVALID_DATASET,
+                its content does not match the announced digest; UNAVAILABLE, another caller is uploading it,
+                or the disk is full.
         """
         if await asyncio.to_thread(self._is_whole, file.sha256):
             return
@@ -106,22 +106,23 @@ class Uploads:
             self._arriving.mkdir(parents=True, exist_ok=True)
             part = self._part(file.sha256)
             part.touch()
-            self._touch(part)  # what is arriving again is not what nobody has asked for
+            self._touch(part)  # an upload in progress counts as access
             _check_offset(file, offset, part)
             if self._room(part) < file.size:
                 await asyncio.to_thread(self.collect)
             with self._reserved(file, part):
-                await _to_its_end(os.truncate, part, offset)
+                await _uninterrupted(os.truncate, part, offset)
                 with part.open("ab") as target:
                     await self._append(file, target, chunks)
-            await _to_its_end(self._accept, file, part)
+            await _uninterrupted(self._accept, file, part)
 
     def find(self, upload: UploadName) -> Path:
-        """Return the path of an upload, with the name that it has in configs.
+        """Return the path of an upload under its name in configs.
 
         Raises:
-            InvalidValue: The upload has not arrived, or not all of it.
-            MistifyError: INVALID_DATASET, a directory whose listing is none; UNAVAILABLE, the disk is full.
+            InvalidValue: The upload is missing or incomplete.
+            MistifyError: INVALID_DATASET, the listing of a directory is invalid; UNAVAILABLE, the disk is
+                full.
         """
         path = self._named / upload.sha256 / upload.name
         with self._naming, writing(self._directory):
@@ -135,10 +136,10 @@ class Uploads:
         return path
 
     def collect(self) -> int:
-        """Remove uploads that no job refers to and nobody has asked for during a day; return the bytes freed.
+        """Remove uploads without references from jobs or access within a day; return the bytes freed.
 
         Raises:
-            MistifyError: The store cannot be read, so that it is unknown which files jobs refer to.
+            MistifyError: The store cannot be read to find the files that jobs refer to.
             OSError: A file cannot be removed.
         """
         referenced = self._referenced()
@@ -166,7 +167,7 @@ class Uploads:
     def _alone(self, file: FileDigest) -> Iterator[None]:
         if file.sha256 in self._busy:
             raise MistifyError(
-                ErrorCode.UNAVAILABLE, f"{file.sha256} is being uploaded; try again after that"
+                ErrorCode.UNAVAILABLE, f"{file.sha256} is being uploaded by another client; try again later"
             )
         self._busy.add(file.sha256)
         try:
@@ -175,12 +176,12 @@ class Uploads:
             self._busy.remove(file.sha256)
 
     def _room(self, part: Path) -> float:
-        """Return the bytes that a partly arrived file may have."""
+        """Return the maximum size of an incomplete file, in bytes."""
         return self._most_bytes - self._bytes + part.stat().st_size
 
     @contextmanager
     def _reserved(self, file: FileDigest, part: Path) -> Iterator[None]:
-        """Count a file as if all of it had arrived, and after the block only the bytes that have."""
+        """Count a file with its full size within the block, and afterwards only its received bytes."""
         with self._counting:
             room = self._room(part)
             if room < file.size:
@@ -202,7 +203,7 @@ class Uploads:
             self._bytes += change
 
     def _remove(self, path: Path) -> int:
-        """Remove a file, and return its bytes."""
+        """Remove a file, and return its size in bytes."""
         size = path.stat().st_size
         path.unlink()
         self._count(-size)
@@ -214,10 +215,10 @@ class Uploads:
                 raise _unlike(file, f"more than {file.size:,} bytes")
             target.write(chunk)
             self.received += len(chunk)
-        await _to_its_end(sync_file, target)
+        await _uninterrupted(sync_file, target)
 
     def _accept(self, file: FileDigest, part: Path) -> None:
-        """Put a file that has arrived whole into its place."""
+        """Verify a completely received file, and move it to its place."""
         if part.stat().st_size < file.size:
             raise _unlike(file, f"{part.stat().st_size:,} bytes")
         digest = _digest(part)
@@ -227,7 +228,7 @@ class Uploads:
         place = self._place(file.sha256)
         place.parent.mkdir(parents=True, exist_ok=True)
         self._touch(part)
-        if place.is_file():  # damaged: its names are links to it, and become whole with it
+        if place.is_file():  # damaged: rewrite it in place, because its names are links to it
             shutil.copyfile(part, place)
             self._remove(part)
         else:
@@ -235,7 +236,7 @@ class Uploads:
         sync_path(place.parent)
 
     def _link(self, name: str, digest: str, path: Path) -> None:
-        """Give a file a name; it shares the disk's blocks with the file, unless that has too many names."""
+        """Give a file a name by a hard link, or by a copy if the file has too many links."""
         place = self._place(digest)
         if not place.is_file():
             raise _missing(name)
@@ -248,10 +249,10 @@ class Uploads:
             renewed = self._arriving / f"{digest}.renewed"
             renewed.unlink(missing_ok=True)
             renewed.hardlink_to(path)
-            renewed.replace(place)  # the next names are those of the copy
+            renewed.replace(place)  # later names are links to the copy
 
     def _link_directory(self, upload: UploadName, path: Path) -> None:
-        """Make a directory of links; it appears when it is whole."""
+        """Create a directory of links, which appears only once complete."""
         listing = self._place(upload.sha256)
         if not listing.is_file():
             raise _missing(str(upload))
@@ -278,12 +279,12 @@ class Uploads:
         return self._now() - path.stat().st_atime > KEPT_SECONDS
 
     def _touch(self, path: Path) -> None:
-        """Keep a file or directory for another day; readers find it unchanged."""
+        """Keep a file or directory for another day; its content does not change."""
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
 
 
-async def _to_its_end(function: Callable[..., object], *args: object) -> None:
-    """Call a function on a thread; a caller that is cancelled meanwhile waits until it has ended."""
+async def _uninterrupted(function: Callable[..., object], *args: object) -> None:
+    """Call a function on a thread, and wait for its end even if the caller is cancelled."""
     running = asyncio.create_task(asyncio.to_thread(function, *args))
     try:
         await asyncio.shield(running)
@@ -293,7 +294,7 @@ async def _to_its_end(function: Callable[..., object], *args: object) -> None:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
-    """Check whether a file has a digest; it is read again if its stamp has changed."""
+    """Check whether a file matches a digest; it is read again only if its stamp has changed."""
     return _digest(path) == digest
 
 
@@ -307,8 +308,8 @@ def _check_offset(file: FileDigest, offset: int, part: Path) -> None:
     if not 0 <= offset <= arrived:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"got data of {file.sha256} from byte {offset:,} on; expected them from byte {arrived:,} on, "
-            "because that much has arrived; ask for its state and send the rest",
+            f"got data of {file.sha256} from byte {offset:,} on; expected byte {arrived:,}, "
+            "because the bytes before it have been received; query its state and send the rest",
         )
 
 

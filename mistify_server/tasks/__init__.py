@@ -1,1 +1,1 @@
-"""Tasks for workers and their results, as both sides know them."""
+"""Tasks and results, shared by the server and its workers."""

@@ -1,4 +1,4 @@
-"""Digests of code: results of other code, or with other libraries, do not count as the same."""
+"""Digests of code and libraries, which results depend on."""
 
 import hashlib
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @lru_cache
 def code_digest(packages: tuple[str, ...]) -> str:
-    """Return the digest of the code of packages or modules, in the state of the first request."""
+    """Return a digest of the code of packages or modules, cached at the first request."""
     digest = hashlib.sha256()
     for package in packages:
         for file in files_of(package):
@@ -18,7 +18,7 @@ def code_digest(packages: tuple[str, ...]) -> str:
 
 
 def files_of(package: str) -> Collection[Path]:
-    """Return the files with the code of a package, or of a module; it is not imported."""
+    """Return the files with the code of a package or module, without importing it."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return []

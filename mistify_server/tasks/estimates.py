@@ -1,4 +1,4 @@
-"""Estimates of edges before anything is adapted: features of the model, profiles of the algorithms."""
+"""Estimates of edges before any adaptation: features of the model, profiles of the algorithms."""
 
 from executors.contract.profile import AlgorithmProfile
 from mistify.config.data.metric import OutputScore
@@ -6,12 +6,13 @@ from mistify_server.tasks.base import Message
 
 
 class NetworkFeatures(Message):
-    """Features by which models are compared.
+    """Features for comparing models.
 
     Attributes:
-        model: A digest of its layers and weights.
-        kind: Networks of one kind are expected to lose as much: `convolutional`, `transformer`, ...
-        blocks: Residual blocks that can be left out.
+        model: A digest of the layers and weights.
+        kind: Kind of network, such as `convolutional` or `transformer`; networks of one kind have similar
+            losses.
+        blocks: Number of removable residual blocks.
     """
 
     model: str
@@ -20,17 +21,17 @@ class NetworkFeatures(Message):
 
 
 class EdgeEstimates(Message):
-    """Estimates of an inspection for future edges.
+    """Estimates from an inspection for future edges.
 
     Attributes:
-        source_steps: Number of steps that tune the source.
-        profiles: Algorithm -> its profile, for those from which one is chosen for each edge.
-        scaled: Costs with all channel groups scaled by one factor, the least first.
+        source_steps: Number of steps for tuning the source.
+        profiles: Algorithm -> its profile, for the algorithms that edges may use.
+        scaled: Costs with all channel groups scaled by one factor, smallest first.
         accuracy: Accuracy of the source before tuning, on a sample of the validation data; None if it was not
-            measured, or the sample does not tell.
-        output_scores: Output -> score of the source before tuning, on the same sample, where it is known.
-        step_seconds: Seconds of a training step of the source; None if it was not measured.
-        generating: Training steps of the source that take as long as generating its data.
+            measured or the sample is inconclusive.
+        output_scores: Output -> score of the source before tuning, on the same sample, where known.
+        step_seconds: Seconds per training step of the source; None if it was not measured.
+        generating: Time to generate its data, in training steps of the source.
     """
 
     features: NetworkFeatures
@@ -44,15 +45,16 @@ class EdgeEstimates(Message):
 
 
 class SourceTrial(Message):
-    """A trial of tuning a source, on the data there are; it narrows the forecast, and plans do not keep it.
+    """A short trial of tuning a source. It narrows the forecast, and is not kept in plans.
 
     Attributes:
-        tested: Number of test examples; None where they are still to be generated.
-        sampled: Number of validation examples on which the source was measured.
-        steps: Number of steps of a trial, the beginning of tuning the source; 0 where there was none.
+        tested: Number of test examples; None if they have not been generated yet.
+        sampled: Number of validation examples on which the source was evaluated.
+        steps: Number of training steps in the trial; 0 without a trial.
         accuracy: Accuracy of the trial's network on these examples.
-        scores: Output -> score of the trial's network on these examples, where it is known.
-        flips: Whether training flips images: the config leaves it open, and the source does not mind.
+        scores: Output -> score of the trial's network on these examples, where known.
+        flips: Whether training flips images: true if the config leaves it open and flips do not hurt the
+            source.
     """
 
     tested: int | None = None

@@ -1,8 +1,8 @@
-"""The wire between the server and a worker process.
+"""The protocol between the server and a worker process.
 
-A worker reads one `Order` per line (JSON). It writes any number of `TaskProgress` lines and then one
-`Answer`, all with the order's ticket, and a `Heartbeat` every few seconds. Checkpoints and packages never
-travel on this wire: they are artifacts, named by digest.
+A worker reads one JSON `Order` per line. It writes any number of `TaskProgress` lines and then one `Answer`,
+all with the order's ticket, and a `Heartbeat` every few seconds. Checkpoints and packages are not sent:
+messages refer to them as artifacts, by digest.
 """
 
 import errno
@@ -16,19 +16,19 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
-#: Takes the progress of a task.
+#: Callback for the progress of a task.
 OnProgress: TypeAlias = Callable[[ProgressUpdate], None]
 
 
 class Order(Message):
-    """A task for a worker. `ticket` is different for every attempt at a task."""
+    """A task for a worker. `ticket` is unique to each attempt at a task."""
 
     ticket: int
     task: Annotated[Task, Field(discriminator="kind")]
 
 
 class TaskProgress(Message):
-    """How far the task of an order is; `ticket` is the order's."""
+    """The progress of an order's task; `ticket` is the order's."""
 
     kind: Literal["progress"] = "progress"
     ticket: int
@@ -36,7 +36,7 @@ class TaskProgress(Message):
 
 
 class Answer(Message):
-    """The result of an order; `ticket` is the order's, so that late answers can be recognised."""
+    """The result of an order; `ticket` is the order's, to identify late answers."""
 
     kind: Literal["answer"] = "answer"
     ticket: int
@@ -44,12 +44,12 @@ class Answer(Message):
 
 
 class Heartbeat(Message):
-    """A sign that a worker with an order is alive, however long its task takes."""
+    """A signal that a worker is alive, independent of the duration of its task."""
 
     kind: Literal["heartbeat"] = "heartbeat"
 
 
-#: The stage in which a worker loads a user's model: if the worker dies in it, the model is at fault.
+#: The stage in which a worker loads a user's model: if the worker dies in this stage, the model is at fault.
 LOADING = "loading the model"
 
 #: The exit code of a worker that runs out of memory.

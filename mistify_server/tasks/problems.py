@@ -1,4 +1,4 @@
-"""Problems with a user's input, collected until all of it has been checked."""
+"""Collection of all problems in a user's input."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class ProblemCollector:
-    """Collects problems, so that a user learns of all of them at once.
+    """Collects problems, so that users see all of them at once.
 
     Attributes:
-        problems: Problems in the order in which they were found. The server gives each its place in the
-            configs (`[3].dataset.train`), a worker its place in a config (`dataset.train`).
+        problems: Problems in the order of discovery. On the server, places are relative to the list of
+            configs (`[3].dataset.train`); in a worker, to one config (`dataset.train`).
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class ProblemCollector:
 
         Args:
             place: Place of the value.
-            look: Raises `InvalidValue`, which becomes a problem at that place.
+            look: May raise `InvalidValue`, which becomes a problem at that place.
         """
         try:
             return look()
@@ -45,7 +45,7 @@ class ProblemCollector:
 
         Args:
             place: Place of the model, data or settings. Errors in settings keep the places below it.
-            load: Raises `MistifyError`, whose problems are added.
+            load: May raise a `MistifyError`, from which the problems are added.
         """
         try:
             return load()

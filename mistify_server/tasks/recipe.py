@@ -1,4 +1,4 @@
-"""The recipe of networks: from which model and data, by which algorithm, and for which hardware."""
+"""The recipe of networks: model, data, algorithm and hardware."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ from mistify.costs.profiles import Profile
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Stands for the source among the nodes that seeds are derived for.
+#: Represents the source in place of a node when seeds are derived.
 SOURCE: Final = -1
 
 
 class Recipe(Message):
-    """Everything that the networks of a batch are made from.
+    """Everything that determines the networks of a batch.
 
     Attributes:
         model: The source before tuning.
-        data: The data for training, choices and tests.
-        algorithm: Name of the algorithm; `auto` in a batch whose nodes have algorithms of their own.
+        data: The data for training, validation and tests.
+        algorithm: Name of the algorithm; `auto` if each node of the batch has its own.
         settings: Settings of the algorithm from the config; each algorithm checks its own.
-        hardware: Profile name -> the profile by which costs are predicted.
-        seed: Seed for everything random.
+        hardware: Profile name -> the profile for predicting costs.
+        seed: Seed for all random numbers.
     """
 
     model: ModelSource
@@ -33,7 +33,7 @@ class Recipe(Message):
     seed: int
 
     def taught_by(self, teacher: str, **changes: Any) -> "TaughtRecipe":
-        """Return the recipe with a teacher, and with other values of some fields."""
+        """Return the recipe with a teacher, and with changes to some fields."""
         return TaughtRecipe(**{**dict(self), "teacher": teacher, **changes})
 
     def with_settings(self, settings: DataSettings) -> Self:
@@ -47,11 +47,11 @@ class Recipe(Message):
 
 
 class TaughtRecipe(Recipe):
-    """A recipe whose source is tuned, so that it can teach.
+    """A recipe with a tuned source as the teacher.
 
     Attributes:
         teacher: The artifact of the tuned source.
-        prepared: The artifact of what the algorithm has prepared; None where it prepares nothing.
+        prepared: The artifact of the algorithm's preparation; None if it prepares nothing.
     """
 
     teacher: str
@@ -59,6 +59,6 @@ class TaughtRecipe(Recipe):
 
 
 def derived_seed(settings: Mapping[str, object], node: int) -> int:
-    """Return the seed of a node, or of the `SOURCE`, by the `seed` of the settings (0 by default)."""
+    """Return the seed of a node, or of the `SOURCE`, derived from the `seed` setting (0 by default)."""
     digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1

@@ -16,11 +16,11 @@ from mistify_server.tasks.sources import DataSource
 
 
 class TaskDone(Message):
-    """The result of a task that has not failed.
+    """The result of a successful task.
 
     Attributes:
-        spent: Seconds of the worker by activity.
-        onednn: Whether TensorFlow ran with its oneDNN optimizations; it runs without them after it ended a
+        spent: Activity -> seconds that the worker spent on it.
+        onednn: Whether TensorFlow ran with its oneDNN optimizations, which are disabled after they crashed a
             worker.
     """
 
@@ -37,20 +37,23 @@ class Inspection(TaskDone):
     """The result of an inspect task.
 
     Attributes:
-        costs: Costs of the source by axis; empty if it could not be measured.
-        floor: The least that the source can be cut to, by axis; its costs if it cannot be adapted.
+        costs: Costs of the source by axis; empty if they could not be measured.
+        floor: Minimum costs to which the source can be cut, by axis; its own costs if it cannot be adapted.
         inputs: Names of the source's inputs.
-        classes: Names of the classes of the source's only output, numbers where they have none; empty where
-            it has no classes between which a task could choose, None where that is not known.
+        classes: Names of the classes of the source's only output, or their numbers if they have no names;
+            empty if a task cannot choose between classes, None if that is unknown.
         adaptable: Whether the source's architecture can be changed.
-        hardware: Profiles of the task, with this machine's profile calibrated by measuring the source.
-        metric: The config's metric, or else one that suits the data; None if the data cannot be used.
-        metrics: Output -> its metric, by the same rule.
-        estimates: Estimates for the edges to come; None where nothing can be adapted.
-        trial: The result of a trial of tuning the source; None where nothing can be adapted.
-        class_counts: Examples of each class that has a name, by part: "dataset.train: 12 cat and 10 dog".
-        left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
-        problems: Problems with places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
+        hardware: Profiles from the task, with this machine's profile calibrated by measurements of the
+            source.
+        metric: The configured metric, or else one that suits the data; None if the data cannot be used.
+        metrics: Output -> its metric, chosen by the same rule.
+        estimates: Estimates for future edges; None if nothing can be adapted.
+        trial: The result of a trial of tuning the source; None if nothing can be adapted.
+        class_counts: Number of examples per named class, by part of the data: "dataset.train: 12 cat and 10
+            dog".
+        left_out: Ignored files, by part of the data: "dataset.train: 12 .heic in cat".
+        problems: Problems with their places in a config, such as `model`, `dataset.train` or
+            `algorithm.config.NAME`.
     """
 
     kind: Literal["inspection"] = "inspection"
@@ -74,16 +77,17 @@ class SourceResult(TaskDone):
 
     Attributes:
         source_costs: Costs of the source before tuning, by axis.
-        source_accuracy: Accuracy of the source before tuning, on the validation data, as all accuracies here.
-        metric: The metric of the test data; the accuracies are agreement where the validation data have no
-            labels.
+        source_accuracy: Accuracy of the source before tuning, on the validation data, like all accuracies
+            here.
+        metric: The metric of the test data. Without validation labels, the accuracies are agreement instead.
         teacher: The artifact of the tuned source, the teacher of all goals.
-        teacher_scores: Output -> score of the teacher, by a metric of its own.
-        root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
+        teacher_scores: Output -> score of the teacher by that output's metric.
+        root: The artifact of the widened teacher, from which goals are adapted; the teacher itself if it was
+            not widened.
         root_costs: Costs of the root by axis.
         steps: Training steps of the teacher.
-        data: The data that goals learn from, with files of the source's answers where parts have no labels,
-            and with flips where these suit them; None for those of the task.
+        data: The training data for goals, with pseudo-labels for parts without labels, and with flips if
+            these suit the data; None for the data of the task.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -103,9 +107,9 @@ class PrepareResult(TaskDone):
     """The result of a prepare task.
 
     Attributes:
-        prepared: The artifact; None where there was nothing to prepare.
-        steps: Number of steps by the algorithm's count, mostly training steps; 0 where another job had
-            prepared the same.
+        prepared: The artifact of the preparation; None if there was nothing to prepare.
+        steps: Number of steps as counted by the algorithm, mostly training steps; 0 if the preparation of
+            another job was reused.
     """
 
     kind: Literal["prepare_result"] = "prepare_result"
@@ -114,7 +118,7 @@ class PrepareResult(TaskDone):
 
 
 class AdaptResult(TaskDone):
-    """The result of an adapt task: the goal's checkpoint, or the best one on the way if it was not met.
+    """The result of an adapt task: the goal's checkpoint, or the best one so far if the goal was missed.
 
     `accuracy` and `output_scores` are on the validation data.
     """
@@ -135,7 +139,7 @@ class AdaptResult(TaskDone):
 
 
 class BranchCheckpoint(Message):
-    """The network of a branch, and its costs; `share` is its budget as a multiple of the goal's."""
+    """The network of a branch and its costs; `share` is its budget as a multiple of the goal's."""
 
     share: float
     checkpoint: str
@@ -143,13 +147,13 @@ class BranchCheckpoint(Message):
 
 
 class BranchResult(TaskDone):
-    """The result of a branch task: the networks between which a package can switch.
+    """The result of a branch task: the networks that a package can switch between.
 
     Attributes:
-        base: The layers that all of them share.
-        branches: Ascending by their shares.
-        steps: Training steps of all branches together.
-        reason: Names the branches that missed their budgets; empty if none did.
+        base: The layers that all branches share.
+        branches: The branches by ascending share.
+        steps: Total training steps of all branches.
+        reason: Description of the branches that missed their budgets; empty if none did.
     """
 
     kind: Literal["branch_result"] = "branch_result"
@@ -160,23 +164,23 @@ class BranchResult(TaskDone):
 
 
 class PackageResult(TaskDone):
-    """A package: its files, its costs, and the latency and accuracy that LiteRT measured.
+    """A package: its files, its costs, and its latency and accuracy measured in LiteRT.
 
     Attributes:
         files: Name -> digest of the artifact.
-        achieved: Costs by axis, with what the compression came to (`mistify.config.package.compression`).
-        measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
-        accuracy: Accuracy of the package on the test data, for the report, and to judge whether the goal is
-            met.
-        metric: Metric of `accuracy`; None stands for the goal's.
-        validation_accuracy: Accuracy on the validation data, by which choices are made.
-        validation_metric: Metric of `validation_accuracy`; None stands for the goal's.
-        output_scores: Output -> score on the test data, by a metric of its own.
-        validation_output_scores: Output -> score on the validation data, by a metric of its own.
-        note: Gains that the precision did not bring, and losses through compression; may be empty.
-        branches: The branches in the package, the cheapest first.
-        layers: Layers of the goal's own network beside the source's; None where the source's cannot be told
-            apart.
+        achieved: Costs by axis, and the achieved compression (`mistify.config.package.compression`).
+        measured: Latencies in milliseconds by axis: measured on this machine, and estimated for the task's
+            other hardware.
+        accuracy: Accuracy of the package on the test data, for the report and the outcome of the goal.
+        metric: Metric of `accuracy`; None for the goal's metric.
+        validation_accuracy: Accuracy on the validation data, for model selection.
+        validation_metric: Metric of `validation_accuracy`; None for the goal's metric.
+        output_scores: Output -> score on the test data by that output's metric.
+        validation_output_scores: Output -> score on the validation data by that output's metric.
+        note: Remarks on missing gains from the precision and losses from compression; may be empty.
+        branches: The branches in the package, cheapest first.
+        layers: Comparison of the network's layers with the source's; None if the source's layers cannot be
+            identified.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -195,24 +199,24 @@ class PackageResult(TaskDone):
 
     @property
     def test_scores(self) -> Scores:
-        """The scores on the test data, by which a goal is judged."""
+        """The scores on the test data, which decide whether a goal is met."""
         return Scores(self.accuracy, self.output_scores)
 
     @property
     def validation_scores(self) -> Scores:
-        """The scores on the validation data, to choose by."""
+        """The scores on the validation data, for model selection."""
         return Scores(self.validation_accuracy, self.validation_output_scores)
 
 
 class ReferenceResult(TaskDone):
-    """The result of a reference task: the source in float32, as LiteRT runs it, on the test data.
+    """The result of a reference task: the float32 source, evaluated in LiteRT on the test data.
 
     Attributes:
         accuracy: Accuracy of the source before tuning.
         tuned_accuracy: Accuracy of the tuned source.
-        output_scores: Output -> score of the source before tuning, by a metric of its own.
-        tuned_output_scores: Output -> score of the tuned source, by a metric of its own.
-        measured: Milliseconds of the source on this machine, by axis.
+        output_scores: Output -> score of the source before tuning, by that output's metric.
+        tuned_output_scores: Output -> score of the tuned source, by that output's metric.
+        measured: Latency of the source on this machine in milliseconds, by axis.
     """
 
     kind: Literal["reference_result"] = "reference_result"
@@ -244,22 +248,22 @@ Result = (
 )
 
 
-#: What is said of goals and forecasts that were computed without oneDNN.
+#: Note on goals and forecasts that were computed without oneDNN.
 WITHOUT_ONEDNN: Final = (
     "computed without TensorFlow's oneDNN optimizations, with which TensorFlow crashes on this model"
 )
 
 
 def seconds_by_activity(result: Result, elapsed: float) -> dict[str, float]:
-    """Return where the time went between the order of a task and its result.
+    """Return the time between the order of a task and its result, in seconds by activity.
 
-    Time without a worker counts as waiting: for a free worker, for one to start, for attempts whose worker
-    died, for the wire. The whole time of a failed task counts as failed.
+    Time without a worker counts as waiting: for a free worker, for a worker to start, for attempts with
+    crashed workers, and for communication. The entire time of a failed task counts as failed.
 
     Args:
-        elapsed: Seconds in all.
+        elapsed: Total seconds.
     """
     if isinstance(result, TaskFailure):
         return {"failed": elapsed}
-    # Two clocks may disagree a little.
+    # The two clocks may disagree slightly.
     return {**result.spent, "waiting": max(0.0, elapsed - result.seconds)}

@@ -8,16 +8,16 @@ from mistify_server.tasks.base import Message
 
 
 class ModelSource(Message):
-    """Source of a model: one of `path`, `builtin` and `application`, and its options.
+    """Source of a model: exactly one of `path`, `builtin` and `application`, and its options.
 
     Attributes:
         path: A file or directory.
         builtin: Name of a built-in model.
-        application: Name of an architecture of `keras.applications`.
-        classes: Number of classes, where the model's file does not have it.
-        input: Height and width of the images that an architecture of `keras.applications` takes.
+        application: Name of an architecture in `keras.applications`.
+        classes: Number of classes, if the model's file does not define it.
+        input: Height and width of the input images of an architecture in `keras.applications`.
         weights: A file with the weights of such an architecture.
-        sequence: Number of tokens of the texts that a preset of keras_hub takes.
+        sequence: Number of tokens in the input texts of a keras_hub preset.
     """
 
     path: str | None = None
@@ -30,19 +30,19 @@ class ModelSource(Message):
 
 
 class DataSource(Message):
-    """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
+    """Training and test data, as files, directories or `builtin:digits-train`, and their settings.
 
-    Where there are no labels, the source's answers replace them: for inputs to be generated, as
-    `generated:COUNT` says, or for the user's own. The JSON of labelled data does not mention this.
+    Missing labels are replaced by pseudo-labels from the source, for generated inputs (`generated:COUNT`) or
+    for the user's own. The JSON of labelled data omits these fields.
 
     Attributes:
-        train: Training data; None where the unlabelled inputs stand for them.
-        test: Test data; None where a part of the unlabelled inputs stands for them.
-        unlabelled: Inputs without labels, in place of training data or beside them.
-        answered: Part ("train", "test") -> file with its inputs and the source's answers, once there is one.
-        settings: Settings of the data, which also name the validation data: a share of the training data, or
-            a path.
-        labelled: Whether the targets of the test data are true rather than the source's answers.
+        train: Training data; None if the unlabelled inputs replace them.
+        test: Test data; None if a part of the unlabelled inputs replaces them.
+        unlabelled: Inputs without labels, instead of or in addition to training data.
+        answered: Part ("train", "test") -> file with its inputs and pseudo-labels, once it exists.
+        settings: Settings of the data, including the validation data: a share of the training data, or a
+            path.
+        labelled: Whether the targets of the test data are true labels rather than pseudo-labels.
     """
 
     train: str | None = None
@@ -54,7 +54,7 @@ class DataSource(Message):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all data."""
+        """The names of all parts of the data."""
         validation = self.settings.validation
         own = validation if isinstance(validation, str) else None
         named = (self.train, own, self.test, self.unlabelled, *self.answered.values())
@@ -62,32 +62,32 @@ class DataSource(Message):
 
     @property
     def trains_on_pseudo_labels(self) -> bool:
-        """True if the targets of the training data are the source's answers."""
+        """True if the targets of the training data are pseudo-labels."""
         return trains_on_pseudo_labels(self.train)
 
     @property
     def teaches_source(self) -> bool:
-        """True if the source can be tuned on the data, and not just on its own answers, or on some tasks'."""
+        """True if the data have labels for the source, not only its predictions or answers to tasks."""
         return not self.trains_on_pseudo_labels and self.settings.tasks is None
 
     @property
     def has_validation_labels(self) -> bool:
-        """True if the targets of the validation data are true, and not the source's answers."""
+        """True if the targets of the validation data are true labels rather than pseudo-labels."""
         return isinstance(self.settings.validation, str) or not self.trains_on_pseudo_labels
 
     @property
     def schema_source(self) -> str | None:
-        """The data with labels whose classes, columns and kinds of targets all others share, if any have."""
+        """The labelled data that define classes, columns and kinds of targets for all others, if any."""
         if not self.trains_on_pseudo_labels:
             return self.train
         return self.test if self.labelled else None
 
     @property
     def metric(self) -> Metric:
-        """The metric of the test data; accuracy until an inspection has chosen one that suits them."""
+        """The metric of the test data; accuracy until an inspection has chosen a suitable one."""
         return self.settings.metric or Metric.ACCURACY
 
     @property
     def validation_metric(self) -> Metric:
-        """The same figure of the validation data: agreement where their targets are the source's answers."""
+        """The metric of the validation data; agreement if their targets are pseudo-labels."""
         return self.metric if self.has_validation_labels else self.metric.without_labels

@@ -10,15 +10,15 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.results import BranchResult
 
-#: Measurements: of the source as it came, its accuracy and a training step's seconds; of a trial of
-#: tuning it; of this machine.
+#: Measurements: the accuracy of the source before tuning, this machine, the duration of a training step, and
+#: a trial of tuning the source.
 Measure: TypeAlias = Literal["accuracy", "host", "step", "trial"]
 
 
 class InspectTask(Message):
-    """Inspect a model and its data before anything is started.
+    """A task that inspects a model and its data before a job starts.
 
-    `measures` names what to measure; with `host`, this machine's profile at each precision is that of a
+    `measures` names the measurements. With `host`, this machine is profiled at each precision, like a
     measured device.
     """
 
@@ -28,7 +28,7 @@ class InspectTask(Message):
 
 
 class SourceTask(Message):
-    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it."""
+    """A task that makes the root of a goal tree: the source, tuned and, if goals need it, widened."""
 
     kind: Literal["source"] = "source"
     recipe: Recipe
@@ -36,10 +36,10 @@ class SourceTask(Message):
 
 
 class PrepareTask(Message):
-    """Compute the parts that an algorithm needs once for all goals of a tree.
+    """A task that computes an algorithm's shared preparation for all goals of a tree.
 
-    `least` has the least limits of the edges that it will adapt, by axis. They are of one `task`; None where
-    the algorithm prepares for all tasks at once, or for all that the data teach.
+    `least` has the tightest limits of the edges that it will adapt, by axis. The edges belong to one `task`;
+    None if the algorithm prepares for all tasks at once, or for everything that the data teach.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -49,10 +49,10 @@ class PrepareTask(Message):
 
 
 class BaseAdaptTask(Message):
-    """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
+    """Base class of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
-    `quantizations` are the packages' precisions: limits on latency are measured with them, and with the
-    threads that the budget's axes name. The parent serves the same `task`, or it is the root.
+    `quantizations` are the packages' precisions. Limited latencies are measured at these precisions, with the
+    numbers of threads named by the budget's axes. The parent serves the same `task`, or is the root.
     """
 
     recipe: TaughtRecipe
@@ -63,17 +63,17 @@ class BaseAdaptTask(Message):
 
 
 class AdaptTask(BaseAdaptTask):
-    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+    """A task for one edge of a goal tree, from the parent's checkpoint to a goal."""
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
 
 
 class BranchTask(BaseAdaptTask):
-    """The branches of a goal's package (paper 6): from the goal's checkpoint to multiples of its budget.
+    """A task that adapts a goal's checkpoint to the package's branches: multiples of its budget (paper 6).
 
-    `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's;
-    `targets` are of the goal's own branch.
+    `shares` are the multiples in ascending order, including the goal's own 1. `costs` are the checkpoint's.
+    `targets` apply to the goal's own branch.
     """
 
     kind: Literal["branch"] = "branch"
@@ -88,12 +88,12 @@ class PackageTask(Message):
     Attributes:
         recipe: The recipe of the network, with the settings of training.
         goal_id: Id of the goal in the job.
-        spec: The package that the goal asks for.
+        spec: The requested package.
         checkpoint: The artifact of the adapted network.
         costs: Costs of the checkpoint by axis.
         accuracy: Accuracy of the checkpoint on the validation data.
-        branches: The networks that the package can switch between, the checkpoint among them; None where it
-            cannot.
+        branches: The networks that the package can switch between, including the checkpoint; None without
+            branches.
     """
 
     kind: Literal["package"] = "package"
@@ -108,7 +108,7 @@ class PackageTask(Message):
 
 
 class ReferenceTask(Message):
-    """A task that measures the source as packages are measured: what they gained and lost against it.
+    """A task that measures the source in the same way as packages, as their baseline.
 
     Latencies are measured with each number of `threads`.
     """

@@ -1,1 +1,1 @@
-"""Information for the operator of a running server: figures for Prometheus, and its log."""
+"""Telemetry for the operator of a running server: Prometheus metrics and the log."""

@@ -1,7 +1,7 @@
-"""The log of a server: lines for people, or a line of JSON for each event.
+"""The log of a server: readable lines, or one line of JSON per event.
 
-Modules use the standard library's logging. The subject of a line (`job`, `goal`, `edge`, `worker`) is bound
-where the work on it begins, by structlog's context variables, or given as `extra`.
+Modules use the standard library's logging. The context of a line (`job`, `goal`, `edge`, `worker`) is either
+bound with structlog's context variables where the work begins, or passed as `extra`.
 """
 
 import atexit
@@ -26,7 +26,7 @@ class LogFormat(StrEnum):
 
 _STANDARD_ERROR: Final = 2
 
-#: Seconds until the last lines are given up: a process that goes on may have the pipe as well.
+#: Maximum wait for the last lines, in seconds: a surviving child process may keep the pipe open.
 _END_SECONDS: Final = 1.0
 
 _READING: Final[Sequence[Processor]] = (
@@ -36,7 +36,7 @@ _READING: Final[Sequence[Processor]] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
 )
 
-# Tracebacks without the values of variables: tokens and configs may be among them.
+# Tracebacks omit the values of variables, which may include tokens and configs.
 _WRITING: Final[Mapping[LogFormat, Sequence[Processor]]] = {
     LogFormat.TEXT: (
         structlog.dev.ConsoleRenderer(
@@ -55,7 +55,7 @@ _WRITING: Final[Mapping[LogFormat, Sequence[Processor]]] = {
 
 
 def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
-    """Return a handler that writes records into a stream."""
+    """Return a handler that writes records to a stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -69,7 +69,7 @@ def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
 def set_up_log(chosen: LogFormat) -> None:
     """Write this process's log, including Python's warnings, to standard error.
 
-    As JSON, this includes lines that libraries, such as gRPC, write there themselves.
+    In JSON format, this includes lines that libraries such as gRPC write to standard error directly.
     """
     stream = sys.stderr if chosen is LogFormat.TEXT else _own_standard_error()
     logging.basicConfig(level=logging.INFO, handlers=[log_handler(chosen, stream)])
@@ -77,7 +77,7 @@ def set_up_log(chosen: LogFormat) -> None:
 
 
 def _own_standard_error() -> TextIO:
-    """Return standard error for the log alone: everything else written there goes into the log."""
+    """Reserve standard error for the log: everything else written there is redirected into the log."""
     own = os.fdopen(os.dup(_STANDARD_ERROR), "w", buffering=1)
     reading, writing = os.pipe()
     os.dup2(writing, _STANDARD_ERROR)
@@ -93,7 +93,7 @@ def _own_standard_error() -> TextIO:
     thread.start()
 
     def end() -> None:
-        """Pass the last lines on: the pipe ends with its last writer."""
+        """Forward the last lines: the pipe ends with its last writer."""
         sys.stderr.flush()
         os.dup2(own.fileno(), _STANDARD_ERROR)
         thread.join(_END_SECONDS)

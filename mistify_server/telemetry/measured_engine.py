@@ -1,4 +1,4 @@
-"""An engine whose tasks are counted and timed."""
+"""An engine wrapper that counts and times tasks."""
 
 import time
 from typing import Final
@@ -17,11 +17,7 @@ _STOPPED: Final = "stopped"
 
 
 class MeasuredEngine(TaskEngine):
-    """Counts the tasks of another engine, and the seconds that they take.
-
-    Args:
-        engine: Runs the tasks.
-    """
+    """Counts and times the tasks of another engine."""
 
     def __init__(self, engine: TaskEngine, metrics: Metrics) -> None:
         self._engine = engine

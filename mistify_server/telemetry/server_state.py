@@ -1,4 +1,4 @@
-"""How a server stands at the moment at which Prometheus asks."""
+"""The state of a server, collected on each Prometheus scrape."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,6 @@ class ServerState(Collector):
         directory: The store's directory.
         jobs: The running jobs.
         engine: The engine that runs the workers.
-        uploads: Models and data that callers have sent.
     """
 
     def __init__(
@@ -47,18 +46,18 @@ class ServerState(Collector):
         load = self._engine.load
         yield GaugeMetricFamily(
             "mistify_queue_length",
-            "Steps of jobs and inspections that wait for a worker",
+            "Job steps and inspections waiting for a worker",
             load.waiting + self._jobs.waiting,
         )
-        yield GaugeMetricFamily("mistify_slots", "Tasks that can run at the same time", self._engine.slots)
+        yield GaugeMetricFamily("mistify_slots", "Maximum number of concurrent tasks", self._engine.slots)
         yield GaugeMetricFamily("mistify_workers", "Workers that are alive", load.alive)
-        yield GaugeMetricFamily("mistify_workers_busy", "Workers that have a task", load.busy)
+        yield GaugeMetricFamily("mistify_workers_busy", "Workers with a task", load.busy)
         yield CounterMetricFamily("mistify_workers_lost", "Workers that died with a task", load.lost)
         yield CounterMetricFamily(
             "mistify_upload_received_bytes", "Bytes of models and data received", self._uploads.received
         )
         yield GaugeMetricFamily(
-            "mistify_uploads_bytes", "Bytes of models and data that are kept", self._uploads.kept
+            "mistify_uploads_bytes", "Bytes of stored models and data", self._uploads.kept
         )
         yield GaugeMetricFamily(
             "mistify_database_bytes", "Size of the store's database", database_bytes(self._directory)
@@ -73,7 +72,7 @@ class ServerState(Collector):
 def _by_state(
     name: str, documentation: str, states: type[_State], counts: Mapping[_State, int]
 ) -> GaugeMetricFamily:
-    """Return the number in each state, even where it is 0."""
+    """Return the number in each state, including zeros."""
     family = GaugeMetricFamily(name, documentation, labels=("state",))
     for state in states:
         family.add_metric((state.value,), counts.get(state, 0))

@@ -1,1 +1,1 @@
-"""The coordinator of tuning with peers (paper 5.2): groups, published models, who is correlated with whom."""
+"""The coordinator of tuning with peers (paper 5.2): groups, published models, and correlated members."""

@@ -1,4 +1,4 @@
-"""Making of groups of devices that tune together."""
+"""Creation of groups of devices that tune together."""
 
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
@@ -11,14 +11,14 @@ from mistify_server.store.tuning import Group, TuningStore
 def add_group(
     tuning: TuningStore, name: str, *, job_id: str, batch: int, correlation: str, settings_text: str
 ) -> Group:
-    """Keep a group, once its correlation measure is known to take these settings.
+    """Add a group after checking the settings of its correlation measure.
 
     Args:
-        name: The name by which devices join.
-        job_id: The job whose packages they tune.
-        batch: Number of the job's collective batch.
+        name: The name with which devices join.
+        job_id: Id of the job that made the packages.
+        batch: Index of the job's collective batch.
         correlation: Name of the correlation measure.
-        settings_text: Settings of the correlation measure, a JSON object.
+        settings_text: Settings of the correlation measure as a JSON object.
 
     Raises:
         MistifyError: INVALID_CONFIG, with every problem; CONFLICT, the name is taken; NOT_FOUND, there is no

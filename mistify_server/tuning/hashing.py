@@ -1,8 +1,8 @@
-"""Hashes by which near points fall into the same buckets (p-stable LSH, Datar et al. 2004).
+"""Locality-sensitive hashes, which put nearby points into the same buckets (p-stable LSH, Datar et al. 2004).
 
-A hash is h(v) = floor((a.v + b) / w) with a from the normal distribution, which is 2-stable: a.v - a.u is
-distributed as |v - u| times a normal variable. A table's bucket is named by k hashes; two points meet
-if they share a bucket in one of L tables.
+A hash is h(v) = floor((a.v + b) / w) with normally distributed a. The normal distribution is 2-stable: a.v -
+a.u is distributed like |v - u| times a normal variable. The key of a bucket in a table consists of k hashes;
+two points collide if they share a bucket in one of L tables.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 
-#: Names of buckets; they overflow, so that sums are modulo 2^64.
+#: Keys of buckets; overflow makes sums modulo 2^64.
 Keys = NDArray[np.int64]
 
-#: Bytes of a bucket's name.
+#: Size of a bucket's key in bytes.
 KEY_BYTES: Final = 8
 
 
@@ -26,8 +26,8 @@ class Parameters:
     """Parameters of an index.
 
     Attributes:
-        tables: The number of tables, L; a point has one bucket in each.
-        hashes: The number of hashes that name a bucket, k; with 0 all points share one.
+        tables: The number of tables, L; a point has one bucket per table.
+        hashes: The number of hashes per key, k; with 0, all points share one bucket.
         width: The width w of a hash, in the unit of the points.
     """
 
@@ -39,9 +39,9 @@ class Parameters:
 class Hashes:
     """The hashes of all tables, drawn from a seed.
 
-    The k hashes of a bucket are folded into one number, as Datar et al. do: a random linear combination of
-    them modulo 2^64, so that a neighbouring bucket's number is one addition away. If two buckets
-    get the same number by chance, a few more distances are computed; no neighbour is lost.
+    As in Datar et al., the k hashes of a bucket are combined into one key by a random linear combination
+    modulo 2^64, so the key of a neighbouring bucket is one addition away. If two buckets happen to have the
+    same key, a few more distances are computed, but no neighbour is lost.
     """
 
     def __init__(self, parameters: Parameters, dimension: int, seed: int) -> None:
@@ -52,7 +52,7 @@ class Hashes:
         low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
         self._factors = rng.integers(low, high, shape, np.int64, endpoint=True)
         self._salts = rng.integers(low, high, parameters.tables, np.int64, endpoint=True)
-        # For `probes`, by table: the hashes rounded down, and those rounded to the nearest number.
+        # For `probes`, per table: the hashes rounded down, and the hashes rounded to the nearest integer.
         both = np.concatenate([self._directions, self._directions], axis=2)
         self._both_directions = both.reshape(dimension, -1)
         self._both_offsets = np.concatenate([self._offsets, self._offsets + 0.5], axis=1).ravel()
@@ -65,7 +65,7 @@ class Hashes:
             points: [points, dimension].
 
         Returns:
-            A bucket's name for each point and table, [points, tables].
+            The key of each point's bucket in each table, [points, tables].
         """
         hashes = np.floor(np.tensordot(points, self._directions, 1) + self._offsets).astype(np.int64)
         return np.asarray((hashes * self._factors).sum(axis=2) + self._salts, np.int64)
@@ -73,7 +73,8 @@ class Hashes:
     def probes(self, point: Floats) -> Keys:
         """Return the buckets to search for a point's neighbours, [tables * (hashes + 1)].
 
-        Its own ones, and of each hash the neighbouring one whose boundary is nearer (multi-probe).
+        These are its own buckets and, for each hash, the neighbouring bucket with the nearer boundary
+        (multi-probe).
         """
         both = np.floor(point @ self._both_directions + self._both_offsets).astype(np.int64)
         names = both.reshape(len(self._probing), 1, -1) @ self._probing + self._probing_salts
@@ -82,9 +83,9 @@ class Hashes:
     def _probe_factors(self) -> tuple[Keys, Keys]:
         """Return factors [tables, 2 * hashes, hashes + 1] and salts [tables, 1, hashes + 1] of `probes`.
 
-        Let d be a hash rounded down and r rounded to the nearest number, which is d if the lower boundary is
-        nearer, else d + 1. Its nearer neighbour is 2r - d - 1 (d - 1 or d + 1), which is linear in both: so
-        the names of all buckets to search are one product of matrices.
+        Let d be a hash rounded down and r the hash rounded to the nearest integer, which is d if the lower
+        boundary is nearer, else d + 1. The nearer neighbour is 2r - d - 1 (d - 1 or d + 1). This is linear in
+        both, so the keys of all buckets to search are a single matrix product.
         """
         tables, hashes = self._factors.shape
         factors = np.zeros((tables, 2, hashes, hashes + 1), np.int64)
@@ -98,11 +99,11 @@ class Hashes:
 
 
 def share_of_neighbours(distance: Floats, parameters: Parameters) -> Floats:
-    """Compute the probability that a point at a distance is in one of the buckets of `Hashes.probes`.
+    """Compute the probability that a point at a given distance is in one of the buckets of `Hashes.probes`.
 
     Let X be the distance times a normal variable, and S(c) = E[(c - |X|/w)+]. A hash is equal with
-    probability S(1), and is the neighbouring one behind the nearer boundary, whose distance is uniform in
-    [0, w/2], with S(3/2) - S(1) - S(1/2).
+    probability S(1). It is the neighbour beyond the nearer boundary, at a distance uniform in [0, w/2], with
+    probability S(3/2) - S(1) - S(1/2).
     """
     hashes = parameters.hashes
     ratio = parameters.width / np.maximum(distance, 1e-12 * parameters.width)

@@ -1,4 +1,4 @@
-"""Index of members by their points: candidates from buckets, ranked exactly (paper 5.2)."""
+"""Nearest-neighbour index of members by their points: candidates from buckets, ranked exactly (paper 5.2)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,47 +14,47 @@ from mistify_server.tuning.hashing import KEY_BYTES, Floats, Hashes, Keys, Param
 from mistify_server.tuning.parameters import EXHAUSTIVE, choose
 from mistify_server.tuning.storage import IndexStorage
 
-#: An index is outgrown when there are so many times more points than its parameters were chosen for.
+#: Growth in the number of points, since the parameters were chosen, at which an index is outgrown.
 GROWTH: Final = 4
 
-#: About so many members, whatever their points, are looked at for a point that is far from all others.
+#: Approximate number of sampled members that are compared with a point far from all others.
 _SAMPLE: Final = 500
 _SAMPLE_KEY: Final = b"sample"
 
-#: Among the entries, says which build they are of.
+#: Key of the entry that identifies the build.
 _BUILD_KEY: Final = b"build"
 
 _MEMBER_BYTES: Final = 16
 _KEY: Final = f"V{KEY_BYTES}"
 
-#: The most rows in one value of a bucket: what is rewritten when a member leaves.
+#: Maximum number of rows per value of a bucket: this many are rewritten when a member leaves.
 _RUN: Final = 64
 
-#: Keys that are removed at once.
+#: Number of keys that are removed at once.
 _BLOCK: Final = 10_000
 
 
 class Neighbour(NamedTuple):
-    """A member, and the distance of its point."""
+    """A member and the distance to its point."""
 
     member: str
     distance: float
 
 
 class PeerIndex:
-    """The points of members, each 16 bytes in hex, in a Euclidean space.
+    """The points of members in a Euclidean space. Members are identified by 16 bytes in hex.
 
-    Buckets hold members together with their points, so that one round trip to the storage is enough to rank
-    them. Many buckets lie in one value, because adjacent data are read far faster. The time of methods grows
-    more slowly than the number of members, except for `build` and `clear`.
+    Buckets contain members together with their points, so that ranking needs only one round trip to the
+    storage. A value holds many rows, because adjacent data are read much faster. The run time of methods is
+    sublinear in the number of members, except for `build` and `clear`.
 
-    All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
+    All methods raise `MistifyError` UNAVAILABLE if the storage cannot be reached.
 
     Args:
-        storage: The storage for its buckets.
+        storage: The storage for the buckets.
         name: Name of the index in the storage.
         dimension: Dimension of the points.
-        parameters: None lets `build` choose them.
+        parameters: Parameters of the index; if None, `build` chooses them.
         seed: Seed of the hashes.
     """
 
@@ -73,7 +73,7 @@ class PeerIndex:
         self._dimension = dimension
         self._fixed = parameters
         self._seed = seed
-        # Rows are numbers of 8 bytes throughout, so that buckets can be read as one matrix.
+        # Rows consist of 8-byte numbers, so that buckets can be read as one matrix.
         self._row = np.dtype([("member", f"V{_MEMBER_BYTES}"), ("point", "<f8", (dimension,))])
         self._count = 0
         self._choose(np.empty((0, dimension)))
@@ -83,26 +83,26 @@ class PeerIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Return whether it has grown so much that rebuilding it would make it faster."""
+        """Return whether the index has grown so much that rebuilding would make it faster."""
         return self._fixed is None and self._count > GROWTH * self._chosen_for
 
     def whole(self) -> bool:
-        """Check that nothing is missing: it was built, and no change was interrupted or lost."""
+        """Check whether the index is complete: it was built, and no change was interrupted or lost."""
         build_id = self._build_id
-        with self._changing():  # a storage that is away misses changes
+        with self._changing():  # an unavailable storage misses changes
             return bool(build_id and self._entries.get(_BUILD_KEY) == [build_id])
 
     def clear(self) -> None:
-        """Take out all members; everything stored under the index' name is removed."""
+        """Remove all members and everything stored under the index's name."""
         self._build_id = b""
-        self._open()  # what a build that was broken off has left in a buffer is never written
+        self._open()  # discard the buffer of an interrupted build
         with self._storage.reached():
             for storage in (self._entries, self._buckets):
                 _clear(storage)
         self._count = 0
 
     def build(self, points: Mapping[str, ArrayLike]) -> None:
-        """Put in these members and no others, with parameters that suit them."""
+        """Rebuild the index with exactly these members and suitable parameters."""
         self.clear()
         with self._storage.reached():
             matrix = np.array(list(points.values()), np.float64).reshape(len(points), self._dimension)
@@ -114,7 +114,7 @@ class PeerIndex:
         self._build_id = build_id
 
     def insert(self, member: str, point: ArrayLike) -> None:
-        """Put in a member, or move it to another point."""
+        """Insert a member, or move it to another point."""
         self.remove(member)
         name, vector = bytes.fromhex(member), np.asarray(point, np.float64)
         keys = self._hashes.keys(vector[None]).tobytes() + self._sample_key(name)
@@ -125,7 +125,7 @@ class PeerIndex:
         self._count += 1
 
     def remove(self, member: str) -> None:
-        """Take out a member; do nothing if it is not in."""
+        """Remove a member, if present."""
         name = bytes.fromhex(member)
         with self._changing():
             entry = self._entries.get(name)
@@ -138,10 +138,10 @@ class PeerIndex:
         self._count -= 1
 
     def query(self, point: ArrayLike, count: int) -> list[Neighbour]:
-        """Return up to `count` of the nearest members: nearest first, equal ones by name.
+        """Return up to `count` nearest members, nearest first and ties by name.
 
-        Their distances are exact, and no member in the same buckets is nearer. Members that share no bucket
-        with the point may be missed: about one in twenty of the ten nearest, on average.
+        Distances are exact, and no other member in the same buckets is nearer. Members that share no bucket
+        with the point are missed: on average, about one in twenty of the ten nearest.
         """
         point = np.asarray(point, np.float64)
         with self._storage.reached():
@@ -157,7 +157,7 @@ class PeerIndex:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Guard a change: where it is interrupted, the index is no longer whole."""
+        """Guard a change: if it is interrupted, the index is no longer complete."""
         build_id, self._build_id = self._build_id, b""
         with self._storage.reached():
             yield
@@ -186,7 +186,7 @@ class PeerIndex:
             storage.empty_buffer()
 
     def _write_buckets(self, keys: Keys, rows: NDArray[np.void]) -> None:
-        """Write the buckets of a table, from the key of each row."""
+        """Write the buckets of a table, given the key of each row."""
         order = np.argsort(keys)
         names, starts = np.unique(keys[order], return_index=True)
         content = rows[order].tobytes()
@@ -201,7 +201,7 @@ class PeerIndex:
             self._buckets.insert(key, rows[start : start + length], buffer=True)
 
     def _take_out(self, name: bytes, key: bytes) -> None:
-        """Take a member out of a bucket."""
+        """Remove a member from a bucket."""
         for run in self._held([key]):
             rows = np.frombuffer(run, self._row)
             others = rows[rows["member"] != np.void(name)]
@@ -213,7 +213,7 @@ class PeerIndex:
             self._buckets.remove(key)
 
     def _sample_key(self, name: bytes) -> bytes:
-        """Return the key of the sample if a member is in it, otherwise nothing."""
+        """Return the key of the sample if a member belongs to it, otherwise an empty key."""
         return _SAMPLE_KEY if crc32(name) * self._chosen_for < _SAMPLE << 32 else b""
 
     def _held(self, keys: list[bytes]) -> list[bytes]:
@@ -221,7 +221,7 @@ class PeerIndex:
         return list(chain.from_iterable(self._buckets.getmany(*keys)))
 
     def _ranked(self, runs: list[bytes], point: Floats, count: int, copies: int) -> list[Neighbour]:
-        """Return the members in some buckets that are nearest to a point; each has up to so many copies."""
+        """Return the members in some buckets nearest to a point; each member has up to `copies` copies."""
         content, size = b"".join(runs), self._row.itemsize
         offsets = np.frombuffer(content).reshape(-1, size // 8)[:, _MEMBER_BYTES // 8 :] - point
         squares = np.vecdot(offsets, offsets)

@@ -1,4 +1,4 @@
-"""Correlated members of groups: an index per group, made from the store."""
+"""Correlated members of groups: one index per group, built from the store."""
 
 import asyncio
 import logging
@@ -19,17 +19,17 @@ _T = TypeVar("_T")
 
 
 class Neighbourhood:
-    """The published models of a group by where their devices' hints lie.
+    """The published models of a group, indexed by their devices' hints.
 
-    The store decides: the index is built from it at the first use, and again when it is incomplete, as after
-    a restart of Redis. It is used in other threads, in the order of the calls. An index that its members have
-    outgrown answers until the next one is built; changes meanwhile go into both.
+    The store is authoritative: the index is built from it at the first use, and again whenever it is
+    incomplete, for example after a restart of Redis. It is used on other threads, in the order of the calls.
+    An outgrown index answers queries until its replacement is built; changes in the meantime are applied to
+    both.
 
     Args:
-        group: The group whose members' models are indexed.
-        tuning: The store of their publications.
+        tuning: The store of publications.
         storage: The storage for the index.
-        before: The neighbourhood of an earlier group of the same name, which has used the same storage.
+        before: The neighbourhood of an earlier group with the same name, which used the same storage.
     """
 
     def __init__(
@@ -52,40 +52,40 @@ class Neighbourhood:
         self._growth: asyncio.Task[None] | None = None
 
     async def settled(self) -> None:
-        """Wait until all requests are done, and nothing is being built."""
+        """Wait until all requests are done and no index is being built."""
         async with self._turn:
             growth = self._growth
         if growth is not None:
             await asyncio.wait([growth])
 
     async def clear(self) -> None:
-        """Take out everybody; the index is rebuilt when it is used again."""
+        """Remove all members; the index is rebuilt at its next use."""
         await self.settled()
         for index in self._index, self._next:
             await self._in_turn(index.clear)
 
     def check(self, hints: Hints) -> None:
-        """Raise `MistifyError` INVALID_PUBLICATION where the group's measure cannot use the hints."""
+        """Raise `MistifyError` INVALID_PUBLICATION if the group's measure cannot use the hints."""
         self._measure.point(hints)
 
     async def place(self, member: str, hints: Hints) -> None:
-        """Put a member where its hints lie."""
+        """Insert a member at the point of its hints."""
         await asyncio.shield(self._change(member, self._measure.point(hints)))
 
     def forget(self, member: str) -> None:
-        """Take out a member, without waiting for it."""
+        """Remove a member in the background."""
         self._change(member, None).add_done_callback(self._left)
 
     async def nearest(self, member: str, hints: Hints, count: int) -> list[Neighbour]:
-        """Return the members nearest to a member's hints, without itself, the nearest first."""
+        """Return the other members nearest to a member's hints, nearest first."""
         point = self._measure.point(hints)
         neighbours = await asyncio.shield(self._in_turn(lambda: self._whole().query(point, count + 1)))
         return [neighbour for neighbour in neighbours if neighbour.member != member][:count]
 
     def _left(self, change: asyncio.Task[None]) -> None:
         if not change.cancelled() and (error := change.exception()) is not None:
-            # It is rebuilt, without the member, when it is used again.
-            _log.warning("the index of the group %s keeps a member that left: %s", self.group.name, error)
+            # The index is rebuilt without the member at its next use.
+            _log.warning("the index of the group %s still has a member that left: %s", self.group.name, error)
 
     def _change(self, member: str, point: Floats | None) -> asyncio.Task[None]:
         if self._growth is not None:
@@ -93,9 +93,10 @@ class Neighbourhood:
         return self._in_turn(lambda: _put(self._whole(), member, point))
 
     def _in_turn(self, use: Callable[[], _T]) -> asyncio.Task[_T]:
-        """Use the index when those who asked before have done so.
+        """Use the index after all earlier requests.
 
-        It is a task of its own, because a thread continues to use the index even if its caller goes away.
+        This runs in a separate task, because the thread continues to use the index even if the caller is
+        cancelled.
         """
 
         async def in_turn() -> _T:
@@ -123,8 +124,8 @@ class Neighbourhood:
                 await asyncio.to_thread(self._catch_up, dict(self._changes))
                 self._index, self._next = self._next, self._index
             await asyncio.to_thread(self._next.clear)
-        except MistifyError as error:  # who uses the index next has it tried again
-            _log.warning("the index of the group %s has to be rebuilt: %s", self.group.name, error)
+        except MistifyError as error:  # the next use of the index retries
+            _log.warning("the index of the group %s must be rebuilt: %s", self.group.name, error)
         finally:
             self._growth = None
 
@@ -138,7 +139,7 @@ class Neighbourhood:
 
 
 class Neighbourhoods:
-    """The groups' neighbourhoods; each is made when it is first asked for."""
+    """The groups' neighbourhoods, each created on first use."""
 
     def __init__(self, tuning: TuningStore, storage: IndexStorage) -> None:
         self._tuning = tuning
@@ -153,19 +154,19 @@ class Neighbourhoods:
         return made
 
     def forget(self, group: str, member: str) -> None:
-        """Take a member out of a group's neighbourhood, if that exists."""
+        """Remove a member from a group's neighbourhood, if it exists."""
         if group in self._made:
             self._made[group].forget(member)
 
     async def sweep(self) -> None:
-        """Clear the neighbourhoods of groups that were removed."""
+        """Clear the neighbourhoods of removed groups."""
         groups = {group.name for group in self._tuning.groups()}
         for name in self._made.keys() - groups:
             await self._made[name].clear()
 
 
 def _put(index: PeerIndex, member: str, point: Floats | None) -> None:
-    """Put in a member, or take it out where it has no point."""
+    """Insert a member, or remove it if it has no point."""
     if point is None:
         index.remove(member)
     else:

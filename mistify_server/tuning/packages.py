@@ -1,4 +1,4 @@
-"""Packages whose weights the members of a group tune."""
+"""Packages that the members of a group tune."""
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import Goal
@@ -11,18 +11,18 @@ from mistify_server.store.tuning import Group
 
 
 class PublishedModels:
-    """Weights of packages, by their manifests. Each is read once, as packages do not change."""
+    """Weights of packages according to their manifests, each read once because packages do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[tuple[PackageReference, str, int], Tunable] = {}
 
     def tunable(self, group: Group, package: PackageReference) -> Tunable:
-        """Return the weights of a package that members of a group can tune.
+        """Return the tunable weights of a group's package.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, it is not one of the group's, is not the one that was tuned, or
-                has no weights to tune.
+            MistifyError: INVALID_PUBLICATION, the package does not belong to the group, differs from the
+                tuned one, or has no tunable weights.
         """
         key = package, group.job_id, group.batch
         if key not in self._read:
@@ -57,7 +57,7 @@ class PublishedModels:
 
 def _digest_of(goal: Goal) -> str:
     digests = [file.sha256 for file in goal.files if file.name == NETWORK]
-    return digests[0] if digests else f"no package, the goal is {goal.state.value}"
+    return digests[0] if digests else f"no package, because the goal is {goal.state.value}"
 
 
 def _refused(field: str, given: str, expected: str) -> MistifyError:

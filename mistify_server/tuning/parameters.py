@@ -1,4 +1,4 @@
-"""Choice of an index's parameters from its points: the cheapest that find enough neighbours."""
+"""Choice of index parameters from points: the fastest ones with sufficient recall."""
 
 from itertools import product
 from typing import Final
@@ -7,10 +7,10 @@ import numpy as np
 
 from mistify_server.tuning.hashing import Floats, Parameters, share_of_neighbours
 
-#: Up to so many points, looking at all of them is the fastest.
+#: Number of points up to which an exhaustive search is fastest.
 ALL_AT_ONCE: Final = 2_000
 
-#: Share of the nearest neighbours that has to be found, on average.
+#: Required average share of nearest neighbours found.
 RECALL: Final = 0.95
 
 _NEIGHBOURS: Final = 10
@@ -22,28 +22,28 @@ _TABLES: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 _HASHES: Final = tuple(range(1, 25))
 _WIDTHS: Final = tuple(2.0 ** (power / 2) for power in range(-2, 13))
 
-#: Seconds of looking into a bucket, and of ranking a point, as measured; only their ratio matters.
+#: Measured seconds to read a bucket and to rank a point; only their ratio matters.
 _BUCKET_SECONDS: Final = 2e-6
 _POINT_SECONDS: Final = 8e-8
 
-#: Parameters by which all points share one bucket.
+#: Parameters for a single bucket with all points.
 EXHAUSTIVE: Final = Parameters(tables=1, hashes=0, width=1.0)
 
 
 def choose(points: Floats, rng: np.random.Generator) -> Parameters:
-    """Choose parameters for points like these, and as many.
+    """Choose parameters for points with this distribution and number.
 
-    Some points are compared with all others. The nearest neighbours that parameters would find, and the
-    others that they would rank, follow from the distances (`share_of_neighbours`).
+    A sample of points is compared with all others. The distances determine how many nearest neighbours
+    parameters would find, and how many other points they would rank (`share_of_neighbours`).
 
     Args:
         points: [points, dimension].
-        rng: Draws the points that are compared.
+        rng: Draws the sample.
     """
     if len(points) <= ALL_AT_ONCE:
         return EXHAUSTIVE
     near, far, counts = _distances(points, rng)
-    # Where more than half of the points share a place with ten others, only the far ones have a scale.
+    # If more than half of the points coincide with ten others, only the distant ones define a scale.
     scale = float(np.median(near)) or float(far[counts.cumsum() >= counts.sum() / 2][0])
     best, least = EXHAUSTIVE, _BUCKET_SECONDS + _POINT_SECONDS * len(points)
     for tables, hashes, width in product(_TABLES, _HASHES, _WIDTHS):
@@ -61,8 +61,8 @@ def _distances(points: Floats, rng: np.random.Generator) -> tuple[Floats, Floats
     """Compute the distances of a sample of points to their nearest neighbours, and to all others.
 
     Returns:
-        [samples * neighbours], and a histogram that is narrow where distances are small: the middles of its
-        bins, and the mean number of other points of a point in each bin.
+        The distances to neighbours, [samples * neighbours], and a histogram with narrow bins at small
+        distances: the centres of its bins, and the mean number of other points per point in each bin.
     """
     centred = points - points.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)

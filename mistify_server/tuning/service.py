@@ -1,4 +1,4 @@
-"""The coordinator, without the wire: join, publish, find peers, leave (paper 5)."""
+"""The coordinator, independent of gRPC: join, publish, find peers, leave (paper 5)."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from mistify_server.tuning.packages import PublishedModels
 from mistify_server.tuning.storage import IndexStorage
 from mistify_server.tuning.uploads import WeightFiles, received
 
-#: Members that say nothing for so long are forgotten, a minute later at most.
+#: Duration of a member's lease; expired members are removed within a minute.
 LEASE_SECONDS: Final = 3600.0
 _EXPIRY_INTERVAL: Final = 60.0
 
-#: How often is looked for what the operator's commands, and crashes, have left behind.
+#: Interval between cleanups after the operator's commands and crashes.
 SWEEP_SECONDS: Final = 3600.0
 
-#: How many of them are forgotten before other calls get their turn: a whole fleet may fall silent.
+#: Number of expired members removed before other calls get a turn: a whole fleet may expire at once.
 _FORGOTTEN_AT_ONCE: Final = 20
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class TuningService:
-    """The coordinator over one store. Every method raises `MistifyError`, NOT_FOUND for anything missing.
+    """The coordinator for one store. Every method raises `MistifyError`; NOT_FOUND for anything missing.
 
     Args:
         storage: The storage for the indexes.
@@ -55,19 +55,19 @@ class TuningService:
         return self._tuning.groups()
 
     def sweep(self) -> None:
-        """Remove weights that a crash has left behind."""
+        """Remove weights left behind by a crash."""
         for digest in self._weights.unpublished():
             self._weights.collect(digest)
 
     async def tidy(self) -> None:
-        """Remove what is left of groups that were removed: weights and indexes."""
+        """Remove weights and indexes of removed groups."""
         for digest in await asyncio.to_thread(self._weights.unpublished):
             self._weights.collect(digest)
-            await asyncio.sleep(0)  # other calls get their turn
+            await asyncio.sleep(0)  # give other calls a turn
         await self._neighbourhoods.sweep()
 
     async def watch_leases(self) -> Never:
-        """Forget members whose lease has ended, and tidy now and then, for as long as this runs."""
+        """Remove members with expired leases and tidy periodically, until cancelled."""
         while True:
             more = False
             try:
@@ -76,19 +76,19 @@ class TuningService:
                     await self.tidy()
                     self._swept_at = self._now()
             except Exception:
-                # A full disk, or an index that is away: both pass.
-                _log.exception("what is no longer needed could not be removed; trying again in a minute")
+                # A full disk or an unavailable index; both are temporary.
+                _log.exception("the cleanup failed; retrying in a minute")
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 
     def forget_silent(self) -> bool:
-        """Forget members whose lease has ended, and return whether there may be more."""
+        """Remove members with expired leases, and return whether there may be more."""
         expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
         for member in expired:
             self._forget(member)
         return len(expired) == _FORGOTTEN_AT_ONCE
 
     def join(self, key: MemberKey) -> Membership:
-        """Become a member of a group, or stay one.
+        """Add the caller to a group, or renew its membership.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
@@ -104,17 +104,17 @@ class TuningService:
         return Membership(key.member, LEASE_SECONDS, group.correlation, group.settings, version)
 
     async def publish(self, key: MemberKey, publication: Publication, chunks: AsyncIterator[bytes]) -> None:
-        """Take a member's tuned weights, in place of its earlier ones.
+        """Store a member's tuned weights, replacing its earlier ones.
 
         Args:
-            publication: Describes the model. The version that is there already, with the same weights, is
-                accepted and changes nothing, so that a member that got no answer can try again.
+            publication: Describes the model. Repeating the current version with the same weights is accepted
+                and changes nothing, so that a member can retry after a lost response.
             chunks: The weights.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
         """
-        member = self._attend(key)
+        member = self._calling_member(key)
         group = self._tuning.group(member.group)
         neighbourhood = self._neighbourhoods.of(group)
         tunable = self._packages.tunable(group, publication.package)
@@ -122,8 +122,8 @@ class TuningService:
         if problems := list(_problems(publication, tunable)):
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
         before = self._tuning.published(member)
-        if before is not None and _is_again(publication, before):
-            # The index may have been away the first time.
+        if before is not None and _is_repetition(publication, before):
+            # The index may have been unavailable the first time.
             await neighbourhood.place(member.name, publication.hints)
             return
         async with received(publication, chunks, self._weights.incoming()) as path:
@@ -136,24 +136,24 @@ class TuningService:
                 await neighbourhood.place(member.name, publication.hints)
 
     async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
-        """Yield the models of the most correlated other members, the most correlated first.
+        """Yield the models of the most correlated other members, most correlated first.
 
         Args:
             key: The key of a member that has published.
-            count: The most peers; no more than `MOST_PEERS` come.
-            held: SHA-256 of weights -> number of their first bytes to leave out.
+            count: Maximum number of peers, limited to `MOST_PEERS`.
+            held: SHA-256 of weights -> number of leading bytes to skip.
 
         Returns:
             Each peer, followed by its weights in pieces of `CHUNK` bytes.
         """
-        member = self._attend(key)
+        member = self._calling_member(key)
         own = self._tuning.published(member)
         if own is None:
             raise MistifyError(ErrorCode.NOT_FOUND, "you have no peers yet; publish a model first")
         neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
         for neighbour in await neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
             publication = self._tuning.published(Member(member.group, neighbour.member))
-            if publication is None:  # it has left, or its group was removed and added again
+            if publication is None:  # it has left, or its group was removed and re-added
                 neighbourhood.forget(neighbour.member)
                 continue
             with self._weights.path(publication.sha256).open("rb") as file:
@@ -163,11 +163,11 @@ class TuningService:
                     yield chunk
 
     def leave(self, key: MemberKey) -> None:
-        """Stop being a member; do nothing if the caller is none."""
+        """Remove the caller from its group, if it is a member."""
         self._forget(Member(key.group, key.member))
 
-    def _attend(self, key: MemberKey) -> Member:
-        """Return the calling member, and renew its lease once half of it has passed."""
+    def _calling_member(self, key: MemberKey) -> Member:
+        """Return the calling member, and renew its lease once half of it has expired."""
         member = Member(key.group, key.member)
         expiry = self._tuning.expiry(member)
         if expiry is None:
@@ -204,8 +204,8 @@ def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:
         yield Problem("sha256", f'"{publication.sha256[:80]}"', "64 hex digits", "digest the weights")
 
 
-def _is_again(publication: Publication, before: Publication) -> bool:
-    """Check whether the same was published before.
+def _is_repetition(publication: Publication, before: Publication) -> bool:
+    """Check whether a publication repeats the previous one.
 
     Raises:
         MistifyError: CONFLICT, the version is stale.
@@ -216,7 +216,7 @@ def _is_again(publication: Publication, before: Publication) -> bool:
         return True
     raise MistifyError(
         ErrorCode.CONFLICT,
-        f"version {publication.version} is stale; expected one above {before.version}, published before",
+        f"version {publication.version} is stale; expected a version above {before.version}, the latest",
     )
 
 

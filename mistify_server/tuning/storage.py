@@ -1,4 +1,4 @@
-"""Storages of indexes, by datasketch: in memory or in Redis."""
+"""Storage for indexes with datasketch, in memory or in Redis."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ MEMORY = "memory"
 
 _REDIS_PORT = 6379
 
-#: How long a Redis may take to accept a connection, or to answer; others wait for their turn meanwhile.
+#: Timeout for connecting to Redis and for its responses; other calls wait in the meantime.
 ANSWER_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
 class IndexStorage:
-    """Maker of an index's key-value storages."""
+    """Factory for an index's key-value storages."""
 
     config: Mapping[str, object]
     address: str
@@ -29,7 +29,7 @@ class IndexStorage:
         """Parse the setting `index`: `memory`, or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
 
         Raises:
-            MistifyError: INVALID_CONFIG, it is neither, or Redis' client is not installed.
+            MistifyError: INVALID_CONFIG, the setting is invalid, or the Redis client is not installed.
         """
         if address == MEMORY:
             return cls({"type": "dict"}, address)
@@ -39,49 +39,50 @@ class IndexStorage:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG,
                 f'got the index "{_without_user(address)}"; expected memory or redis://HOST:PORT; '
-                "leave --index out for memory",
-            ) from None  # it may repeat the password
+                "omit --index for memory",
+            ) from None  # the cause may contain the password
         _check_client()
         return cls({"type": "redis", "redis": arguments}, address)
 
     def sets(self, name: bytes) -> Any:
-        """Return a storage of sets by key."""
+        """Return a storage that maps keys to sets."""
         from datasketch.storage import unordered_storage  # noqa: PLC0415 (takes half a second: it imports SciPy)
 
         return unordered_storage(dict(self.config), name)
 
     def lists(self, name: bytes) -> Any:
-        """Return a storage of lists by key."""
+        """Return a storage that maps keys to lists."""
         from datasketch.storage import ordered_storage  # noqa: PLC0415
 
         return ordered_storage(dict(self.config), name)
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Raise errors of a Redis that cannot be reached as advice to the operator."""
+        """Translate connection errors of Redis into advice for the operator."""
         try:
             yield
         except Exception as error:
             if not type(error).__module__.startswith("redis."):
                 raise
             raise MistifyError(
-                ErrorCode.UNAVAILABLE, f"the index cannot be reached ({error}); start Redis, or wait for it"
+                ErrorCode.UNAVAILABLE,
+                f"the index cannot be reached ({error}); start Redis or wait until it is available",
             ) from error
 
 
 def _check_client() -> None:
     try:
-        import redis  # noqa: F401, PLC0415 (optional; datasketch itself says less when it is missing)
+        import redis  # noqa: F401, PLC0415 (optional; datasketch's own error is less clear)
     except ModuleNotFoundError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            "an index in Redis needs its client: pip install 'mistify-porting[redis]', or leave --index out "
+            "an index in Redis needs its client: run pip install 'mistify-porting[redis]', or omit --index "
             "for memory",
         ) from error
 
 
 def _without_user(address: str) -> str:
-    """Return an address without its user and password, also if it is not a proper one."""
+    """Return an address without its user and password, even if it is malformed."""
     return re.sub(r"^(\w+://)?.*@", r"\1...@", address, flags=re.DOTALL)
 
 
@@ -89,7 +90,7 @@ def _redis_arguments(address: str) -> dict[str, object]:
     parts = urlsplit(address)
     database = parts.path.removeprefix("/") or "0"
     if parts.scheme != "redis" or not parts.hostname or not database.isdecimal():
-        raise ValueError("not the address of a Redis server")
+        raise ValueError("not an address of a Redis server")
     return {
         "host": parts.hostname,
         "port": parts.port or _REDIS_PORT,
@@ -98,5 +99,5 @@ def _redis_arguments(address: str) -> dict[str, object]:
         "password": unquote(parts.password) if parts.password else None,
         "socket_timeout": ANSWER_SECONDS,
         "socket_connect_timeout": ANSWER_SECONDS,
-        "retry": None,  # callers try again
+        "retry": None,  # callers retry
     }

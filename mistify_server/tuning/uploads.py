@@ -1,4 +1,4 @@
-"""Uploads of weights, and the files made of them."""
+"""Uploads of weights, and their files."""
 
 import asyncio
 from collections import Counter
@@ -16,12 +16,12 @@ from mistify_server.store.tuning import TuningStore
 
 _SUFFIX: Final = ".weights"
 
-#: How long an upload may take, in seconds.
+#: Timeout for an upload, in seconds.
 UPLOAD_SECONDS: Final = 1800.0
 
 
 def artifact_of(digest: str) -> str:
-    """Return the artifact of weights with this SHA-256 (hex)."""
+    """Return the artifact name of weights with this SHA-256 (hex)."""
     return digest + _SUFFIX
 
 
@@ -29,16 +29,16 @@ def artifact_of(digest: str) -> str:
 async def received(
     publication: Publication, chunks: AsyncIterator[bytes], directory: Path
 ) -> AsyncIterator[Path]:
-    """Receive a file in pieces, and yield its path in the block; it is exactly as long as announced.
+    """Receive a file in pieces, and yield its path within the block; its size is as announced.
 
     Args:
-        publication: Announces the weights.
+        publication: Announces size and digest of the weights.
         chunks: The weights in pieces.
-        directory: The file's directory.
+        directory: Directory for the file.
 
     Raises:
-        MistifyError: INVALID_PUBLICATION, more or less arrives, or something else; UNAVAILABLE, it takes too
-            long, or the disk is full.
+        MistifyError: INVALID_PUBLICATION, the size or digest does not match; UNAVAILABLE, the upload takes
+            too long, or the disk is full.
     """
     with ExitStack() as opened:
         with writing(directory):
@@ -66,7 +66,7 @@ def _write(chunk: bytes, file: IO[bytes], directory: Path) -> None:
     rest = memoryview(chunk)
     with writing(directory):
         while rest:
-            rest = rest[file.write(rest) :]  # a disk takes the first part of what fills it
+            rest = rest[file.write(rest) :]  # a disk that fills up may write only a part
 
 
 def _wrong(given: str, expected: str) -> MistifyError:
@@ -75,10 +75,10 @@ def _wrong(given: str, expected: str) -> MistifyError:
 
 
 class WeightFiles:
-    """The files of published weights: they stay as long as a publication refers to them.
+    """The files of published weights, kept for as long as a publication refers to them.
 
-    Members may publish equal weights, which are one file. Weights that are being published count as referred
-    to.
+    Identical weights from several members share one file. Weights that are being published count as
+    referenced.
     """
 
     def __init__(self, files: Artifacts, tuning: TuningStore) -> None:
@@ -88,7 +88,7 @@ class WeightFiles:
 
     @asynccontextmanager
     async def kept(self, path: Path, digest: str) -> AsyncIterator[None]:
-        """Keep a file; unless a publication refers to it by the end of the context, it is removed again."""
+        """Store a file; it is removed at the end of the block unless a publication refers to it by then."""
         self._arriving[digest] += 1
         putting = asyncio.create_task(asyncio.to_thread(self._files.put, path))
         try:
@@ -96,13 +96,13 @@ class WeightFiles:
             yield
         finally:
             try:
-                await asyncio.wait([putting])  # the file comes, though the caller has gone away
+                await asyncio.wait([putting])  # the file is stored even if the caller was cancelled
             finally:
                 self._arriving -= Counter([digest])
                 self.collect(digest)
 
     def incoming(self) -> Path:
-        """Return a directory for files that are arriving.
+        """Return a directory for incomplete files.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -118,12 +118,12 @@ class WeightFiles:
         return self._files.path(artifact_of(digest))
 
     def collect(self, digest: str) -> None:
-        """Remove weights that no publication refers to."""
+        """Remove weights if no publication refers to them."""
         if not self._arriving[digest] and not self._tuning.has_weights(digest):
             self._files.remove(artifact_of(digest))
 
     def unpublished(self) -> list[str]:
-        """Return the SHA-256 of weights that no publication refers to, including arriving ones."""
+        """Return the SHA-256 digests of unreferenced weights, including those being uploaded."""
         digests = map(digest_of, self._files.names())
         published = self._tuning.weights()
         return [digest for digest in digests if digest not in published]

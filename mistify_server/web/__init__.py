@@ -1,1 +1,1 @@
-"""HTTP: REST and server-sent events over the services that gRPC has, too."""
+"""HTTP: a REST API, server-sent events and web pages, with the same services as gRPC."""

@@ -1,4 +1,4 @@
-"""Who is let in: host, origin, token or session are checked before anything else of a request is read."""
+"""Access control: checks of host, origin, and token or session before the rest of a request is read."""
 
 import hmac
 import secrets
@@ -16,25 +16,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.web.problems import problem_response, wants_page
 
-#: The cookie of a session, and for how many seconds it holds.
+#: Name of the session cookie, and its lifetime in seconds.
 COOKIE: Final = "mistify_session"
 SESSION_SECONDS: Final = 12 * 3600
 
-#: The page to log in at.
+#: Path of the login page.
 LOGIN: Final = "/login"
 
-#: Paths for which nobody has to be known: pages cannot be seen without their styles.
+#: Paths without authentication; static files are needed by the login page.
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
 _OPEN_PREFIX: Final = "/static/"
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
-#: Of every answer without its own: pages take nothing from elsewhere, are in no frame, and tell no site where
-#: they were.
+#: Default headers of every response: pages load nothing from other sites, cannot be framed, and send no
+#: referrer.
 _HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
-    "style-src 'self' 'unsafe-inline'; "  # Plotly styles its own drawings
+    "style-src 'self' 'unsafe-inline'; "  # Plotly sets inline styles
     "base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -44,11 +44,11 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 class Sessions:
-    """The sessions of browsers that have sent the token.
+    """Sessions of browsers that have sent the token.
 
     Args:
-        token: The server's token; None where it needs none.
-        now: Returns seconds.
+        token: The server's token; None if it needs none.
+        now: Returns seconds from an arbitrary start.
     """
 
     def __init__(self, token: str | None, now: Callable[[], float] = time.monotonic) -> None:
@@ -60,12 +60,12 @@ class Sessions:
         """Return the secret of a new session.
 
         Raises:
-            MistifyError: UNAUTHENTICATED, it is not the token.
+            MistifyError: UNAUTHENTICATED, the token is wrong.
         """
         if self._token is not None and not _equal(token, self._token):
             raise MistifyError(
                 ErrorCode.UNAUTHENTICATED,
-                "this is not the token of the server; enter the one in the server's --token-file",
+                "this is not the server's token; enter the token from the server's --token-file",
             )
         self._ends = {secret: end for secret, end in self._ends.items() if end > self._now()}
         secret = secrets.token_urlsafe(32)
@@ -77,10 +77,10 @@ class Sessions:
         self._ends.pop(secret, None)
 
     def check(self, headers: Headers) -> None:
-        """Check that a request has the token, or belongs to a session.
+        """Raise an error unless a request has the token or belongs to a session.
 
         Raises:
-            MistifyError: UNAUTHENTICATED, it has neither.
+            MistifyError: UNAUTHENTICATED.
         """
         if self._token is None or _equal(headers.get("authorization", ""), f"Bearer {self._token}"):
             return
@@ -94,17 +94,17 @@ class Sessions:
 
 
 class AccessMiddleware:
-    """Refusal of requests that a page of another site may have sent, or that come from unknown senders.
+    """Middleware that refuses cross-site and unauthenticated requests.
 
-    - Without a token the server is on loopback, and answers to names of loopback alone: another name in
-      `Host` is that of a site that has led its own name here (DNS rebinding).
-    - What changes something comes from no page of another site: browsers send `Origin`.
-    - All other paths than `OPEN_PATHS` need the token or a session.
+    - Without a token, the server listens on loopback and only accepts loopback names in `Host`. Any other
+      name indicates DNS rebinding.
+    - Requests with side effects must not come from pages of other sites, according to `Origin`.
+    - All paths except `OPEN_PATHS` need the token or a session.
 
     Args:
-        app: Answers requests that are let in.
-        origins: Origins under which a proxy shows the server: a request with the host of one was made to its
-            scheme.
+        app: Handles accepted requests.
+        origins: Origins at which browsers reach the server through a proxy; they define the scheme of
+            requests with their hosts.
     """
 
     def __init__(self, app: ASGIApp, sessions: Sessions, origins: Collection[str] = ()) -> None:
@@ -113,7 +113,7 @@ class AccessMiddleware:
         self._schemes = {parts.netloc: parts.scheme for parts in map(urlsplit, origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let it pass."""
+        """Refuse a request or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -131,14 +131,14 @@ class AccessMiddleware:
         await answer(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
-        """Return the answer to a request that is not let in; None for the others."""
+        """Return the response to a refused request; None if the request is accepted."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._sessions.needed and _host_name(host) not in _LOOPBACK_NAMES:
             return _refused("host", host, "a name of this machine, such as localhost")
         own = f"{scope['scheme']}://{host}"
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", own) != own:
-            expected = f"{own}, or behind a proxy that passes the host on one of --http-origin"
+            expected = f"{own}, or, behind a proxy that forwards the host, one of --http-origin"
             return _refused("origin", headers["origin"], expected)
         try:
             if scope["path"] not in OPEN_PATHS and not scope["path"].startswith(_OPEN_PREFIX):
@@ -151,7 +151,7 @@ class AccessMiddleware:
 
 
 def session_of(headers: Headers) -> str:
-    """Return the secret in the cookie of a request, empty where there is none."""
+    """Return the secret in the cookie of a request; empty if there is none."""
     try:
         morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -166,7 +166,7 @@ def _equal(value: str, expected: str) -> bool:
 def _unknown() -> MistifyError:
     return MistifyError(
         ErrorCode.UNAUTHENTICATED,
-        "the request has no token or the wrong one; send `Authorization: Bearer TOKEN` with the token from "
+        "the token is missing or wrong; send `Authorization: Bearer TOKEN` with the token from "
         "the server's --token-file",
     )
 

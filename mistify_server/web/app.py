@@ -1,4 +1,4 @@
-"""The application: the routes over the services, behind the checks of access."""
+"""The web application: routes to the services, behind access control."""
 
 from collections.abc import Collection
 from importlib.metadata import version
@@ -26,12 +26,12 @@ from mistify_server.web.uploads import upload_routes
 
 
 class Login(BaseModel):
-    """The token of the server."""
+    """A login with the server's token."""
 
     token: str
 
 
-#: Logins are read from callers whom nobody knows yet.
+#: Maximum size of a login, which comes from unauthenticated callers.
 _MOST_LOGIN_BYTES: Final = 4_096
 
 _LOGIN: Final = {
@@ -43,11 +43,11 @@ _LOGIN: Final = {
 
 
 def web_app(services: Services, token: str | None, origins: Collection[str] = ()) -> FastAPI:
-    """Return the application.
+    """Return the web application.
 
     Args:
-        token: The server's token; None where it needs none.
-        origins: Origins under which a proxy shows the server.
+        token: The server's token; None if it needs none.
+        origins: Origins at which browsers reach the server through a proxy.
 
     Raises:
         MistifyError: UNAUTHENTICATED, there are origins and no token.
@@ -55,15 +55,15 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
     if origins and token is None:
         raise MistifyError(
             ErrorCode.UNAUTHENTICATED,
-            f"got the origin {next(iter(origins))}, at which a proxy shows the server to others, "
-            "and no token; add --token-file FILE",
+            f"got the origin {next(iter(origins))}, at which others reach the server through a proxy, "
+            "but no token; add --token-file FILE",
         )
     sessions = Sessions(token)
     app = FastAPI(
         title="Mistify",
         version=version("mistify-porting"),
-        description="Port a Keras model to goals: docs/config.md has the configs, docs/server.md the access.",
-        docs_url=None,  # its pages are from elsewhere
+        description="Port a Keras model to goals. See docs/config.md for configs, docs/server.md for access.",
+        docs_url=None,  # its pages load files from other sites
         redoc_url=None,
     )
     app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
@@ -89,7 +89,7 @@ def _session_routes(sessions: Sessions) -> APIRouter:
         "", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)), openapi_extra=_LOGIN
     )
     async def log_in(request: Request, response: Response) -> None:
-        """Begin a browser session: its cookie cannot be read by scripts, and is not sent by other sites."""
+        """Start a browser session; its cookie is hidden from scripts and not sent in cross-site requests."""
         login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send only the token"))
         response.set_cookie(
             COOKIE,
@@ -122,12 +122,12 @@ def _health_routes(porting: PortingService) -> APIRouter:
 
     @router.get("/healthz")
     async def is_alive() -> dict[str, str]:
-        """Tell that the server runs."""
+        """Report that the server is running."""
         return {"status": "ok"}
 
     @router.get("/readyz", responses=dict(responses(ErrorCode.UNAVAILABLE)))
     async def is_ready() -> dict[str, str]:
-        """Tell that its store can be read, without which no job is taken."""
+        """Report whether the store can be read, which is required for accepting jobs."""
         await porting.jobs(1, "", GoalSelection())
         return {"status": "ok"}
 

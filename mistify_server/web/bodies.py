@@ -1,4 +1,4 @@
-"""Bodies of requests, which are limited in memory."""
+"""Request bodies with limited size."""
 
 from fastapi import Request
 
@@ -7,15 +7,15 @@ from mistify.wire.limits import MAX_MESSAGE_BYTES
 
 
 async def bounded_body(request: Request, most: int, advice: str) -> bytes:
-    """Return the body of a request, whatever length it declares.
+    """Return the body of a request, with a limit independent of its declared length.
 
     Args:
         request: A request whose body has not been read.
-        most: The largest number of bytes.
-        advice: Advice for callers that send more.
+        most: Maximum size in bytes.
+        advice: Advice for callers that exceed the limit.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is larger.
+        MistifyError: INVALID_CONFIG, the body is larger.
     """
     content = bytearray()
     async for chunk in request.stream():
@@ -27,15 +27,15 @@ async def bounded_body(request: Request, most: int, advice: str) -> bytes:
 
 
 async def config_text(request: Request) -> str:
-    """Return the text of a config that a request has.
+    """Return the config text in a request.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is too large, or no UTF-8.
+        MistifyError: INVALID_CONFIG, the text is too large or not UTF-8.
     """
     content = await bounded_body(request, MAX_MESSAGE_BYTES, "split the config into several jobs")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f"the config is not valid UTF-8 ({error}); save it in that encoding"
+            ErrorCode.INVALID_CONFIG, f"the config is not valid UTF-8 ({error}); save it as UTF-8"
         ) from error

@@ -1,4 +1,4 @@
-"""The connections of a listening socket, never more than it may have at once."""
+"""The connections of a listening socket, up to a maximum number."""
 
 import asyncio
 import heapq
@@ -11,26 +11,26 @@ from typing import Final
 
 from mistify_server.web.protocol import HEAD_SECONDS, TimedProtocol
 
-#: Seconds until connections are accepted again after the system has refused to.
+#: Seconds until connections are accepted again after the system has refused one.
 _RETRY_SECONDS: Final = 1.0
 
-#: Share of the connections that may be closed at once where there are too many: each look for the oldest
-#: idle ones takes time.
+#: Maximum share of the connections to close at once when there are too many: each search for the oldest idle
+#: ones takes time.
 _CLOSED_AT_ONCE: Final = 1 / 16
 
 _log = logging.getLogger(__name__)
 
 
 class Connections:
-    """Accepts connections, and closes the oldest idle ones where there is no room for a new one.
+    """Accepts connections, and closes the oldest idle ones if there is no room for a new one.
 
-    asyncio's own servers accept until no file descriptor is left, for connections or anything else.
+    asyncio's own servers accept connections until no file descriptor is left for anything.
 
     Args:
-        listening: A listening socket, which does not block.
-        most: Number of connections at once; others wait in the socket's backlog while none is idle.
-        protocol: Makes the protocol that serves a connection.
-        tls: For connections by TLS.
+        listening: A listening, non-blocking socket.
+        most: Maximum number of connections; others wait in the socket's backlog while none is idle.
+        protocol: Creates the protocol for a connection.
+        tls: TLS settings; None for connections without TLS.
     """
 
     def __init__(
@@ -48,28 +48,28 @@ class Connections:
         self._one_closed = asyncio.Event()
 
     async def accept(self) -> None:
-        """Accept connections until this is cancelled; open ones continue."""
+        """Accept connections until cancelled; open connections continue."""
         while True:
             await self._make_room()
             self._begin(await self._accepted())
 
     async def close(self) -> None:
-        """Close the connections that are open."""
+        """Close all open connections."""
         for task in self._open:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _accepted(self) -> socket.socket:
-        """Return the next connection; that the system refuses one is logged once until it accepts again."""
+        """Return the next connection; refusals by the system are logged once until one is accepted again."""
         refused = False
         while True:
             try:
                 connection, _ = await asyncio.get_running_loop().sock_accept(self._listening)
             except ConnectionError:
-                continue  # the caller hung up first
+                continue  # the caller disconnected first
             except OSError as error:
                 if not refused:
-                    _log.warning("connections wait as none can be accepted: %s", error.strerror)
+                    _log.warning("connections are waiting because none can be accepted: %s", error.strerror)
                 refused = True
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
@@ -86,7 +86,7 @@ class Connections:
         self._one_closed.set()
 
     async def _serve(self, connection: socket.socket, protocol: TimedProtocol) -> None:
-        """Serve a connection until it is lost; a handshake that fails is the caller's affair."""
+        """Serve a connection until it is lost; failed handshakes are ignored."""
         loop = asyncio.get_running_loop()
         try:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Routes of names for configs, and of the fleet: models, devices, groups that tune together."""
+"""Routes for names in configs and for the fleet: models, devices, and tuning groups."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,32 +26,34 @@ class GroupModel(BaseModel):
 
 
 class FleetPage(BaseModel):
-    """Devices that run packages, by name."""
+    """A page of devices that run packages, by name."""
 
     devices: list[DeviceReport]
     next_page_token: str
 
 
 def fleet_routes(services: Services) -> APIRouter:
-    """Return the routes over the services."""
+    """Return the routes to the services."""
     router = APIRouter(prefix="/v1", tags=["fleet"])
 
     @router.get("/models", responses=dict(responses()))
     async def model_names() -> list[str]:
-        """List the models that configs can name, in addition to files and libraries."""
+        """List the models that configs can refer to by name, besides files and libraries."""
         return await asyncio.to_thread(services.models.all_names)
 
     @router.get("/devices", responses=dict(responses()))
     async def measured_devices() -> list[Device]:
-        """List the devices that were measured."""
+        """List the measured devices."""
         return await asyncio.to_thread(services.devices.devices)
 
     @router.get("/fleet", responses=dict(responses()))
     async def fleet(
-        page_size: Annotated[int, Query(ge=1, le=MOST_DEVICES_PER_PAGE, description="The most")] = 100,
+        page_size: Annotated[
+            int, Query(ge=1, le=MOST_DEVICES_PER_PAGE, description="Maximum number of devices")
+        ] = 100,
         page_token: PageToken = "",
     ) -> FleetPage:
-        """List the devices that run packages, with the last reports of their monitors, by name."""
+        """List the devices that run packages with their monitors' last reports, by name."""
         reports, token = services.fleet.page(page_size, page_token)
         return FleetPage(devices=list(reports), next_page_token=token)
 

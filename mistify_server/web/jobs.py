@@ -1,4 +1,4 @@
-"""Routes of jobs: submit, plan, list, watch, add goals, cancel, remove."""
+"""Routes for jobs: submit, plan, list, watch, add goals, cancel, remove."""
 
 import asyncio
 import json
@@ -18,10 +18,10 @@ from mistify_server.jobs.service import PortingService
 from mistify_server.web.bodies import config_text
 from mistify_server.web.problems import responses, with_lines
 
-#: Goals that an answer has unless it is asked for another number.
+#: Default and maximum number of goals in a response.
 GOALS_PER_PAGE: Final = 1_000
 
-#: How often a silent stream says that it is there, in seconds: proxies cut connections that are silent.
+#: Interval of heartbeats in an idle stream, in seconds: proxies close idle connections.
 _HEARTBEAT_SECONDS: Final = 15.0
 
 _EVENT = TypeAdapter(JobEvent)
@@ -30,7 +30,7 @@ _INVALID = (ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT, E
 _CONFIG = {
     "requestBody": {
         "required": True,
-        "description": "A config, a list of configs, or goals in short: docs/config.md",
+        "description": "A config, a list of configs, or the short form of goals: docs/config.md",
         "content": {
             "application/json": {
                 "schema": {},
@@ -47,9 +47,9 @@ _CONFIG = {
     }
 }
 
-IdempotencyKey = Annotated[str, Header(max_length=200, description="The same key returns the same job")]
-PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="Highest number of goals")]
-After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last event already received")]
+IdempotencyKey = Annotated[str, Header(max_length=200, description="A repeated key returns the same job")]
+PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="Maximum number of goals")]
+After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last received event")]
 LastEventId = Annotated[int, Header(ge=0, le=2**53, description="The same, as sent by browsers")]
 PageToken = Annotated[
     str, Query(max_length=200, description="Token from the previous page; empty for the first page")
@@ -57,7 +57,7 @@ PageToken = Annotated[
 
 
 class JobPage(BaseModel):
-    """Jobs without their goals, the newest first."""
+    """A page of jobs without their goals, newest first."""
 
     jobs: list[JobPart]
     next_page_token: str
@@ -70,13 +70,13 @@ class Removal(BaseModel):
 
 
 def job_routes(service: PortingService) -> APIRouter:
-    """Return the routes over a service."""
+    """Return the routes to a service."""
     router = APIRouter(prefix="/v1", tags=["jobs"])
     selection = GoalSelection(page_size=GOALS_PER_PAGE)
 
     @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
-        """Check a batch of configs as a whole, and start it."""
+        """Check all configs and start a job for them."""
         text = await config_text(request)
         async with with_lines(text):
             job_id = await service.submit(text, idempotency_key)
@@ -85,17 +85,17 @@ def job_routes(service: PortingService) -> APIRouter:
 
     @router.post("/plans", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def plan(request: Request) -> Plan:
-        """Predict the result of a batch of configs; nothing is kept or started."""
+        """Predict the result of a batch of configs, without storing or starting anything."""
         text = await config_text(request)
         async with with_lines(text):
             return await service.plan(text)
 
     @router.get("/jobs", responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)))
     async def jobs(
-        page_size: Annotated[int, Query(ge=1, le=100, description="Highest number of jobs")] = 100,
+        page_size: Annotated[int, Query(ge=1, le=100, description="Maximum number of jobs")] = 100,
         page_token: PageToken = "",
     ) -> JobPage:
-        """List jobs without their goals, the newest first."""
+        """List jobs without their goals, newest first."""
         parts, token = await service.jobs(page_size, page_token, GoalSelection())
         return JobPage(jobs=parts, next_page_token=token)
 
@@ -103,17 +103,17 @@ def job_routes(service: PortingService) -> APIRouter:
     async def job(
         job_id: str, page_size: PageSize = GOALS_PER_PAGE, page_token: PageToken = "", goal_id: str = ""
     ) -> JobPart:
-        """Show a job with its goals, page by page, or with one of them."""
+        """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
 
     @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
     async def remove(job_id: str) -> Removal:
-        """Remove a job that has ended, with its packages."""
+        """Remove a finished job with its packages."""
         return Removal(freed_bytes=await service.remove(job_id))
 
     @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
-        """Add goals to a job, all or none; a job that has ended continues."""
+        """Add all or none of the goals to a job; a finished job continues."""
         text = await config_text(request)
         async with with_lines(text):
             await service.add_goals(job_id, text, idempotency_key)
@@ -121,13 +121,13 @@ def job_routes(service: PortingService) -> APIRouter:
 
     @router.post("/jobs/{job_id}/cancel", responses=dict(responses(*_INVALID)))
     async def cancel(job_id: str) -> JobPart:
-        """Stop a job; goals that are met keep their packages."""
+        """Stop a job; met goals keep their packages."""
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
 
     @router.get("/jobs/{job_id}/goals/{goal_id}/details", responses=dict(responses(*_INVALID)))
     async def details(job_id: str, goal_id: str) -> GoalDetails:
-        """Show the layers of a goal's network before and after, and the curve of its training."""
+        """Return the layers of a goal's network before and after adaptation, and its training curve."""
         return await service.details(job_id, goal_id)
 
     @router.get(
@@ -136,8 +136,8 @@ def job_routes(service: PortingService) -> APIRouter:
         responses={**responses(*_INVALID), 200: {"content": {"text/event-stream": {}}}},
     )
     async def events(job_id: str, after: After = 0, last_event_id: LastEventId = 0) -> StreamingResponse:
-        """Send every event after a sequence number, then new ones as they come, until the job has ended."""
-        await service.part(job_id, GoalSelection())  # an unknown job is refused before the stream begins
+        """Send every event after a sequence number, then new events as they occur, until the job ends."""
+        await service.part(job_id, GoalSelection())  # report an unknown job before the stream begins
         stream = _server_sent(service.watch(job_id, max(after, last_event_id)))
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
@@ -147,7 +147,7 @@ def job_routes(service: PortingService) -> APIRouter:
 
 
 async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
-    """Yield events as server-sent ones, and comments while there are none."""
+    """Yield server-sent events, and comments as heartbeats."""
     coming = asyncio.ensure_future(anext(events, None))
     try:
         while True:
@@ -157,7 +157,7 @@ async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
                 continue
             try:
                 event = coming.result()
-            except MistifyError:  # the answer has begun: callers come back, and then get the reason
+            except MistifyError:  # the response has begun: callers reconnect and then get the reason
                 return
             if event is None:
                 return

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, including those of HTTP requests."""
+"""Prometheus metrics, including those of HTTP requests."""
 
 import asyncio
 import time
@@ -15,19 +15,19 @@ from mistify_server.web.problems import responses
 
 _METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
-#: Of a label whose value no caller may make up.
+#: Label value that replaces arbitrary values from callers.
 _OTHER: Final = "other"
 
 
 class TimingMiddleware:
-    """Counts and times requests: the outermost middleware, which also sees refused ones."""
+    """The outermost middleware, which counts and times requests, including refused ones."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -48,7 +48,7 @@ class TimingMiddleware:
 
 
 def metrics_routes(registry: CollectorRegistry) -> APIRouter:
-    """Return the route of the metrics in a registry."""
+    """Return the route for the metrics in a registry."""
     router = APIRouter(tags=["health"])
 
     @router.get(
@@ -57,7 +57,7 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
         responses={**responses(ErrorCode.UNAVAILABLE), 200: {"content": {"text/plain": {}}}},
     )
     async def metrics() -> Response:
-        """Report the server's present state to Prometheus, and its work since the start."""
+        """Report the server's current state and its work since startup to Prometheus."""
         content = await asyncio.to_thread(generate_latest, registry)
         return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -1,4 +1,4 @@
-"""Routes of packages: their files, whole or in ranges, and archives of them."""
+"""Routes for packages: complete files, ranges, and archives."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ _CHUNK: Final = 1 << 20
 
 
 class _ArchiveResponse(StreamingResponse):
-    """An archive that is sent whole, and closed however that ends."""
+    """A response with a complete archive, which is closed even if sending fails."""
 
     def __init__(self, archive: IO[bytes], name: str) -> None:
         size = archive.seek(0, os.SEEK_END)
@@ -39,7 +39,7 @@ class _ArchiveResponse(StreamingResponse):
 
 
 def package_routes(service: PortingService) -> APIRouter:
-    """Return the routes over a service."""
+    """Return the routes to a service."""
     router = APIRouter(prefix="/v1", tags=["packages"])
 
     @router.get(
@@ -51,7 +51,7 @@ def package_routes(service: PortingService) -> APIRouter:
         },
     )
     async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
-        """Send a file of a package, or a range of it; its digest is in `Repr-Digest`."""
+        """Send a file of a package or a range of it, with its digest in `Repr-Digest`."""
         packaged, path = await asyncio.to_thread(service.package_file, job_id, goal_id, name)
         return FileResponse(
             path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
@@ -66,7 +66,7 @@ def package_routes(service: PortingService) -> APIRouter:
         },
     )
     async def package(job_id: str, goal_id: str) -> StreamingResponse:
-        """Send a goal's package as one file."""
+        """Send a goal's package as a zip archive."""
         archive = await asyncio.to_thread(_archive, service, job_id, goal_id)
         return _ArchiveResponse(archive, f"{goal_id}.zip")
 
@@ -79,7 +79,7 @@ def _digest(file: PackageFile) -> dict[str, str]:
 
 
 def _archive(service: PortingService, job_id: str, goal_id: str) -> IO[bytes]:
-    """Return an open archive of a goal's package; it has no name on the disk, and disappears when closed."""
+    """Return an open archive of a goal's package, in an unnamed file that disappears when closed."""
     files = service.package_files(job_id, goal_id)
     with ExitStack() as opened:
         archive = opened.enter_context(TemporaryFile())

@@ -1,4 +1,4 @@
-"""Failures as problem details (RFC 9457); no other place turns them into HTTP."""
+"""Translation of errors into problem details (RFC 9457), which happens only here."""
 
 import asyncio
 import logging
@@ -23,16 +23,16 @@ from mistify_server.web.rendering import render
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-#: Of requests whose callers have gone away, as nginx has it: nobody gets it, but the metrics count it.
+#: Status of requests whose callers have disconnected, as in nginx: it is never sent, but counted in metrics.
 _GONE: Final = 499
 
 _log = logging.getLogger(__name__)
 
 
 class ProblemModel(BaseModel):
-    """One error in the input: `place` is a JSON path of the config, or another part of the request.
+    """An error in the input: `place` is a JSON path of the config, or another part of the request.
 
-    `line` is the line of the place in the config's text, None where it has none.
+    `line` is the line of the place in the config's text, if any.
     """
 
     place: str
@@ -43,7 +43,7 @@ class ProblemModel(BaseModel):
 
 
 class ProblemDetails(BaseModel):
-    """A failure; `code` comes from the catalogue, `problems` has every error of the input."""
+    """An error: `code` is from the error catalogue, and `problems` lists all errors in the input."""
 
     type: str
     title: str
@@ -54,7 +54,7 @@ class ProblemDetails(BaseModel):
 
 
 class LocatedError(MistifyError):
-    """An error of a config, with the lines of its text in which its problems are."""
+    """An error in a config, with the line numbers of its problems."""
 
     def __init__(self, error: MistifyError, lines: Mapping[str, int]) -> None:
         super().__init__(error.code, error.message, error.problems)
@@ -63,7 +63,7 @@ class LocatedError(MistifyError):
 
 @asynccontextmanager
 async def with_lines(text: str) -> AsyncIterator[None]:
-    """Let problems of a config that leave the block have their lines in its text, which takes seconds."""
+    """Add line numbers to problems of a config raised in the block; finding them takes seconds."""
     try:
         yield
     except MistifyError as error:
@@ -72,7 +72,7 @@ async def with_lines(text: str) -> AsyncIterator[None]:
 
 
 def problem_response(error: MistifyError, status: int | None = None) -> JSONResponse:
-    """Return an error as an answer."""
+    """Return an error as a response."""
     status = status or error.code.http_status
     title = error.code.name.replace("_", " ").capitalize()
     lines = error.lines if isinstance(error, LocatedError) else {}
@@ -99,7 +99,7 @@ def problem_response(error: MistifyError, status: int | None = None) -> JSONResp
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let an application answer all failures with problem details."""
+    """Make an application respond to all errors with problem details."""
     app.exception_handler(MistifyError)(_expected)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_of_http)
@@ -108,12 +108,12 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def wants_page(headers: Headers) -> bool:
-    """Check whether a request comes from the address bar of a browser."""
+    """Check whether a request is a page navigation in a browser."""
     return "text/html" in headers.get("accept", "")
 
 
 def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
-    """Return the description of failures for OpenAPI, including those that every route can have."""
+    """Return the OpenAPI description of errors, including those common to all routes."""
     statuses = {code.http_status for code in (*codes, ErrorCode.UNAUTHENTICATED)}
     statuses |= {HTTPStatus.FORBIDDEN.value, HTTPStatus.UNPROCESSABLE_ENTITY.value}
     schema = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
@@ -159,7 +159,7 @@ async def _gone(request: Request, error: ClientDisconnect) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes for a request's path; each route only knows its own."""
+    """Return the methods of all routes for a request's path."""
     matching = (
         route
         for route in request.app.routes
@@ -169,7 +169,7 @@ def _methods(request: Request) -> set[str]:
 
 
 def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:
-    """Return an error as a page to browsers, and as problem details to others."""
+    """Return an error as a page for browsers, and as problem details for others."""
     if not wants_page(request.headers):
         return problem_response(error, status)
     title = error.code.name.replace("_", " ").capitalize()
@@ -179,5 +179,5 @@ def _answer(request: Request, error: MistifyError, status: int | None = None) ->
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     _log.error("a request failed", exc_info=error)
-    message = "an error inside the server; its log has the details"
+    message = "an internal error; see the server's log for details"
     return problem_response(MistifyError(ErrorCode.INTERNAL, message))

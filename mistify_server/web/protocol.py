@@ -1,4 +1,4 @@
-"""HTTP on one connection, within time limits for requests and answers."""
+"""HTTP on one connection, with timeouts for requests and responses."""
 
 import asyncio
 from enum import Enum, auto
@@ -8,17 +8,18 @@ import h11
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Seconds until the head of a request has come, from the beginning of a connection or the last answer on it.
+#: Timeout in seconds for the head of a request, from the start of the connection or its last response.
 HEAD_SECONDS: Final = 10.0
 
-#: Seconds in which a body brings `_LEAST_BODY_BYTES` or ends, and in which a caller takes some of an answer.
+#: Seconds within which a body must deliver `_LEAST_BODY_BYTES` or end, and a caller must read part of a
+#: response.
 PROGRESS_SECONDS: Final = 20.0
 
 _LEAST_BODY_BYTES: Final = 10_000
 
 
 class _Phase(Enum):
-    """The phase of a connection: the event that it waits for."""
+    """The phase of a connection, named after the event that it waits for."""
 
     HEAD = auto()
     BODY = auto()
@@ -26,7 +27,7 @@ class _Phase(Enum):
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP on one connection, which is closed where its caller leaves the server waiting.
+    """HTTP on one connection, which is closed if the caller keeps the server waiting.
 
     Attributes:
         lost: Done when the connection is closed.
@@ -44,9 +45,9 @@ class TimedProtocol(H11Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Return since when the caller has the next thing to do, by the clock of the event loop.
+        """Return the time since which the server has been waiting for the caller, on the event loop's clock.
 
-        It is None while a request is answered, or its body waits to be read.
+        It is None while a request is being handled, or its body is waiting to be read.
         """
         waited_for = self._phase is not _Phase.ANSWER and not (self.flow and self.flow.read_paused)
         return self._waiting_since if waited_for else None
@@ -82,7 +83,7 @@ class TimedProtocol(H11Protocol):
         self._sent_some = True
 
     def _follow(self) -> None:
-        """Start the time limit of the phase that the connection is in, if that has changed."""
+        """Start the timeout of the connection's phase if the phase has changed."""
         phase = self._current_phase()
         if phase is self._phase or self.lost.done():
             return
@@ -94,11 +95,11 @@ class TimedProtocol(H11Protocol):
             return _Phase.HEAD
         if self.conn.their_state is not h11.SEND_BODY:
             return _Phase.ANSWER
-        # The rest of a body that was answered already is nothing but a wait for the next head.
+        # The rest of a body after its response counts as waiting for the next head.
         return _Phase.HEAD if self.cycle.response_complete else _Phase.BODY
 
     def _check_progress(self) -> None:
-        """Close the connection, unless its caller has done its part since the last time."""
+        """Close the connection unless the caller has made progress since the last check."""
         if self._has_progressed():
             self._start_timer(PROGRESS_SECONDS)
         else:

@@ -1,4 +1,4 @@
-"""The templates of the pages."""
+"""Rendering of the pages' templates."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,18 +17,18 @@ from mistify.wording import counted
 
 
 def render(name: str, **shown: object) -> str:
-    """Return a page.
+    """Return a rendered page.
 
     Args:
         name: Name of the template.
-        shown: Values for the template; `path` is the page's own.
+        shown: Values for the template; `path` is the path of the page.
     """
     return _environment().get_template(name).render(shown)
 
 
 @cache
 def _environment() -> Environment:
-    """Return the templates; everything from users is shown as text."""
+    """Return the template environment, which escapes all values from users."""
     environment = Environment(
         loader=PackageLoader("mistify_server.web"),
         autoescape=select_autoescape(default=True),
@@ -62,13 +62,13 @@ def _environment() -> Environment:
 
 
 def _score_title(goals: Iterable[Goal]) -> str:
-    """Return the metric that all goals have, as the title of a column; `score` where they differ."""
+    """Return the goals' common metric as a column title; `score` if they differ."""
     metrics = {goal.metric.value for goal in goals}
     return metrics.pop() if len(metrics) == 1 else "score"
 
 
 def _moment(unix_ms: float) -> str:
-    """Format a time for people; a dash for one outside the calendar, as a device's clock may be wrong."""
+    """Format a time; a dash for a time out of range, because a device's clock may be wrong."""
     try:
         return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):

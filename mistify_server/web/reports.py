@@ -1,4 +1,4 @@
-"""The route of reports, which are pages to keep and to send."""
+"""The route for reports, which are pages to save or send."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from mistify_server.web.problems import responses
 
 
 def report_routes(service: PortingService) -> APIRouter:
-    """Return the route over a service."""
+    """Return the route to a service."""
     router = APIRouter(prefix="/v1", tags=["jobs"])
 
     @router.get(
@@ -21,7 +21,7 @@ def report_routes(service: PortingService) -> APIRouter:
         responses=dict(responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG)),
     )
     async def report(job_id: str) -> HTMLResponse:
-        """Show the present state of a job with all its goals, as a self-contained page."""
+        """Return the current state of a job with all its goals as a self-contained page."""
         part = await service.part(job_id)
         page = await asyncio.to_thread(report_page, part.job)
         policy = f"{report_policy()}; frame-ancestors 'none'"

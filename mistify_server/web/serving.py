@@ -1,4 +1,4 @@
-"""The application on its address, in the event loop of the server."""
+"""Serving of the web application in the server's event loop."""
 
 import asyncio
 import errno
@@ -16,15 +16,15 @@ from mistify_server.listening import Certificate, checked_address
 from mistify_server.web.connections import Connections
 from mistify_server.web.protocol import TimedProtocol
 
-#: Connections that wait until they are accepted.
+#: Maximum number of connections waiting to be accepted.
 _BACKLOG = 1024
 
-#: Seconds that answers in progress get to end when the server stops; streams of events go on for long.
+#: Grace period in seconds for running responses when the server stops; event streams would last longer.
 _GRACE = 2
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the program that it is a part of, and connections to `Connections`."""
+    """A server that leaves signals to the enclosing program, and connections to `Connections`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     def protocol(self) -> TimedProtocol:
-        """Return a protocol that serves a connection."""
+        """Return a protocol for a connection."""
         return TimedProtocol(self.config, self.server_state, {})
 
 
@@ -44,15 +44,15 @@ class _Server(uvicorn.Server):
 async def serve_http(
     app: FastAPI, address: str, *, certificate: Certificate | None = None, token: str | None = None
 ) -> AsyncIterator[str]:
-    """Serve an application in the block, and yield its URL.
+    """Serve an application within the block, and yield its URL.
 
     Args:
-        address: `host:port`; port 0 takes a free one.
-        certificate: For TLS; None to speak without.
-        token: Secret that callers have to send.
+        address: `host:port`; port 0 picks a free port.
+        certificate: Certificate for TLS; None for a server without TLS.
+        token: Secret that callers must send.
 
     Raises:
-        MistifyError: ADDRESS_IN_USE, or it cannot be bound, or must not without a token.
+        MistifyError: ADDRESS_IN_USE, or the address cannot be bound or needs a token.
     """
     host, port = checked_address(address, token)
     with _bound(host, port) as listening:
@@ -62,7 +62,7 @@ async def serve_http(
         config = uvicorn.Config(
             app,
             log_config=None,
-            log_level="error",  # anybody can send what is no HTTP, and fill the log
+            log_level="error",  # anyone could fill the log with invalid requests
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -94,12 +94,12 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         code = ErrorCode.ADDRESS_IN_USE if error.errno == errno.EADDRINUSE else ErrorCode.UNAVAILABLE
         raise MistifyError(
             code,
-            f"cannot listen for HTTP on {host}:{port}: {error.strerror}; stop the program that does or use "
-            "another --http HOST:PORT (port 0 takes a free one, --http off opens none)",
+            f"cannot listen for HTTP on {host}:{port}: {error.strerror}; stop the program that uses it or "
+            "use another --http HOST:PORT (port 0 picks a free port, --http off disables HTTP)",
         ) from error
     with listening:
-        # For each connection. Without it the body of an answer waits 40 ms for the receipt of its head:
-        # asyncio sees to that only where it has made the socket.
+        # Connections inherit this option. Without it, the body of a response waits 40 ms for the
+        # acknowledgement of its head; asyncio sets the option only for sockets that it creates.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.setblocking(False)
         yield listening

@@ -1,4 +1,4 @@
-"""Routes of uploads: models and data that configs name by their content."""
+"""Routes for uploads: models and data that configs refer to by content."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ Sha256 = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The SHA-256 
 
 
 class Upload(BaseModel):
-    """A file that the server has whole, and how a config names it."""
+    """A complete file on the server, and its name for configs."""
 
     sha256: str
     size: int
@@ -27,13 +27,13 @@ class Upload(BaseModel):
 
 
 def upload_routes(uploads: Uploads) -> APIRouter:
-    """Return the routes over the uploads."""
+    """Return the routes to the uploads."""
     router = APIRouter(prefix="/v1/files", tags=["files"])
     codes = (ErrorCode.INVALID_DATASET, ErrorCode.CONFLICT, ErrorCode.NO_ROOM, ErrorCode.UNAVAILABLE)
 
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
     async def state(sha256: Sha256) -> FileState:
-        """Report how much of a file has arrived, in bytes."""
+        """Report how much of a file has been received, in bytes."""
         return await asyncio.to_thread(uploads.state, FileDigest(sha256, 0))
 
     @router.put(
@@ -53,7 +53,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
             str, Header(description="bytes FIRST-LAST/SIZE, for the rest of a file")
         ] = "",
     ) -> Upload:
-        """Take a file, or the rest of an interrupted upload. Configs name it by `name`."""
+        """Receive a file, or the rest of an interrupted upload. Configs refer to it by `name`."""
         offset, size = _place(content_range, request.headers.get("content-length"))
         await uploads.receive(FileDigest(sha256, size), offset, request.stream())
         return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))
@@ -62,7 +62,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
 
 
 def _place(content_range: str, content_length: str | None) -> tuple[int, int]:
-    """Return where in a file the data of a request begin, and the file's size."""
+    """Return the position of a request's data in the file, and the file's size."""
     match = _RANGE.fullmatch(content_range)
     if match is not None:
         return int(match[1]), int(match[3])

@@ -1,1 +1,1 @@
-"""The process that inspects, trains, adapts and packages; the only place that imports TensorFlow."""
+"""The worker process, which inspects, trains, adapts and packages; the only server code with TensorFlow."""

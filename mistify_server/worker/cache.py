@@ -1,4 +1,4 @@
-"""Source models and data in memory, until one of their files changes."""
+"""In-memory cache of source models and data, valid until one of their files changes."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ from mistify.scenarios.space import TaskSpace
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Number of files, newest time of change in nanoseconds, total size in bytes.
+#: Number of files, latest modification time in nanoseconds, total size in bytes.
 FileStamp: TypeAlias = tuple[int, int, int]
 
-#: What is trained on and chosen by, and the stamps of its files.
+#: Training and validation data, and the stamps of their files.
 DataVersion: TypeAlias = tuple["LearningData", tuple[FileStamp, ...]]
 
-#: The fewest training examples of which a share can be set apart.
+#: Minimum number of training examples for splitting off validation data.
 _LEAST_EXAMPLES: Final = 2
 
 K = TypeVar("K", bound=Hashable)
@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 class SourceCache:
-    """Loads source models and data, and keeps the latest few.
+    """Loads source models and data, and keeps the most recent ones.
 
     Attributes:
-        learning: Loads training and validation data; raises MistifyError if they are too few.
-        data: Loads a part of the data whole.
-        source: Loads a source model; raises MistifyError as `executors.sources` does.
+        learning: Loads training and validation data; raises MistifyError if there are too few.
+        data: Loads a complete part of the data.
+        source: Loads a source model; raises MistifyError like `executors.sources`.
     """
 
     def __init__(self, report: OnProgress) -> None:
@@ -54,9 +54,9 @@ class SourceCache:
 
 @dataclass(frozen=True)
 class DataPart:
-    """A part of the data, and the part whose classes it shares, if any: mostly the training data.
+    """A part of the data, and the part that defines its classes, if any: usually the training data.
 
-    Nothing but inputs is read where it is not `labelled`; `tasks` is the file of the tasks that it answers.
+    If it is not `labelled`, only inputs are read. `tasks` is the file of the tasks that it answers.
     """
 
     source: str
@@ -74,9 +74,9 @@ class DataPart:
 
 @dataclass(frozen=True)
 class LearningData:
-    """Training data, and validation data: a share of them, or a separate part.
+    """Training and validation data; the latter are a share of the former or a separate part.
 
-    Training data with labels may be accompanied by some without.
+    Labelled training data may be combined with unlabelled data.
     """
 
     train: DataPart
@@ -90,9 +90,9 @@ class LearningData:
 
 
 def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, DataPart]:
-    """Return the data that a model with this signature learns from, and the test data.
+    """Return the training and validation data, and the test data, for a model with this signature.
 
-    As long as the source has not answered, unlabelled inputs stand for the parts that a config leaves out.
+    Until pseudo-labels exist, unlabelled inputs replace the parts that a config omits.
     """
 
     def part(source: str | None) -> DataPart:
@@ -119,7 +119,7 @@ def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, Data
 
 
 def version_of(data: LearningData) -> DataVersion:
-    """Return a value that changes when a file of the data does."""
+    """Return a value that changes with the files of the data."""
     return data, _stamps(data.paths())
 
 
@@ -128,7 +128,7 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
     if isinstance(data.validation, DataPart):
         return train, _load_data(data.validation)
     if len(train) < _LEAST_EXAMPLES:
-        expected = f"at least {_LEAST_EXAMPLES} examples, one to train on and one to choose by"
+        expected = f"at least {_LEAST_EXAMPLES} examples, one for training and one for validation"
         raise invalid(Problem("dataset.train", f"{len(train)} example", expected, "add some"))
     return split(train, data.validation)
 
@@ -161,7 +161,7 @@ def _loaded(source: ModelSource) -> SourceModel:
 
 
 def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:
-    """Return `load` with a cache of a few entries, each valid until one of its files changes."""
+    """Return `load` with a small cache, in which entries are valid until one of their files changes."""
 
     @lru_cache(maxsize=4)
     @activity("loading")

@@ -1,4 +1,4 @@
-"""Networks, and data with the source's answers, among the artifacts of the store."""
+"""Networks and pseudo-labelled data among the artifacts of the store."""
 
 import tempfile
 from functools import lru_cache
@@ -17,18 +17,18 @@ from mistify_server.store.artifacts import Artifacts
 
 
 class Checkpoints:
-    """Saves and loads networks by the digests of their files; the latest few stay in memory."""
+    """Saves and loads networks by the digests of their files; the most recent ones stay in memory."""
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._shared = lru_cache(maxsize=4)(self._read)
 
     def source(self, artifact: str) -> SourceModel:
-        """Return a model that must not be changed, whether it has a network or is packaged unchanged."""
+        """Return a shared source model, which must not be changed."""
         return self._shared(artifact)
 
     def shared(self, artifact: str) -> keras.Model:
-        """Return a network that must not be changed."""
+        """Return a shared network, which must not be changed."""
         return _network(self._shared(artifact))
 
     def load(self, artifact: str) -> keras.Model:
@@ -36,15 +36,15 @@ class Checkpoints:
         return _network(self._read(artifact))
 
     def save(self, model: keras.Model) -> str:
-        """Put a network into the artifacts; equal networks have one file, whenever they were made.
+        """Store a network as an artifact; identical networks share one file, whenever they were made.
 
-        The random state of its layers is not saved: training starts from a seed of its own.
+        The random state of its layers is not saved, because training sets its own seed.
         """
         return self.save_source(KerasSource(model))
 
     @activity("saving")
     def save_source(self, source: SourceModel) -> str:
-        """Put a source into the artifacts, whatever kind it is of."""
+        """Store a source of any kind as an artifact."""
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / f"checkpoint{source.suffix}"
             source.write(path)
@@ -52,7 +52,7 @@ class Checkpoints:
 
     @activity("saving")
     def save_data(self, data: Dataset) -> Path:
-        """Put data with the source's answers into the artifacts; return the path of the file."""
+        """Store pseudo-labelled data as an artifact, and return the path of the file."""
         arrays: dict[str, Any] = {**data.inputs, **data.targets}
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "data.npz"
@@ -60,7 +60,7 @@ class Checkpoints:
             return self._artifacts.path(self._artifacts.put(path))
 
     def load_prepared(self, artifact: str | None) -> bytes:
-        """Return the result of an algorithm's preparation; empty where there was none."""
+        """Return the result of an algorithm's preparation; empty if there was none."""
         return self._artifacts.intact(artifact).read_bytes() if artifact else b""
 
     @activity("loading")

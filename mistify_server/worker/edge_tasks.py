@@ -33,8 +33,8 @@ from mistify_server.worker.training_setups import TrainingSetups
 class EdgeRunner:
     """Adapts networks from their parents' checkpoints.
 
-    An edge depends on nothing but its task and the files that the task names: it ends at the same network,
-    byte by byte, whatever the worker has done before.
+    An edge depends only on its task and the files that the task names: the network is the same byte for byte,
+    whatever the worker has done before.
 
     Args:
         checkpoints: Loads and stores networks.
@@ -104,7 +104,7 @@ class EdgeRunner:
         )
 
     def _adapt_largest(self, task: BranchTask, params: Params, budget: Budget) -> EdgeOutcome:
-        """Adapt the source to a budget, widened if that is above the source."""
+        """Adapt the source to a budget, widened if the budget exceeds the source."""
         recipe = task.recipe
         setup = self._setups.prepare(recipe, params)
         source = analyse(self._setups.teacher(recipe), params.layers)
@@ -116,9 +116,9 @@ class EdgeRunner:
     def _descend(
         self, task: BranchTask, params: Params, network: keras.Model, budgets: Mapping[float, Budget]
     ) -> list[EdgeOutcome]:
-        """Adapt a network to falling budgets, given by their shares, each outcome from the one before.
+        """Adapt a network to decreasing budgets, given by share, each from the previous outcome.
 
-        Widened networks are trained in a way of their own, and by an executor of their own.
+        Widened networks have a separate training setup and executor.
         """
         setup = self._setups.prepare(task.recipe, params)
         executor = _new_executor(task, params)
@@ -163,9 +163,9 @@ class EdgeRunner:
         params: Params,
         assignment: Assignment,
     ) -> EdgeOutcome:
-        """Adapt a network, and return the source in its place if that serves better.
+        """Adapt a network, and return the source instead if it is better.
 
-        The source of an algorithm that serves tasks answers no single one.
+        The source of an algorithm that serves tasks cannot answer a single task.
         """
         targets = task.targets if isinstance(task, AdaptTask) else ()
         outcome = self._run_edge(task, executor, params, assignment, targets)
@@ -200,17 +200,17 @@ class EdgeRunner:
 
 
 def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExecutor:
-    """Return a new executor, and seed the task's randomness."""
-    # This also makes TensorFlow forget all functions that it has compiled.
+    """Return a new executor, and set the task's random seed."""
+    # This also makes TensorFlow discard all compiled functions.
     keras.utils.set_random_seed(task.recipe.seed)
     return executor_class(task.recipe.algorithm)(params)
 
 
 def _latency_meter(task: AdaptTask | BranchTask, assignment: Assignment) -> LatencyMeter:
-    """Return a meter that measures networks as the goals' packages will run."""
+    """Return a meter that measures networks as in the goals' packages."""
     return latency_meter(task.quantizations, assignment.setup.train, threads_of(task.budget))
 
 
 def _cost_reader(task: AdaptTask | BranchTask, assignment: Assignment) -> CostReader:
-    """Return a reader of costs from the files of networks, converted as the goals' packages will be."""
+    """Return a reader of costs from the files of networks, converted as for the goals' packages."""
     return cost_reader(assignment.budget, task.quantizations, assignment.setup, threads_of(task.budget))

@@ -1,7 +1,7 @@
-"""The worker process: the only place of the server where TensorFlow runs.
+"""The main loop of the worker process, the only server process that runs TensorFlow.
 
 It reads one order per line from standard input and writes messages to standard output
-(`mistify_server.tasks.messages`). It ends with its parent: when standard input closes.
+(`mistify_server.tasks.messages`). It ends with its parent, when standard input closes.
 """
 
 import argparse
@@ -40,17 +40,17 @@ from mistify_server.tasks.tasks import Task
 from mistify_server.worker.imports import quick_imports
 from mistify_server.worker.redaction import redacted
 
-#: Does a task.
+#: Runs a task.
 Do: TypeAlias = Callable[[Task], Result]
 
 
 def main() -> None:
-    """Serve tasks until standard input closes."""
+    """Run tasks until standard input closes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
     make_files_private()
-    # TensorFlow's converter itself makes such an interpreter, each time.
+    # TensorFlow's converter itself creates this interpreter every time.
     warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")
     work(lambda report: _runner(options.store, report), directories=(options.store,))
 
@@ -60,15 +60,15 @@ def work(
     heartbeat: float = HEARTBEAT_SECONDS,
     directories: Sequence[Path] = (),
 ) -> None:
-    """Do the tasks of the orders on standard input until it closes.
+    """Run the tasks of the orders on standard input until it closes.
 
     Args:
-        prepare: Returns the function that does tasks, given the callback for their progress. It may take
-            long: meanwhile the end of the parent is watched and heartbeats are sent.
-        heartbeat: Seconds between two heartbeats.
-        directories: Directories of the server, which failures must not name.
+        prepare: Returns the function that runs tasks, given the callback for their progress. It may take
+            long; in the meantime, the parent is watched and heartbeats are sent.
+        heartbeat: Seconds between heartbeats.
+        directories: Directories of the server, which error messages must not contain.
     """
-    # Python's own search tries to write a file: on a full disk it would fail here, and hide the reason.
+    # Python's own search tries to write a file. On a full disk, it would fail here and hide the cause.
     tempfile.tempdir = os.environ.get("TMPDIR")
     loop = TaskLoop(_claim_stdout(), directories)
     threading.Thread(target=loop.read_orders, daemon=True).start()
@@ -79,7 +79,7 @@ def work(
 
 
 class TaskLoop:
-    """Takes orders in and sends messages out; its methods run in different threads."""
+    """Receives orders and sends messages; its methods run on different threads."""
 
     def __init__(self, answers: TextIO, directories: Sequence[Path] = ()) -> None:
         self._answers = answers
@@ -90,9 +90,9 @@ class TaskLoop:
         self._ticket = 0
 
     def read_orders(self) -> None:
-        """Take orders in until the parent ends, then end this process.
+        """Receive orders until the parent ends, then end this process.
 
-        An order that cannot be parsed also ends it, with a traceback in its log: the server must have been
+        An invalid order also ends the process, with a traceback in its log: the server must have been
         upgraded.
         """
         try:
@@ -105,13 +105,13 @@ class TaskLoop:
         os._exit(0)
 
     def beat(self, seconds: float) -> None:
-        """Send a heartbeat every so many seconds while there is an order."""
+        """Send a heartbeat at this interval while there is an order."""
         while self._busy.wait():
             self._send(Heartbeat())
             time.sleep(seconds)
 
     def run_next(self, do: Do) -> None:
-        """Do the next task and send its result."""
+        """Run the next task and send its result."""
         order = self._orders.get()
         self._ticket = order.ticket
         try:
@@ -119,7 +119,7 @@ class TaskLoop:
         except MemoryError as error:
             _log_exception()
             raise SystemExit(OUT_OF_MEMORY) from error
-        # Before the result: with it the next order may come.
+        # Clear this before the result, after which the next order may arrive.
         self._busy.clear()
         self._send(Answer(ticket=order.ticket, result=result))
 
@@ -137,8 +137,8 @@ def _result_of(do: Do, task: Task) -> Result:
     """Return the result of a task, or its failure.
 
     Raises:
-        MemoryError: There was too little memory. It ends this process: models of earlier tasks may fill the
-            memory, and a new process may well succeed.
+        MemoryError: The task ran out of memory. This ends the process: models of earlier tasks may fill the
+            memory, and a new process may succeed.
     """
     try:
         return do(task)
@@ -154,7 +154,7 @@ def _result_of(do: Do, task: Task) -> Result:
         reason = f": {error.strerror}" if error.strerror else ""
         return TaskFailure(code=code.name, message=f"{type(error).__name__}{reason}")
     except Exception as error:
-        # A bug of an executor: another attempt would fail as well.
+        # A bug in an executor: a retry would fail as well.
         _log_exception()
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=f"{type(error).__name__}: {error}")
 
@@ -165,7 +165,7 @@ def _log_exception() -> None:
 
 
 def _runner(store: Path, report: OnProgress) -> Do:
-    # TensorFlow takes seconds to import: after the parent's end is watched.
+    # TensorFlow takes seconds to import, so first start to watch for the parent's end.
     with quick_imports():
         from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
         from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
@@ -181,10 +181,10 @@ def _runner(store: Path, report: OnProgress) -> Do:
 
 @contextmanager
 def resource_errors_as_python_errors() -> Iterator[None]:
-    """Turn TensorFlow's one error for full disks and too little memory into Python's two.
+    """Translate TensorFlow's common error for full disks and exhausted memory into Python's two errors.
 
     Raises:
-        OSError: ENOSPC, a disk is full, or a quota used up.
+        OSError: ENOSPC, a disk is full or a quota exceeded.
         MemoryError: Any other resource is exhausted.
     """
     from tensorflow.errors import ResourceExhaustedError  # noqa: PLC0415
@@ -198,7 +198,7 @@ def resource_errors_as_python_errors() -> Iterator[None]:
 
 
 def _claim_stdout() -> TextIO:
-    """Return standard output for messages alone: libraries print to standard error from now on."""
+    """Reserve standard output for messages, and redirect other output to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return answers

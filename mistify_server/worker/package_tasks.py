@@ -1,4 +1,4 @@
-"""Package tasks: from a goal's checkpoint to the files that devices load (paper 7)."""
+"""Package tasks, which turn a goal's checkpoint into the files that devices load (paper 7)."""
 
 import keras
 
@@ -33,7 +33,7 @@ class Packager:
         artifacts: Stores the files of packages.
         cache: Loads the data.
         checkpoints: Loads the networks.
-        setups: Prepares the data and settings of their training.
+        setups: Prepares the data and settings for training.
         on_progress: Receives the progress.
     """
 
@@ -53,7 +53,7 @@ class Packager:
 
     @activity("packaging")
     def package(self, task: PackageTask) -> PackageResult:
-        """Return the digests of a package's files, with its figures."""
+        """Make a package, and return the digests of its files with its figures."""
         report = reporter(self._on_progress, task.recipe.data.validation_metric)
         report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
         source = self._checkpoints.source(task.recipe.teacher)
@@ -79,7 +79,7 @@ class Packager:
         parts = executor_class(recipe.algorithm)(params).package_parts(
             source, self._checkpoints.load_prepared(recipe.prepared), model
         )
-        keras.utils.set_random_seed(recipe.seed)  # whatever was loaded, for this task or before
+        keras.utils.set_random_seed(recipe.seed)  # independent of what was loaded before
         package = package_model(
             model,
             task,
@@ -102,7 +102,7 @@ class Packager:
         )
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
-        """Return the task for the goal's network among the branches, which has their base."""
+        """Return the task for the goal's own branch, which has the shared base."""
         own = next(branch for branch in branches.branches if branch.share == 1)
         accuracy = evaluate(self._checkpoints.shared(own.checkpoint), validation, task.recipe.data.metric)
         return task.model_copy(
@@ -119,8 +119,8 @@ class Packager:
 
 
 def _training_steps(params: Params) -> int:
-    """Return the steps in which a network is trained for the precision or compression of its package."""
+    """Return the number of training steps for the precision or compression of a package."""
     if params.tune_steps or "tune_steps" in params.model_fields_set:
         return params.tune_steps
-    # An algorithm may tune no goal by default, as its networks are trained already, but not for this.
+    # An algorithm may skip tuning by default because its networks are already trained, but not for this.
     return Params().tune_steps

@@ -1,4 +1,4 @@
-"""Settings of algorithms, parsed from the plain values of tasks."""
+"""Parsing of algorithm settings from the plain values in tasks."""
 
 from executors.contract.params import Params, parse_params
 from executors.contract.registry import algorithm, algorithms
@@ -7,10 +7,10 @@ from mistify_server.tasks.recipe import Recipe
 
 
 def params_of(recipe: Recipe) -> Params:
-    """Return the settings of a recipe's algorithm; for `auto` those common to all algorithms.
+    """Return the settings of a recipe's algorithm; for `auto`, the settings common to all algorithms.
 
     Raises:
-        MistifyError: INVALID_CONFIG with all problems, by their places in the config.
+        MistifyError: INVALID_CONFIG with all problems and their places in the config.
     """
     params_class = Params if recipe.algorithm == AUTO else algorithm(recipe.algorithm).params
     return parse_params(params_class, recipe.settings, _params_classes)

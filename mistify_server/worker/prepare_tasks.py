@@ -1,7 +1,7 @@
-"""Prepare tasks: the work of an algorithm that is done once for all goals of a tree.
+"""Prepare tasks: the shared work of an algorithm for all goals of a tree.
 
-The kept parts of an interrupted attempt are resumed, and earlier preparations from the same source and data,
-by the same code and settings, are reused: both are found by a digest of all of these.
+Interrupted attempts resume from their stored parts. Earlier preparations from the same source and data, with
+the same code and settings, are reused. Both are found by a digest of all these inputs.
 """
 
 import hashlib
@@ -30,16 +30,16 @@ from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.params import params_of
 from mistify_server.worker.training_setups import TrainingSetups
 
-#: Packages whose code and version count for all algorithms.
+#: Packages with code and versions that affect all algorithms.
 _PACKAGES: Final = ("executors", "mistify")
 _LIBRARIES: Final = ("keras", "tensorflow")
 
-#: Rows of an array that are read at once.
+#: Number of array rows to read at once.
 _ROWS: Final = 1_000
 
 
 class Preparer:
-    """Lets algorithms prepare.
+    """Runs the preparations of algorithms.
 
     Args:
         setups: Prepares data and teachers.
@@ -57,7 +57,7 @@ class Preparer:
         self._on_progress = on_progress
 
     def prepare(self, task: PrepareTask) -> PrepareResult:
-        """Prepare, or find an earlier preparation."""
+        """Return an earlier preparation, or make one."""
         params = params_of(task.recipe)
         task = _essential(task, params)
         setup = self._setups.prepare(task.recipe, params, task.task)
@@ -85,7 +85,7 @@ class Preparer:
 
 
 class _KeptProgress(PreparationProgress):
-    """Reports the progress of a task, and keeps the parts in the store.
+    """Reports the progress of a task, and stores finished parts.
 
     Args:
         preparations: The store's preparations.
@@ -115,13 +115,13 @@ class _KeptProgress(PreparationProgress):
 
 
 def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str:
-    """Return the digest of all that a preparation is made from.
+    """Return a digest of all inputs of a preparation.
 
     Args:
         task: A task whose hardware profiles are those that its limits name, and no others: figures of
             hardware are measured again for each job.
-        teacher: The tuned source; the way in which it was saved makes no difference.
-        setup: Provides the data; names of files do not count.
+        teacher: The tuned source; its file format is irrelevant.
+        setup: The training setup with the data; file names are irrelevant.
     """
     recipe = task.recipe
     named = {"recipe": {"model", "teacher", "data"}}
@@ -129,7 +129,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     digest.update(recipe.data.settings.model_copy(update={"tasks": None}).model_dump_json().encode())
     digest.update(setup.train.space.model_dump_json().encode() if setup.train.space else b"")
     digest.update(teacher.to_json().encode())
-    # Not all variables: the seeds of dropout say nothing about a network.
+    # Exclude other variables: the seeds of dropout do not affect the network.
     arrays = [weight.numpy() for weight in teacher.weights]
     for data in (setup.train, setup.validation):
         arrays += [*data.inputs.values(), *data.targets.values()]
@@ -141,7 +141,7 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
 
 
 def _essential(task: PrepareTask, params: Params) -> PrepareTask:
-    """Return a task with only the settings, limits and hardware that its result depends on."""
+    """Return a task reduced to the settings, limits and hardware that affect its result."""
     recipe = task.recipe
     settings, least = algorithm(recipe.algorithm).prepared_from(params, task.least)
     hardware = {name: profile for name, profile in recipe.hardware.items() if depend_on_hardware(least, name)}
@@ -150,7 +150,7 @@ def _essential(task: PrepareTask, params: Params) -> PrepareTask:
 
 
 def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:
-    """Yield types, shapes and contents of arrays, which may be larger than memory."""
+    """Yield the types, shapes and contents of arrays, which may exceed memory."""
     for array in arrays:
         yield f"{array.dtype} {array.shape}\n".encode()
         rows = np.atleast_1d(array)
@@ -159,6 +159,6 @@ def _contents(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 
 def _code(package: str) -> str:
-    """Return the digest of the code of an algorithm's package, and of the code that all algorithms use."""
+    """Return a digest of the code of an algorithm's package and of the shared code."""
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return "\n".join([*libraries, code_digest((*_PACKAGES, *({package} - set(_PACKAGES))))])

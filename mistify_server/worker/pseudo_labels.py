@@ -1,4 +1,4 @@
-"""Pseudo-labels: the source's predictions as the labels of generated or unlabelled inputs."""
+"""Pseudo-labels: the source's predictions as labels for generated or unlabelled inputs."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,15 +22,15 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
 
-#: A source: name of the input -> [examples, ...] to name of the output -> the same.
+#: Computes a source's outputs by name from its inputs by name, both [examples, ...].
 Outputs = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
-#: The share of unlabelled inputs that are set apart as test data, where there are no others.
+#: Share of unlabelled inputs that become test data if there are no others.
 TEST_SHARE: Final = 0.1
 
 
 class PseudoLabeller:
-    """Writes files of inputs and the source's predictions, for parts of the data without labels.
+    """Writes files with inputs and the source's predictions, for parts of the data without labels.
 
     Args:
         cache: Loads the data.
@@ -44,10 +44,10 @@ class PseudoLabeller:
         self._on_progress = on_progress
 
     def label(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
-        """Return the data with such files; without, where all parts have labels.
+        """Return the data with files of pseudo-labels for the parts without labels.
 
         Args:
-            source: Gives the answers.
+            source: The network that predicts the pseudo-labels.
             seed: Seed for generated inputs.
 
         Raises:
@@ -72,22 +72,22 @@ class PseudoLabeller:
         return self._with_files(data, made)
 
     def label_by_outputs(self, data: DataSource, signature: Signature, outputs: Outputs) -> DataSource:
-        """Return the data with such files, of a source for which no inputs can be generated.
+        """Return the data with files of pseudo-labels, for a source without generated inputs.
 
         Args:
-            outputs: The source's outputs.
+            outputs: Computes the source's outputs.
 
         Raises:
-            MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
+            MistifyError: INVALID_DATASET, inputs cannot be used, or some outputs are not finite.
         """
         objectives = self._objectives(data, signature)
         return self._with_files(data, self._label_unlabelled(data, signature, outputs, objectives))
 
     def check(self, data: DataSource, signature: Signature) -> None:
-        """Check that data with the source's answers have the classes that their settings need.
+        """Raise an error unless pseudo-labelled data have the classes that their settings need.
 
         Args:
-            data: The data, with files of answers if any were added.
+            data: The data, including any files of pseudo-labels.
 
         Raises:
             MistifyError: INVALID_DATASET, with all problems.
@@ -104,11 +104,13 @@ class PseudoLabeller:
             problems.check("dataset.class_weights", balanced)
         if problems:
             raise MistifyError(
-                ErrorCode.INVALID_DATASET, "the source's answers cannot be used as labels", problems.problems
+                ErrorCode.INVALID_DATASET,
+                "the source's predictions cannot be used as labels",
+                problems.problems,
             )
 
     def _objectives(self, data: DataSource, signature: Signature) -> Mapping[str, OutputObjective]:
-        """Return the outputs' objectives by the test data, where only those have labels."""
+        """Return the outputs' objectives according to the test data, if only these have labels."""
         if not data.trains_on_pseudo_labels or not data.labelled:
             return {}
         return objectives_for(signature, self._cache.data(parts_of(data, signature)[1]))
@@ -120,7 +122,7 @@ class PseudoLabeller:
         outputs: Outputs,
         objectives: Mapping[str, OutputObjective],
     ) -> dict[str, Dataset]:
-        """Return unlabelled inputs with pseudo-labels, by the parts that they stand for."""
+        """Return unlabelled inputs with pseudo-labels, by the parts that they replace."""
         learning, test = parts_of(data, signature)
         if learning.train.labelled:
             return {}
@@ -146,11 +148,11 @@ def pseudo_labelled(
     Args:
         outputs: Computes the source's outputs.
         data: The inputs.
-        part: The part that they were read from.
-        objectives: Output -> its objective, where labelled data show it.
+        part: The part of the data with the inputs.
+        objectives: Output -> its objective, if known from labelled data.
 
     Raises:
-        MistifyError: INVALID_DATASET, it has no numbers for some of them.
+        MistifyError: INVALID_DATASET, some outputs are not finite.
     """
     return with_pseudo_labels(
         data.inputs, outputs(data.inputs), part.signature, source=part.source, objectives=objectives

@@ -1,4 +1,4 @@
-"""Failures of tasks without the server's directories: callers see them."""
+"""Removal of the server's directories from error messages, because callers see these."""
 
 import sys
 import tempfile
@@ -12,11 +12,11 @@ from mistify_server.tasks.tasks import Task
 
 
 def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
-    """Return a result whose problems and reasons name files without the directories around them.
+    """Return a result in which problems and reasons contain file names without directories.
 
     Args:
-        task: A task whose models and data lie in directories of the server, or in those of its callers.
-        directories: Further directories of the server.
+        task: A task with paths of models and data, on the server or from callers.
+        directories: Additional directories of the server.
     """
     if not isinstance(result, TaskFailure | Inspection):
         return result
@@ -25,7 +25,7 @@ def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
     names = sorted({f"{directory}/" for directory in around if directory != directory.parent}, key=len)
 
     def plain(text: str) -> str:
-        for name in reversed(names):  # the innermost first
+        for name in reversed(names):  # innermost first
             text = text.replace(name, "")
         return text
 

@@ -1,4 +1,4 @@
-"""Reference tasks: a source measured as its packages are."""
+"""Reference tasks, which measure a source in the same way as packages."""
 
 from executors.outputs.objectives import objectives_for
 from executors.sources.keras.scaling import scaled
@@ -32,7 +32,7 @@ class ReferenceMeter:
 
     @activity("measuring")
     def measure(self, task: ReferenceTask) -> ReferenceResult:
-        """Return the accuracies and the latencies of a source in LiteRT."""
+        """Return the accuracies and latencies of a source in LiteRT."""
         recipe = task.recipe
         self._on_progress(
             ProgressUpdate(stage=MEASURING_SOURCE, step=0, total_steps=1, metric=recipe.data.metric)
@@ -42,7 +42,7 @@ class ReferenceMeter:
         learning, test = parts_of(recipe.data, teacher.signature)
         train, _ = self._cache.learning(learning)
         return measure_reference(
-            self._as_it_came(task) or tuned,
+            self._before_tuning(task) or tuned,
             tuned,
             self._cache.data(test),
             objectives_for(teacher.signature, train),
@@ -50,7 +50,7 @@ class ReferenceMeter:
             threads=task.threads,
         )
 
-    def _as_it_came(self, task: ReferenceTask) -> bytes | None:
-        """Return the source in LiteRT before its tuning; None where it cannot be tuned."""
+    def _before_tuning(self, task: ReferenceTask) -> bytes | None:
+        """Return the converted source before tuning; None if it cannot be tuned."""
         source = self._cache.source(task.recipe.model).network
         return None if source is None else convert(scaled(source, task.recipe.data.settings.scale))

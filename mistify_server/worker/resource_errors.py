@@ -1,4 +1,4 @@
-"""Errors of a machine that has run out of memory or disk space, and those of conversion."""
+"""Errors of a machine without memory or disk space, as opposed to conversion errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import Final
 
 import tensorflow as tf
 
-#: Errors that tell of the machine, and nothing of a model.
+#: Errors caused by the machine rather than by a model.
 RESOURCE_ERRORS: Final = (MemoryError, OSError, tf.errors.ResourceExhaustedError)
 
 
@@ -15,9 +15,9 @@ def suppress_conversion_errors() -> Iterator[None]:
     """Suppress any exception that the converter raises for a model; resource errors still propagate.
 
     Raises:
-        MemoryError: There is too little memory, as far as Python knows.
+        MemoryError: Python ran out of memory.
         OSError: A disk is full, or a file cannot be read or written.
-        ResourceExhaustedError: TensorFlow has run out of either.
+        ResourceExhaustedError: TensorFlow ran out of memory or disk space.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tasks of a worker, each done by the object for its kind; loaded models stay in memory for the next."""
+"""Dispatch of a worker's tasks by kind; loaded models stay in memory for later tasks."""
 
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ TaskResult: TypeAlias = (
 
 
 class TaskRunner:
-    """Does tasks, one at a time.
+    """Runs tasks, one at a time.
 
     Args:
         artifacts: Stores checkpoints and packages.
@@ -53,7 +53,7 @@ class TaskRunner:
     """
 
     def __init__(self, artifacts: Artifacts, on_progress: OnProgress) -> None:
-        import_layers()  # sources and checkpoints may have layers of plug-ins
+        import_layers()  # sources and checkpoints may contain layers from plug-ins
         cache, checkpoints = SourceCache(on_progress), Checkpoints(artifacts)
         setups = TrainingSetups(cache, checkpoints)
         labeller = PseudoLabeller(cache, checkpoints, on_progress)
@@ -66,7 +66,7 @@ class TaskRunner:
         self._references = ReferenceMeter(cache, checkpoints, on_progress)
 
     def run(self, task: Task) -> TaskResult:
-        """Do a task; the result has the seconds of each activity.
+        """Run a task; the result includes the seconds of each activity.
 
         Raises:
             MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.

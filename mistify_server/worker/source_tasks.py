@@ -1,4 +1,4 @@
-"""Source tasks: the root of a goal tree, made once for all goals of a batch (paper 4.3)."""
+"""Source tasks, which make the root of a goal tree once for all goals of a batch (paper 4.3)."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ class SourceTuner:
         cache: Loads source models and data.
         checkpoints: Stores the networks.
         labeller: Labels data without labels.
-        unchanged: Keeps sources that cannot be edited.
+        unchanged: Stores sources that cannot be edited.
         on_progress: Receives the progress.
     """
 
@@ -51,7 +51,7 @@ class SourceTuner:
         self._on_progress = on_progress
 
     def tune(self, task: SourceTask) -> SourceResult:
-        """Return the tuned source, which teaches all goals, and the root, from which they are adapted."""
+        """Return the tuned source, which is the teacher of all goals, and the root for their adaptation."""
         source = self._cache.source(task.recipe.model)
         if source.network is None:
             return self._unchanged.store_as_root(task, source)
@@ -61,7 +61,7 @@ class SourceTuner:
         recipe = task.recipe
         params, profiles = params_of(recipe), recipe.profiles
         source = scaled(network, recipe.data.settings.scale)
-        keras.utils.set_random_seed(recipe.seed)  # a source that had to be loaded may have drawn from it
+        keras.utils.set_random_seed(recipe.seed)  # loading a source may have drawn random numbers
         data, metric = self._labeller.label(recipe.data, source, recipe.seed), recipe.data.metric
         setup = self._setup(source, data, params)
         if flips_suit(source, data, setup):

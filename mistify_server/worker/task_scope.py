@@ -1,4 +1,4 @@
-"""The scope of a task: the part of the source's network, of the data and of their settings that it needs."""
+"""The scope of a task: the parts of the source's network, the data and their settings that it needs."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,21 +23,21 @@ from mistify.wording import listed
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.worker.description.labels import labels_of
 
-#: Trained tasks that are named beside one that is not.
+#: Number of trained tasks that are listed for an untrained one.
 _NEAREST: Final = 3
 
 
 @dataclass(frozen=True)
 class TaskScope:
-    """All that the data teach: nothing is left out."""
+    """Everything that the data teach."""
 
     @property
     def note(self) -> str:
-        """A remark on what is measured, for people; empty where there is nothing to say."""
+        """A remark on the measured accuracy, for people; may be empty."""
         return ""
 
     def network(self, source: keras.Model) -> keras.Model:
-        """Return the part of a network that the task needs; the network itself where that is all of it."""
+        """Return the part of a network that the task needs; the network itself if it needs everything."""
         return source
 
     def data(self, data: Dataset, part: str) -> Dataset:
@@ -75,7 +75,7 @@ class PropertyScope(TaskScope):
         return all(len(part.of_task(self.task)) for part in parts)
 
     def unanswered(self, reference: keras.Model, train: Dataset) -> "UnansweredScope":
-        """Return the scope with the answers of a network in the place of those that the data lack.
+        """Return the scope with a network's answers in place of missing answers.
 
         Args:
             train: Training data, whose tasks are known.
@@ -90,7 +90,7 @@ class PropertyScope(TaskScope):
 
 @dataclass(frozen=True)
 class UnansweredScope(TaskScope):
-    """A task with properties to which the data have no answers: those of a network stand for them.
+    """A task with properties for which the data have no answers; a network's answers replace them.
 
     Attributes:
         reference: The network.
@@ -118,7 +118,7 @@ class UnansweredScope(TaskScope):
 
     @property
     def note(self) -> str:
-        """Say whether the task was trained, and that its accuracy is not known."""
+        """A remark on whether the task was trained, and that its accuracy is unknown."""
         nearest = "; ".join(map(str, self.nearest))
         untrained = f'never trained: "{self.task}"; the nearest trained tasks are {nearest}'
         unmeasured = (
@@ -135,7 +135,7 @@ class ClassScope(TaskScope):
     Attributes:
         output: Name of the output.
         numbers: Numbers of the classes, ascending.
-        names: Their names, or their numbers where classes have no names.
+        names: Names of the classes, or their numbers if they have no names.
     """
 
     output: str
@@ -143,7 +143,7 @@ class ClassScope(TaskScope):
     names: tuple[str, ...]
 
     def network(self, source: keras.Model) -> keras.Model:
-        """Return a network with these classes alone; one that has no others stays as it is."""
+        """Return a network with only these classes; the network itself if it has no others."""
         (output,) = signature_of(source).outputs
         if output.shape[-1] == len(self.numbers):
             return source
@@ -169,7 +169,7 @@ class ClassScope(TaskScope):
 def scope_of(
     task: TaskConfig | None, signature: Signature, settings: DataSettings, train: Dataset
 ) -> TaskScope:
-    """Return the scope of a task, or of all that the data teach.
+    """Return the scope of a task, or of everything that the data teach.
 
     Args:
         signature: The signature of the source.
@@ -196,7 +196,7 @@ def scope_of(
 
 
 def class_names(output: Output, settings: DataSettings, train: Dataset) -> tuple[str, ...]:
-    """Return the names of an output's classes, or their numbers where they have no names."""
+    """Return the names of an output's classes, or their numbers if they have no names."""
     count = output.shape[-1] or 0
     labels = labels_of(settings.labels, {output.name: count}, train.classes, ProblemCollector())
     return labels.get(output.name) or tuple(map(str, range(count)))

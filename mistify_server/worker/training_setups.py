@@ -1,4 +1,4 @@
-"""Training setups: the data of a task, and the teacher's predictions for them."""
+"""Training setups: the data of a task and the teacher's predictions."""
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
@@ -25,7 +25,7 @@ from mistify_server.worker.task_scope import PropertyScope, TaskScope, scope_of
 
 
 class _Predictions(NamedTuple):
-    """A teacher's predictions for images and for their mirror images: output -> [examples, ...]."""
+    """A teacher's predictions for images and their mirror images: output -> [examples, ...]."""
 
     as_they_are: Mapping[str, Array] | None = None
     mirrored: Mapping[str, Array] | None = None
@@ -47,17 +47,17 @@ class TrainingSetups:
     def prepare(
         self, recipe: TaughtRecipe, params: Params, task: TaskConfig | None = None, *, distilled: bool = True
     ) -> TrainingSetup:
-        """Return the data and settings that the students of a teacher are trained with.
+        """Return the data and settings for training a teacher's students.
 
         Args:
-            recipe: Provides the teacher, and the data that both are trained on.
-            task: The students' task; None for all that the data teach.
-            distilled: Whether students learn from the teacher's predictions, too.
+            recipe: The recipe with the teacher and the data.
+            task: The students' task; None for everything that the data teach.
+            distilled: Whether students also learn from the teacher's predictions.
         """
         scope = self._scope(recipe, task)
         settings = scope.settings(recipe.data.settings)
         learning = self._parts(recipe)[0]
-        version = version_of(learning)  # before the data are loaded: a file may change meanwhile
+        version = version_of(learning)  # before loading the data, because a file may change during loading
         train, validation = self._cache.learning(learning)
         train, validation = scope.data(train, "train"), scope.data(validation, "validation")
         distilled = distilled and (task is None or not _serves_tasks(recipe))
@@ -70,7 +70,7 @@ class TrainingSetups:
         return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
 
     def note(self, recipe: TaughtRecipe, task: TaskConfig | None) -> str:
-        """Return a remark on what is measured of a task, for people; empty where there is nothing to say."""
+        """Return a remark on the measured accuracy of a task, for people; may be empty."""
         return self._scope(recipe, task).note
 
     def test(self, recipe: TaughtRecipe, task: TaskConfig | None = None) -> Dataset:
@@ -133,7 +133,7 @@ class TrainingSetups:
     def _predictions(
         self, teacher: str, scope: TaskScope, version: DataVersion, train: Dataset, flips: bool
     ) -> _Predictions:
-        """Return the teacher's predictions for the training data, and for mirror images if they are used."""
+        """Return the teacher's predictions for the training data and, if needed, for mirror images."""
         key = teacher, scope, version, flips
         if self._predicted is None or self._predicted[0] != key:
             model = self._networks(teacher, scope)

@@ -149,10 +149,10 @@ def test_with_a_token_everything_begins_at_the_log_in(browser: Browser, tmp_path
         page = browser.new_page()
         page.goto(f"{url}fleet")
         assert urlsplit(page.url).path == "/login"
-        page.get_by_label("The token").fill("wrong")
+        page.get_by_label("token").fill("wrong")
         page.get_by_role("button", name="Log in").click()
         expect(page.locator("#answer")).to_contain_text("token")
-        page.get_by_label("The token").fill("correct horse battery staple")
+        page.get_by_label("token").fill("correct horse battery staple")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
         assert page.evaluate("document.cookie") == ""

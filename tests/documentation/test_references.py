@@ -28,7 +28,7 @@ NODES = re.compile(r'\["\d+ ([\w/]+\.py)<br/>([^"]+)"\]')
 DOTTED = re.compile(r"(?<![\w.])(?:mistify|executors|mistify_server|mistify_client)(?:\.(?!db\b)\w+)+")
 ENTRY_POINTS = {
     f"mistify.{kind}"
-    for kind in ("executors", "policies", "correlations", "metrics", "scores", "losses", "layers", "variants")
+    for kind in ("algorithms", "policies", "correlations", "costs", "metrics", "losses", "layers", "variants")
 }
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -66,7 +66,7 @@ def test_a_package_that_has_no_blocks_says_so(tmp_path):
     package = ported(tmp_path, largest=1.0, adapt_steps=2, cuts=1)
     assert BLOCKS not in Manifest.load(package).files
     (goal,) = json.loads((tmp_path / "out" / "report.json").read_text())["goals"]
-    assert "has no blocks: nothing can be replaced in this model" in goal["note"]
+    assert "has no blocks: no part of this model can be replaced" in goal["note"]
     assert 'blocks of at most 100% of it ("largest")' in goal["note"]
 
 

@@ -202,7 +202,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     ),
     "unreachable": (
         config(adaptation_goal={"FLOP": "0.0001x"}),
-        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest that can be met"),
+        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest feasible limit"),
     ),
 }
 
@@ -231,7 +231,7 @@ DATA: dict[str, tuple[str, str, str]] = {
     "single.npy": ("single array", "an .npz file", "np.savez"),
     "noise.npz": ("cannot be read", "an .npz file", "np.savez"),
     "cut.npz": ("cannot be read", "an .npz file", "np.savez"),
-    "objects.npz": ("x.npy has Python objects", "an .npz file", "np.savez"),
+    "objects.npz": ("x.npy contains Python objects", "an .npz file", "np.savez"),
     "no-y.npz": ("no array ", "(or x and y)", "name the data"),
     "large.npz": ("(40, 16, 8, 1)", "[examples, 8, 8, 1]", "reshape"),
     "range.npz": ("y[5] = 3", "classes 0 to 2", "relabel"),
@@ -295,7 +295,7 @@ def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Pa
         ExpectedProblem("[0].adaptation_goal.FLOP", '"5Q"', "", ""),
         ExpectedProblem("[0].colour", '"colour"', "one of", ""),
         ExpectedProblem("[2].dataset.train", "nothing", "", ""),
-        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+        ExpectedProblem("[1].id", '"HALF"', "different from that of [0]", "rename"),
     ]
     refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
@@ -308,7 +308,7 @@ def test_all_that_needs_no_worker_is_found_at_once(site: Site, mistify: Any, tmp
     ]
     problems = [
         ExpectedProblem("[0].colour", '"colour"', "one of", ""),
-        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+        ExpectedProblem("[1].id", '"HALF"', "different from that of [0]", "rename"),
         ExpectedProblem("[0].algorithm.name", '"morfnet"', "", 'did you mean "morphnet"?'),
         ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
         ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),
@@ -376,7 +376,9 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
         [*command, "--listen", site.address], capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.returncode == ErrorCode.ADDRESS_IN_USE.exit_code
-    assert f"error: the address {site.address} is in use by another program; stop that one" in ended.stderr
+    assert (
+        f"error: the address {site.address} is in use by another program; stop that program" in ended.stderr
+    )
     assert "Traceback" not in ended.stderr
 
 

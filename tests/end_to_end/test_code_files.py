@@ -22,7 +22,7 @@ def doubled(predictions, targets, counts):
     return tf.reduce_mean(counts * tf.square(predictions - 2 * targets))
 """
 
-SCORES = """
+METRICS = """
 import numpy as np
 
 def doubling_error(predictions, targets):
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         x = np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
         np.savez(base / f"{part}.npz", x=x, price=x.sum(1, keepdims=True))
     (base / "losses.py").write_text(LOSSES)
-    (base / "scores.py").write_text(SCORES)
+    (base / "scores.py").write_text(METRICS)
     goal = {
         "id": "half",
         "model": "sum.keras",
@@ -87,7 +87,7 @@ def test_a_server_runs_no_files_of_its_callers_unless_its_operator_allows_it(sit
     assert refused.returncode == 2, refused.stdout + refused.stderr
     places = [line.strip().partition(": ")[0] for line in refused.stderr.splitlines() if line[:3] == "  ["]
     assert places == ["[0].dataset.metrics.price", "[0].dataset.losses.price"]
-    for expected in ('got "losses.py:doubled"', "mistify.losses", "mistify.scores", "--allow-code"):
+    for expected in ('got "losses.py:doubled"', "mistify.losses", "mistify.metrics", "--allow-code"):
         assert expected in refused.stderr
     with server(site / "other", "--allow-code") as (address, _):
         planned = run("plan", site / "goals.json", "--json", "--server", address)

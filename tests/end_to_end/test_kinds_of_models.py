@@ -13,7 +13,7 @@ from sklearn.metrics import jaccard_score
 from mistify.config.data.metric import Metric
 from mistify_client import load
 from tests.support.kinds_of_models import KINDS, OWN, SUBCLASSED, write_kind
-from tests.support.plug_ins import LAYERS, LOSSES, SCORES, environment, install_example, installed
+from tests.support.plug_ins import LAYERS, LOSSES, METRICS, environment, install_example, installed
 from tests.support.servers import MISTIFY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -49,7 +49,7 @@ def sites(directory: Path) -> list[Path]:
     """Install the plug-ins that some kinds need."""
     return [
         install_example(directory / "losses", "losses", LOSSES),
-        install_example(directory / "scores", "scores", SCORES),
+        install_example(directory / "metrics", "metrics", METRICS),
         installed(directory / "own", OWN, SUBCLASSED, {OWN: OWN}, LAYERS),
     ]
 

@@ -78,7 +78,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
     assert all(np.isclose(output.sum(), 1, atol=1e-4) for output in outputs)
     assert Manifest.load(package) == shipped
     phases = [json.loads(line) for line in log_of(package)]
-    assert any("no option keeps to the targets" in json.dumps(line) for line in phases)
+    assert any("no option meets the targets" in json.dumps(line) for line in phases)
 
 
 def inferences(package: Path) -> tuple[list[Any], Manifest]:

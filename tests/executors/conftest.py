@@ -13,12 +13,12 @@ from executors.training.setup import TrainingSetup
 
 layers = keras.layers
 
-# Tests train small networks briefly: optimizing their graphs takes longer than it saves.
+# Tests train small networks briefly, for which optimizing the graphs takes longer than it saves.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def small_resnet(seed=0, batch_norm=True):
-    """A residual network for the digits, small enough to train in a second."""
+    """Return a residual network for the digits that trains in a second."""
     keras.utils.set_random_seed(seed)
 
     def unit(x, width):
@@ -42,7 +42,7 @@ def digits():
 
 @pytest.fixture(scope="session")
 def trained(digits) -> Iterator[keras.Model]:
-    """The small residual network, trained for a few epochs. Nobody may change it."""
+    """Return the small residual network, trained for a few epochs. Tests must not modify it."""
     model = small_resnet()
     model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
     model.fit(digits[0].inputs["image"], digits[0].targets["digit"], batch_size=64, epochs=15, verbose=0)

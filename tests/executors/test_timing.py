@@ -7,7 +7,7 @@ from executors.timing import Timings, activity, collect_timings
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Lets time pass, on a clock that nothing else moves."""
+    """Let time pass on the simulated clock."""
     now = [100.0]
     monkeypatch.setattr("executors.timing.perf_counter", lambda: now[0])
 
@@ -17,7 +17,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return pass_by
 
 
-def test_each_second_is_booked_to_the_innermost_activity(work: Callable[[float], None]) -> None:
+def test_time_is_attributed_to_the_innermost_activity(work: Callable[[float], None]) -> None:
     with collect_timings() as timings:
         work(32.0)
         with activity("outer"):
@@ -33,7 +33,7 @@ def test_each_second_is_booked_to_the_innermost_activity(work: Callable[[float],
     assert timings.seconds == {"outer": 9.0, "inner": 18.0, "innermost": 4.0}
 
 
-def test_an_activity_within_itself_counts_once(work: Callable[[float], None]) -> None:
+def test_a_nested_activity_of_the_same_name_counts_once(work: Callable[[float], None]) -> None:
     with collect_timings() as timings, activity("training"):
         work(1.0)
         with activity("training"):
@@ -41,7 +41,7 @@ def test_an_activity_within_itself_counts_once(work: Callable[[float], None]) ->
     assert timings.seconds == {"training": 3.0}
 
 
-def test_an_activity_that_fails_is_booked_and_ended(work: Callable[[float], None]) -> None:
+def test_a_failing_activity_is_recorded_and_ended(work: Callable[[float], None]) -> None:
     @activity("failing")
     def fail() -> None:
         work(1.0)
@@ -56,7 +56,7 @@ def test_an_activity_that_fails_is_booked_and_ended(work: Callable[[float], None
     assert timings.seconds == {"outer": 4.0, "failing": 1.0, "inner": 2.0}
 
 
-def test_every_call_of_a_function_is_counted(work: Callable[[float], None]) -> None:
+def test_every_call_of_a_decorated_function_is_counted(work: Callable[[float], None]) -> None:
     saving = activity("saving")(work)
     for _ in range(2):
         with collect_timings() as timings:
@@ -65,7 +65,7 @@ def test_every_call_of_a_function_is_counted(work: Callable[[float], None]) -> N
         assert timings.seconds == {"saving": 5.0}
 
 
-def test_timings_have_nothing_in_common(work: Callable[[float], None]) -> None:
+def test_timings_are_independent(work: Callable[[float], None]) -> None:
     second: list[Timings] = []
 
     def fail() -> None:

@@ -11,7 +11,7 @@ from tests.support.paths import DATA
 
 TINY = DATA / "tiny.tflite"
 
-#: Opens a network; another thread's words on standard error come while it is read.
+#: Opens a network while another thread writes to standard error.
 SCRIPT = """
 import os, sys
 from pathlib import Path
@@ -34,27 +34,27 @@ def standard_error_of(script: str) -> str:
     return done.stderr
 
 
-def test_nothing_but_litert_s_notice_is_kept_from_standard_error() -> None:
-    """The first interpreter is opened twice, the first time without the notice."""
+def test_only_the_notice_of_litert_is_removed_from_standard_error() -> None:
+    """The other thread writes twice, because the first interpreter is opened twice."""
     assert standard_error_of(SCRIPT) == "another thread\nanother thread\nthe end\n"
 
 
 def test_litert_writes_the_notice() -> None:
-    """Else there is nothing to keep."""
+    """Otherwise nothing would have to be removed."""
     loud = (
         f"from ai_edge_litert.interpreter import Interpreter; Interpreter({str(TINY)!r}).allocate_tensors()"
     )
     assert "Created TensorFlow Lite XNNPACK delegate" in standard_error_of(loud)
 
 
-def test_standard_error_may_be_closed() -> None:
+def test_a_network_opens_with_standard_error_closed() -> None:
     script = "import sys; from pathlib import Path; from mistify.litert import open_interpreter\n"
     script += "import os; os.close(2); open_interpreter(Path(sys.argv[1]), 1).allocate_tensors()"
     assert standard_error_of(script) == ""
 
 
 @pytest.mark.parametrize("network", [TINY, TINY.read_bytes()])
-def test_a_network_is_given_by_its_path_or_its_content(network: Path | bytes) -> None:
+def test_a_network_is_opened_from_its_path_or_its_content(network: Path | bytes) -> None:
     interpreter = open_interpreter(network, 1)
     interpreter.allocate_tensors()
     (entry,) = interpreter.get_input_details()
@@ -62,7 +62,7 @@ def test_a_network_is_given_by_its_path_or_its_content(network: Path | bytes) ->
     interpreter.invoke()
 
 
-def test_what_is_no_network_is_refused() -> None:
+def test_an_invalid_network_is_refused() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ValueError, match=r"model"):
         open_interpreter(b"no network at all", 1)

@@ -1,4 +1,4 @@
-"""What is wrong with a plug-in, as far as that is seen without importing it."""
+"""Mistakes in plug-ins that can be found without importing them."""
 
 import shutil
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES
+from mistify.config.data.metric import METRICS
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
@@ -29,7 +29,7 @@ POINTS = {
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    installed(tmp_path, "plugged", MODULE, POINTS, SCORES)
+    installed(tmp_path, "plugged", MODULE, POINTS, METRICS)
     (tmp_path / "wrong.py").write_text("class There(:\n")
     (tmp_path / "starred.py").write_text("from json import *\n")
     (tmp_path / "packaged" / "inner").mkdir(parents=True)
@@ -41,13 +41,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("site")
-def test_what_is_there_passes_and_is_not_imported() -> None:
+def test_a_valid_plug_in_passes_without_being_imported() -> None:
     for name in ("fine", "value", "imported", "nested", "starred"):
-        check_plug_in(plug_ins(SCORES)[name])
+        check_plug_in(plug_ins(METRICS)[name])
     assert not {"plugged", "packaged", "starred"} & sys.modules.keys()
 
 
-def test_what_is_installed_or_removed_meanwhile_is_seen(
+def test_plug_ins_installed_or_removed_at_run_time_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = "mistify.tests"
@@ -71,9 +71,9 @@ def test_what_is_installed_or_removed_meanwhile_is_seen(
         ("wrong", "wrong:There: SyntaxError"),
     ],
 )
-def test_what_is_not_there_is_told(name: str, reason: str) -> None:
+def test_an_unusable_plug_in_is_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(UnusablePlugInError, match=reason):
-        check_plug_in(plug_ins(SCORES)[name])
+        check_plug_in(plug_ins(METRICS)[name])
 
 
 def config(**data: object) -> str:
@@ -81,7 +81,7 @@ def config(**data: object) -> str:
     return f'{{"id": "a", "model": "m", "dataset": {dataset}, "adaptation_goal": {{"FLOP": "0.5x"}}}}'
 
 
-def test_a_config_that_names_a_broken_metric_or_loss_is_refused_when_it_is_read(site: Path) -> None:
+def test_a_config_that_names_a_broken_metric_or_loss_is_refused(site: Path) -> None:
     installed(site / "more", "mislaid", "", {"lost": "mislaid:Lost", "kept": "plugged:There"}, LOSSES)
     sys.path.insert(0, str(site / "more"))
     try:
@@ -106,7 +106,7 @@ def test_a_config_that_names_a_broken_metric_or_loss_is_refused_when_it_is_read(
     assert problems["[0].dataset.losses.w"].fix == 'did you mean "kept"?'
 
 
-def test_a_loss_is_unknown_where_no_plug_in_adds_one() -> None:
+def test_a_loss_that_no_plug_in_defines_is_refused() -> None:
     with pytest.raises(MistifyError, match="install the plug-in that defines it"):
         parse_batch(config(losses={"y": "iou"}))
     with pytest.raises(MistifyError, match=r"losses.y: got 3; expected the name of a plug-in's loss"):

@@ -7,7 +7,7 @@ from mistify.tables import plain_table
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
-def test_a_narrow_console_folds_cells_and_cuts_none(width):
+def test_a_narrow_console_wraps_cells_and_truncates_none(width):
     table = plain_table("name", "artifact")
     table.add_row("model", "0123456789abcdef" * 4)
     console = Console(file=io.StringIO(), width=width)

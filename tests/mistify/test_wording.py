@@ -21,7 +21,7 @@ def test_counts_agree_with_their_nouns(count, words):
         (10_000, "n0, n1, n2, n3, n4 and 9,995 others"),
     ],
 )
-def test_long_lists_are_cut(count, words):
+def test_long_lists_are_shortened(count, words):
     assert listed([f"n{number}" for number in range(count)]) == words
 
 
@@ -29,7 +29,7 @@ def test_names_are_grouped_in_order():
     assert list(names_by([("a", 2), ("b", 1), ("c", 2)]).items()) == [(2, ["a", "c"]), (1, ["b"])]
 
 
-def test_an_error_says_once_what_is_wrong_in_many_goals():
+def test_an_error_in_many_goals_is_reported_once():
     def problem(index: int, value: str) -> Problem:
         return Problem(f"[{index}].adaptation_goal.FLOP", value, "a count", "correct it")
 

@@ -1,4 +1,4 @@
-"""Networks of blocks by the names of their files: run one after the other, or stitched into one."""
+"""Networks of blocks, given by their file names: run as a chain, or stitched into one network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from mistify_client.assembly.shipped import with_shipped
 
 
 def store_in(directory: Path) -> BlockStore:
-    """Return the block store in a directory, of a package or by itself."""
+    """Return the block store in a directory, with or without a package."""
     if (directory / MANIFEST).exists() and (directory / BLOCKS).exists():
         return with_shipped(BlockStore.load(directory), Package.open(directory))
     return BlockStore.load(directory)
@@ -23,7 +23,7 @@ def store_in(directory: Path) -> BlockStore:
 def load_chain(
     directory: Path, names: Sequence[str], threads: int, execution: Execution = Execution.INTERPRETER
 ) -> Chain:
-    """Load the blocks of a network, which run one after the other."""
+    """Load the blocks of a network as a chain."""
     with BlockFiles(directory) as files:
         blocks = store_in(directory).network_of(names)
         chosen = ChosenBlocks(files=tuple(names), execution=execution)
@@ -31,6 +31,6 @@ def load_chain(
 
 
 def stitch(directory: Path, names: Sequence[str]) -> bytes:
-    """Return blocks of a store as one network."""
+    """Stitch blocks of a store into one network."""
     with BlockFiles(directory) as files:
         return stitching.stitch(files, store_in(directory).network_of(names))

@@ -1,4 +1,4 @@
-"""A porting service in memory, over real gRPC, with faults on demand; and tiny packages."""
+"""An in-memory porting service over real gRPC that injects faults, and tiny packages."""
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
@@ -48,7 +48,7 @@ def package_files(files: dict[str, bytes]) -> tuple[PackageFile, ...]:
 
 
 def ended_job(files: dict[str, bytes]) -> Job:
-    """A job of two goals: `half` is met, `tenth`, which was adapted from it, failed."""
+    """Return a job with two goals: `half` is met, and `tenth`, adapted from it, failed."""
     half = Goal(
         id="half",
         batch=0,
@@ -85,7 +85,7 @@ def events() -> list[JobEvent]:
 
 @dataclass
 class PortingFake(PortingServicer):
-    """Answers with one job. A fault is a number of messages after which a stream breaks, used up in turn."""
+    """A service with one job. Each fault is the number of messages after which the next stream breaks."""
 
     files: dict[str, bytes]
     events: list[JobEvent]
@@ -147,7 +147,7 @@ class PortingFake(PortingServicer):
         return pb.RemoveJobResponse(freed_bytes=2_000_000)
 
     def _part(self, request):
-        """The job with the goals that a request selects; a page has at most `page` goals."""
+        """Return the job with the goals that a request selects, at most `page` of them."""
         first = int(request.goals.page_token or 0)
         end = first + min(request.goals.page_size, self.page)
         goals = self.job.goals[first:end]
@@ -208,7 +208,7 @@ class PortingFake(PortingServicer):
 
 
 def serve(fake: PortingFake, address: str, *, reserved: bool = False) -> tuple[grpc.Server, str]:
-    """Start a server for a service; return it and its address, which a socket may have `reserved` for it."""
+    """Start a server for a service, and return it with its address, which a socket may have `reserved`."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", int(reserved))])
     add_PortingServicer_to_server(fake, server)
     port = server.add_insecure_port(address)
@@ -218,7 +218,7 @@ def serve(fake: PortingFake, address: str, *, reserved: bool = False) -> tuple[g
 
 @dataclass
 class Service:
-    """A service in memory and its server, which can be shut down and started again at its address."""
+    """An in-memory service whose server can be stopped and restarted at the same address."""
 
     fake: PortingFake
     server: grpc.Server
@@ -228,7 +228,7 @@ class Service:
         self.server.stop(None).wait()
 
     def serve_package(self, directory: Path) -> None:
-        """Give the goal `half` the files of a directory."""
+        """Serve the files of a directory as the package of the goal `half`."""
         self.fake.files = {path.name: path.read_bytes() for path in directory.iterdir()}
         self.fake.job = ended_job(self.fake.files)
 
@@ -246,7 +246,7 @@ def service() -> Iterator[Service]:
 
 @dataclass
 class Waits:
-    """Takes the place of waiting: notes how long, does `then`, and waits only where that is `real`."""
+    """A replacement for `sleep` that records the delay, calls `then`, and only sleeps if `real`."""
 
     then: Callable[[], None] = lambda: None
     real: bool = False
@@ -353,7 +353,7 @@ def branch_package(tmp_path: Path, data: Path) -> Path:
 
 @pytest.fixture
 def int8_package(tmp_path: Path, data: Path) -> Path:
-    """`image` -> `scores`, in integers both."""
+    """`image` -> `scores`, both int8."""
     details = Interpreter(model_path=str(data / "tiny_int8.tflite")).get_signature_runner()
     (model_input,), (model_output,) = (
         details.get_input_details().values(),
@@ -377,13 +377,13 @@ def pair_package(tmp_path: Path, data: Path) -> Path:
 
 @pytest.fixture
 def expected(data: Path) -> Mapping[str, npt.NDArray[np.float32]]:
-    """Inputs of three examples, and the outputs of TensorFlow; `branches` by branch."""
+    """Return inputs of three examples and TensorFlow's outputs; `branches` has those of each branch."""
     return dict(np.load(data / "tiny_expected.npz"))
 
 
 @contextmanager
 def without_threads() -> Iterator[None]:
-    """No thread can be started: none has the room for such a stack."""
+    """Prevent new threads by requesting a stack that does not fit into memory."""
     size = threading.stack_size(2**46)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         threading.Thread(target=lambda: None).start()

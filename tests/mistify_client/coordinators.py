@@ -1,4 +1,4 @@
-"""A real coordinator in a thread, and a connection to it that breaks."""
+"""A real coordinator in a thread, and a proxy that breaks connections to it."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from mistify_server.server import ServerSettings, running_server
 
 @contextmanager
 def running(store: Path, listen: str = "127.0.0.1:0", token: str | None = None) -> Iterator[str]:
-    """A server over a store; its address."""
+    """Run a server with a store, and yield its address."""
     loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     address: list[str] = []
 
@@ -37,9 +37,9 @@ def running(store: Path, listen: str = "127.0.0.1:0", token: str | None = None) 
 
 @dataclass
 class BreakingProxy:
-    """Passes connections on to a server; each but the last stalls after so many bytes of answers.
+    """A proxy to a server; each connection except the last stalls after a number of response bytes.
 
-    It breaks off at once where `break_off` is set, else as soon as that is.
+    A stalled connection breaks off once `break_off` is set.
     """
 
     target: str

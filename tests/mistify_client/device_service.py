@@ -1,4 +1,4 @@
-"""The service of devices in memory, over real gRPC."""
+"""An in-memory device service over real gRPC."""
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
@@ -14,7 +14,7 @@ from tests.mistify_client.conftest import PortingFake
 
 
 class Devices(DevicesServicer):
-    """Predicts 0.5 ms for everything on any device; or refuses."""
+    """A service that predicts 0.5 ms for every network and device, or refuses calls."""
 
     def __init__(self):
         self.reports, self.statuses, self.error = [], queue.Queue(), None

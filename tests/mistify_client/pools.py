@@ -17,7 +17,7 @@ from tests.mistify_client.conftest import make_package
 from tests.support import block_stores, elastic_stores
 from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL
 
-#: Subnets of which the second is the network itself.
+#: Two subnets; the second is the original network.
 FAST = (ORIGINAL[0], HALVED, LAST_TWO)
 SUBNETS = (
     PoolEntry(files=FAST, latency_ms=4.0, accuracy=0.7),
@@ -26,7 +26,7 @@ SUBNETS = (
 
 
 def make_block_package(directory: Path, precision: Quantization = Quantization.NONE) -> Path:
-    """Make a package with a block store, whose `serve.tflite` is the network of its original blocks."""
+    """Make a package with a block store; `serve.tflite` is the network of its original blocks."""
     store = directory.with_name("store")
     store.mkdir()
     block_stores.write(store, precision)
@@ -39,9 +39,9 @@ def make_block_package(directory: Path, precision: Quantization = Quantization.N
 
 
 def make_elastic_package(directory: Path, shipped: Sequence[str] = ()) -> Path:
-    """Make a package of the classifier of digits, whose subnets differ.
+    """Make a package of the digits classifier with subnets of different latency and accuracy.
 
-    Its `serve.tflite` is the network of the shipped blocks, by default the original one.
+    `serve.tflite` is the network of the shipped blocks, by default the original network.
     """
     store = elastic_stores.write(directory.with_name("store"))
     whole = directory.with_name("whole.tflite")
@@ -60,7 +60,7 @@ def list_files(package: Path) -> Path:
 
 
 def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes: object) -> SubnetPool:
-    """Write the pool of a package; without changes, all of its subnets are within its budget."""
+    """Write a package's pool, by default with all subnets within the budget."""
     values = {
         "store": Package.open(package).blocks_digest,
         "budget_ms": 20.0,

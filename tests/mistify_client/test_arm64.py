@@ -1,4 +1,4 @@
-"""The client on ARM64, in emulation: imported, inferences with each kind of package, and training steps."""
+"""The client on emulated ARM64: import, inference with each kind of package, and training steps."""
 
 import shutil
 import sys
@@ -51,7 +51,7 @@ def arm64(tmp_path_factory: pytest.TempPathFactory) -> Arm64:
 
 @pytest.fixture(scope="module")
 def site(arm64: Arm64, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client, from a wheel that was built of a copy of the repository."""
+    """Install the client from a wheel built from a copy of the repository."""
     directory = tmp_path_factory.mktemp("client")
     source = directory / "source"
     source.mkdir()
@@ -64,30 +64,36 @@ def site(arm64: Arm64, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def inferred(arm64: Arm64, site: Path, package: Path, inputs: Any, directory: Path) -> list[Any]:
-    """Return the outputs of the network, or of each of its branches."""
+    """Return the outputs of the network, or of each branch."""
     np.save(directory / "inputs.npy", inputs)
     arm64.python(site, "-c", INFER, directory / "inputs.npy", package, directory)
     return [np.load(file) for file in sorted(directory.glob("[0-9].npy"))]
 
 
-def test_floats(arm64: Arm64, site: Path, package: Path, expected: Any, tmp_path: Path) -> None:
+def test_float_networks_run_on_arm64(
+    arm64: Arm64, site: Path, package: Path, expected: Any, tmp_path: Path
+) -> None:
     (scores,) = inferred(arm64, site, package, expected["image"], tmp_path)
     np.testing.assert_allclose(scores, expected["scores"], atol=1e-6)
 
 
-def test_integers(arm64: Arm64, site: Path, int8_package: Path, expected: Any, tmp_path: Path) -> None:
+def test_integer_networks_run_on_arm64(
+    arm64: Arm64, site: Path, int8_package: Path, expected: Any, tmp_path: Path
+) -> None:
     (scores,) = inferred(arm64, site, int8_package, expected["image"], tmp_path)
     (info,) = mistify_client.load(int8_package).outputs
     here = mistify_client.load(int8_package)(expected["image"])
     np.testing.assert_allclose(scores, here, atol=1.01 * (info.scale or 0))
 
 
-def test_branches(arm64: Arm64, site: Path, branch_package: Path, expected: Any, tmp_path: Path) -> None:
+def test_branches_run_on_arm64(
+    arm64: Arm64, site: Path, branch_package: Path, expected: Any, tmp_path: Path
+) -> None:
     scores = inferred(arm64, site, branch_package, expected["image"], tmp_path)
     np.testing.assert_allclose(scores, expected["branches"], atol=1e-5)
 
 
-def test_training(arm64: Arm64, site: Path) -> None:
+def test_training_runs_on_arm64(arm64: Arm64, site: Path) -> None:
     package = DATA / "trainable"
     assert load_trainer(package).training.batch_size == 8
     there = [float(line) for line in arm64.python(site, "-c", TRAIN, package).splitlines()]

@@ -1,4 +1,4 @@
-"""The client in an environment of its own: `pip install .[client]`, nothing else."""
+"""The client in a separate environment, after only `pip install .[client]`."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ assert not heavy, heavy
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> Path:
-    """The `bin` directory of a new environment with the client; the repository is built from a copy."""
+    """Install the client from a copy of the repository into a new environment; return its `bin` directory."""
     root = tmp_path_factory.mktemp("client-only")
     (root / "source").mkdir()
     for part in PARTS:
@@ -45,7 +45,7 @@ def environment(tmp_path_factory) -> Path:
 
 
 def pip(binaries: Path) -> list[object]:
-    """Return the command of the outer pip for an environment, which so needs none of its own."""
+    """Return the outer pip's command for an environment, which so needs no pip."""
     return [sys.executable, "-m", "pip", "--python", binaries / "python"]
 
 
@@ -66,20 +66,20 @@ def test_weights_of_builtin_models_are_installed(environment):
     assert installed.read_bytes() == (REPOSITORY / weights).read_bytes()
 
 
-def test_has_no_tensorflow(environment):
+def test_tensorflow_is_not_installed(environment):
     installed = run(*pip(environment), "list", "--format=freeze").stdout.casefold()
     assert "ai-edge-litert" in installed
     assert "tensorflow" not in installed
     assert "keras" not in installed
 
 
-def test_loads_a_package_and_infers(environment, package, expected, tmp_path):
+def test_a_package_is_loaded_and_runs(environment, package, expected, tmp_path):
     np.save(tmp_path / "x.npy", expected["image"])
     run(environment / "python", "-c", INFER, package, tmp_path / "x.npy", tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected["scores"], atol=1e-6)
 
 
-def test_knows_how_much_memory_there_is_for_stitched_subnets(environment):
+def test_the_memory_for_stitched_subnets_is_known(environment):
     run(
         environment / "python",
         "-c",
@@ -87,13 +87,13 @@ def test_knows_how_much_memory_there_is_for_stitched_subnets(environment):
     )
 
 
-def test_runs_a_package_from_the_command_line(environment, package, expected, tmp_path):
+def test_a_package_runs_from_the_command_line(environment, package, expected, tmp_path):
     np.save(tmp_path / "x.npy", expected["image"])
     output = run(environment / "mistify", "run", package, "--input", tmp_path / "x.npy").stdout
     assert "latency: " in output
 
 
-def test_says_how_to_get_a_server(environment, tmp_path):
+def test_the_error_without_a_server_says_how_to_install_one(environment, tmp_path):
     dataset = '{"train": "train.npz", "test": "test.npz"}'
     goals = f'[{{"id": "a", "model": "m", "dataset": {dataset}, "adaptation_goal": {{"FLOP": "0.5x"}}}}]'
     (tmp_path / "goals.json").write_text(goals)

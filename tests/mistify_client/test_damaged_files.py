@@ -1,4 +1,4 @@
-"""Files of a package, and of what a device keeps beside it, damaged in every way: no error but typed ones."""
+"""Damaged files of packages and device states only cause typed errors."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from tests.support.paths import DATA
 ONE_PASS = TrainingSettings(most_passes=1)
 IMAGE = np.zeros((2, 4, 4, 1), np.float32)
 
-#: Paths below the directory of the package and its state; `CURRENT` stands for the version that is current.
+#: Paths below the directory of the package and its state; `CURRENT` stands for the current version.
 OF_PACKAGE = ("package", "package/manifest.json", "package/serve.tflite", "package/train.tflite")
 OF_STATE = (
     *("package.state", "package.state/switchboard", "package.state/current", "package.state/previous"),
@@ -44,7 +44,7 @@ def remove(path: Path) -> None:
 
 
 def overwritten(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    """Damage the content of a file; what is none stays as it is."""
+    """Damage the content of a file; leave directories unchanged."""
 
     def damage(path: Path) -> None:
         if path.is_file():
@@ -54,7 +54,7 @@ def overwritten(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 
 
 def replaced(make: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Put something else in the place of a file or directory."""
+    """Replace a file or directory by something else."""
 
     def damage(path: Path) -> None:
         remove(path)
@@ -107,7 +107,7 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture(scope="module")
 def prototype(tmp_path_factory) -> Path:
-    """A package that two versions have followed, and that was monitored."""
+    """Return a package that was monitored and has two later versions."""
     directory = tmp_path_factory.mktemp("device")
     package = shutil.copytree(DATA / "trainable", directory / "package")
     for _ in range(2):
@@ -128,7 +128,7 @@ def device(prototype, tmp_path) -> Path:
 
 
 def damaged(device: Path, name: str, damage: str) -> Path:
-    """Damage a file of a device, and return its package."""
+    """Damage a file on a device, and return the package."""
     version = current(device / "package")
     DAMAGES[damage](device / name.replace("CURRENT", str(version)))
     return device / "package"
@@ -139,7 +139,7 @@ def damaged(device: Path, name: str, damage: str) -> Path:
     "damage",
     [name if name in TYPICAL_DAMAGES else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGES],
 )
-def test_whatever_is_damaged_errors_are_typed(device, tmp_path, name, damage):
+def test_any_damage_causes_only_typed_errors(device, tmp_path, name, damage):
     for action, run in ACTIONS.items():
         copy = shutil.copytree(device, tmp_path / action, symlinks=True)
         with suppress(MistifyError):
@@ -148,13 +148,13 @@ def test_whatever_is_damaged_errors_are_typed(device, tmp_path, name, damage):
 
 @pytest.mark.parametrize("name", OF_STATE)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_whatever_is_damaged_in_the_state_the_package_is_loaded(device, name, damage):
+def test_a_package_loads_despite_any_damage_in_its_state(device, name, damage):
     expected = load(shutil.copytree(DATA / "trainable", device / "original"))(IMAGE)
     np.testing.assert_array_equal(load(damaged(device, name, damage))(IMAGE), expected)
 
 
 @pytest.mark.parametrize("damage", ["a directory", "a file"])
-def test_what_is_in_the_place_of_the_current_version_is_named(device, damage, caplog):
+def test_the_error_names_what_replaces_the_current_version(device, damage, caplog):
     package = damaged(device, "package.state/current", damage)
     load(package)
     assert (
@@ -163,24 +163,24 @@ def test_what_is_in_the_place_of_the_current_version_is_named(device, damage, ca
     )
 
 
-def test_a_switchboard_that_was_cut_is_begun_again(device):
+def test_a_truncated_switchboard_is_recreated(device):
     package = damaged(device, "package.state/switchboard", "cut")
     install(package, DATA / "trainable")
     assert (device / "package.state/switchboard").stat().st_size == 20
 
 
 @pytest.mark.parametrize("dtype", ["float;2", "floaty", "object", "", "<f4", "U5"])
-def test_a_type_that_is_none_of_numbers_is_named(device, dtype):
+def test_the_error_names_a_non_numeric_type(device, dtype):
     path = device / "package" / "manifest.json"
     content = json.loads(path.read_text())
     content["inputs"][0]["dtype"] = dtype
     path.write_text(json.dumps(content))
-    with pytest.raises(MistifyError, match=r"inputs\[0\].dtype: got .*; expected a NumPy type") as caught:
+    with pytest.raises(MistifyError, match=r"inputs\[0\].dtype: got .*; expected a numeric") as caught:
         load(device / "package")
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_manifest_that_is_a_directory_is_named(device):
+def test_the_error_names_a_manifest_that_is_a_directory(device):
     package = damaged(device, "package/manifest.json", "a directory")
     with pytest.raises(MistifyError, match=r"manifest\.json: got Is a directory") as caught:
         load(package)

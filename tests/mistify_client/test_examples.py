@@ -1,4 +1,4 @@
-"""Labels of a device's data that do not fit the outputs of a network."""
+"""Labels in a device's data that do not match the outputs of a network."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def read(tmp_path, kind, shape, labels):
         ("softmax", (3,), np.zeros(4), r"classes as float64; expected integers; .*\.astype"),
     ],
 )
-def test_labels_that_do_not_fit_are_reported(tmp_path, kind, shape, labels, reported):
+def test_unsuitable_labels_are_reported(tmp_path, kind, shape, labels, reported):
     with pytest.raises(MistifyError, match=reported) as caught:
         read(tmp_path, kind, shape, labels)
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -60,11 +60,11 @@ def test_labels_that_do_not_fit_are_reported(tmp_path, kind, shape, labels, repo
         ("figures", (2, 2), np.zeros((4, 4))),
     ],
 )
-def test_labels_that_fit_are_read(tmp_path, kind, shape, labels):
+def test_suitable_labels_are_read(tmp_path, kind, shape, labels):
     np.testing.assert_array_equal(read(tmp_path, kind, shape, labels).targets["answer"], labels)
 
 
-def test_inputs_that_do_not_fit_are_reported_with_their_file(tmp_path):
+def test_unsuitable_inputs_are_reported_with_their_file(tmp_path):
     np.savez(tmp_path / "data.npz", image=np.zeros((4, 3), np.float32), answer=ANSWERS)
     outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
     with pytest.raises(MistifyError, match=r"data\.npz does not fit the network\n.*image") as caught:
@@ -73,11 +73,11 @@ def test_inputs_that_do_not_fit_are_reported_with_their_file(tmp_path):
 
 
 @pytest.mark.parametrize("more", [{}, {"answer": ANSWERS}, {"y": ANSWERS}])
-def test_labels_may_be_left_out_where_they_are_not_needed(tmp_path, more):
+def test_labels_may_be_omitted_if_they_are_not_needed(tmp_path, more):
     assert list(read_unlabelled(tmp_path, more).targets) == (["answer"] if more else [])
 
 
-def test_an_array_that_may_be_meant_as_labels_is_not_ignored(tmp_path):
+def test_an_array_that_may_contain_labels_is_not_ignored(tmp_path):
     with pytest.raises(MistifyError, match=r"label: .*neither .* named like the outputs: answer; rename it"):
         read_unlabelled(tmp_path, {"label": ANSWERS})
 

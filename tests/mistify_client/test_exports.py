@@ -1,4 +1,4 @@
-"""What the client offers is imported when it is asked for."""
+"""The client's exports are imported lazily."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import mistify_client
 from mistify_client.runtime.model import load
 
 
-def test_every_name_that_the_client_offers_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert {name: getattr(mistify_client, name).__name__ for name in mistify_client.__all__} == {
         name: name for name in mistify_client.__all__
     }
@@ -18,13 +18,13 @@ def test_every_name_that_the_client_offers_is_there() -> None:
         _ = mistify_client.lod
 
 
-def test_the_client_is_imported_without_the_libraries_behind_its_names() -> None:
+def test_importing_the_client_does_not_import_the_libraries_behind_its_exports() -> None:
     code = "import sys, mistify_client; sys.exit('grpc' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_loading_a_package_imports_nothing_that_it_does_not_need(package) -> None:
-    """Each of these takes longer to import than the package to load."""
+def test_loading_a_package_imports_no_unnecessary_libraries(package) -> None:
+    """Importing any of these takes longer than loading the package."""
     code = "import sys; from mistify_client import load; load(sys.argv[1]); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code, str(package)], capture_output=True, text=True, check=True

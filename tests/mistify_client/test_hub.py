@@ -27,12 +27,12 @@ CONFIG = {
 
 @pytest.fixture
 def porting(service, package, tmp_path) -> hub.Porting:
-    """By a config, from a server that has the package at once."""
+    """Arguments that port by a config, with a server that has the package immediately."""
     service.serve_package(package)
     return {"server": service.address, "config": CONFIG, "cache": str(tmp_path / "cache")}
 
 
-def test_loads_the_goal_of_a_job(service, package, expected, tmp_path):
+def test_a_goal_of_a_job_is_loaded(service, package, expected, tmp_path):
     service.serve_package(package)
     model = hub.load(
         "resnet",
@@ -41,7 +41,7 @@ def test_loads_the_goal_of_a_job(service, package, expected, tmp_path):
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
-def test_ports_by_a_config_and_needs_no_server_then(service, porting, expected):
+def test_porting_by_a_config_needs_the_server_only_once(service, porting, expected):
     for _ in range(2):
         model = hub.load("resnet", porting=porting)
         assert isinstance(model, PortedModel)
@@ -51,15 +51,15 @@ def test_ports_by_a_config_and_needs_no_server_then(service, porting, expected):
     assert '"model": "resnet"' in request.config_json
 
 
-def test_another_config_is_ported_as_well(service, porting):
+def test_another_config_is_ported_separately(service, porting):
     hub.load("resnet", porting=porting)
     hub.load("mobilenet", porting=porting)
     hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": "0.4x"}}})
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 3
 
 
-def test_another_server_ports_the_same_config_by_itself(service, porting, package, tmp_path):
-    """Of its own model and data, which may be others under the same names."""
+def test_another_server_ports_the_same_config_again(service, porting, package, tmp_path):
+    """Its model and data may differ under the same names."""
     hub.load("resnet", porting=porting)
     other = shutil.copytree(package, tmp_path / "other")
     Manifest.load(other).model_copy(update={"job": "job-of-another"}).save(other)
@@ -75,7 +75,7 @@ def test_another_server_ports_the_same_config_by_itself(service, porting, packag
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
 
 
-def test_blocks_are_left_until_they_are_needed(service, porting, tmp_path):
+def test_blocks_are_not_downloaded_until_they_are_needed(service, porting, tmp_path):
     package = make_elastic_package(tmp_path / "elastic")
     service.serve_package(package)
     hub.load("resnet", porting=porting)
@@ -86,7 +86,7 @@ def test_blocks_are_left_until_they_are_needed(service, porting, tmp_path):
     assert Origin.load(origin.parent) == Origin(server=service.address, job="job-1", goal="half")
 
 
-def test_a_damaged_block_is_fetched_again_where_the_server_can_be_reached(service, porting, tmp_path):
+def test_a_damaged_block_is_downloaded_again_if_the_server_is_reachable(service, porting, tmp_path):
     service.serve_package(make_elastic_package(tmp_path / "elastic"))
     hub.load("resnet", porting=porting)
     (origin,) = (tmp_path / "cache").rglob(ORIGIN)
@@ -104,7 +104,7 @@ def test_the_token_is_sent(service, porting):
     assert {sent["authorization"] for sent in service.fake.metadata} == {"Bearer secret"}
 
 
-def test_a_goal_without_package_is_reported(service, porting):
+def test_a_goal_without_a_package_is_reported(service, porting):
     failed, *others = service.fake.job.goals
     failed = replace(failed, state=GoalState.FAILED, files=(), reason="no room")
     service.fake.job = replace(service.fake.job, goals=(failed, *others))
@@ -115,7 +115,7 @@ def test_a_goal_without_package_is_reported(service, porting):
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-def test_a_goal_that_is_not_met_gives_the_best_package(service, porting, expected, caplog):
+def test_an_unmet_goal_gives_the_best_package(service, porting, expected, caplog):
     unmet, *others = service.fake.job.goals
     unmet = replace(unmet, state=GoalState.UNMET, reason="at most 70.0%")
     service.fake.job = replace(service.fake.job, goals=(unmet, *others))
@@ -124,15 +124,15 @@ def test_a_goal_that_is_not_met_gives_the_best_package(service, porting, expecte
     assert "half is not met, this is the best package found: at most 70.0%" in caplog.text
 
 
-def test_a_wrong_config_is_reported_before_anything_is_sent(service, porting):
+def test_a_wrong_config_is_reported_before_calling_the_server(service, porting):
     with pytest.raises(MistifyError, match=r"porting\.config: 1 problem(.|\n)*FLOP") as caught:
         hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": -1}}})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert service.fake.requests == []
 
 
-def test_a_config_of_several_goals_is_refused(service, porting):
-    """It loads one package."""
+def test_a_config_with_several_goals_is_refused(service, porting):
+    """The call loads a single package."""
     config = {**CONFIG, "adaptation_goal": {"FLOP": ["0.5x", "0.4x"]}}
     with pytest.raises(MistifyError, match=r"porting\.config: got 2 goals; expected one") as caught:
         hub.load("resnet", porting={**porting, "config": config})
@@ -153,18 +153,18 @@ def test_a_config_of_several_goals_is_refused(service, porting):
         ),
     ],
 )
-def test_needs_one_complete_source(porting, message):
+def test_exactly_one_complete_source_is_required(porting, message):
     with pytest.raises(TypeError, match=message):
         hub.load("resnet", porting=porting)
 
 
 @pytest.mark.parametrize("arguments", [{"tags": ["serve"]}, {"options": object()}])
-def test_what_is_for_tensorflow_is_refused(porting, arguments):
+def test_arguments_for_tensorflow_are_refused(porting, arguments):
     with pytest.raises(TypeError, match="for TensorFlow only"):
         hub.load("resnet", **arguments, porting=porting)
 
 
-def test_says_how_to_get_tensorflow_hub(monkeypatch):
+def test_the_error_says_how_to_install_tensorflow_hub(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_hub", None)
     for wanted in (lambda: hub.load("resnet"), hub.intercept().install):
         with pytest.raises(MistifyError, match="pip install tensorflow tensorflow_hub") as caught:
@@ -182,7 +182,7 @@ def tensorflow_hub():
 
 @pytest.fixture
 def doubling(tmp_path) -> str:
-    """A SavedModel that doubles."""
+    """Return a SavedModel that doubles its input."""
     import tensorflow as tf
 
     module = tf.Module()
@@ -191,14 +191,14 @@ def doubling(tmp_path) -> str:
     return str(tmp_path / "doubling")
 
 
-def test_passes_on_to_tensorflow_hub(tensorflow_hub, doubling):
+def test_other_handles_are_passed_on_to_tensorflow_hub(tensorflow_hub, doubling):
     assert hub.load(doubling).double([3.0]).numpy() == [6.0]
     with hub.intercept():
         assert hub.load(doubling).double([3.0]).numpy() == [6.0]
         assert tensorflow_hub.load(doubling, tags=["serve"]).double([3.0]).numpy() == [6.0]
 
 
-def test_intercepts(tensorflow_hub, doubling, porting):
+def test_calls_to_tensorflow_hub_are_intercepted_within_the_block(tensorflow_hub, doubling, porting):
     with hub.intercept(porting):
         assert isinstance(tensorflow_hub.load("resnet"), PortedModel)
         assert tensorflow_hub.load(doubling, porting=None).double([3.0]).numpy() == [6.0]
@@ -206,7 +206,7 @@ def test_intercepts(tensorflow_hub, doubling, porting):
         assert isinstance(tensorflow_hub.load("resnet", porting=porting), PortedModel)
 
 
-def test_intercepts_for_good(tensorflow_hub, doubling, porting):
+def test_calls_to_tensorflow_hub_can_be_intercepted_permanently(tensorflow_hub, doubling, porting):
     interception = hub.intercept(porting)
     interception.install()
     interception.install()
@@ -216,13 +216,13 @@ def test_intercepts_for_good(tensorflow_hub, doubling, porting):
     assert tensorflow_hub.load(doubling).double([3.0]).numpy() == [6.0]
 
 
-def test_gives_back_what_was_there_after_an_error(tensorflow_hub, porting):
+def test_tensorflow_hub_is_restored_after_an_error(tensorflow_hub, porting):
     with contextlib.suppress(ZeroDivisionError), hub.intercept(), hub.intercept(porting):
         raise ZeroDivisionError
 
 
 @pytest.mark.slow
-def test_ports_the_digits_model_by_a_real_server(tmp_path):
+def test_the_digits_model_is_ported_by_a_real_server(tmp_path):
     settings = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}
     config = {**CONFIG, "algorithm": {"name": "morphnet", "config": settings}}
     cache = str(tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""Each file of a package is opened once, by `load` and by `mistify adapt`: Python itself counts."""
+"""`load` and `mistify adapt` open each file of a package once, as counted by Python's audit hooks."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ from tests.mistify_client.pools import (
 )
 from tests.support import elastic_stores
 
-#: Runs a program, and prints how often it opened each file below the directories of some packages.
+#: Runs a program, and prints how often it opened each file below the given directories.
 COUNTED = """
 import json, os, sys
 from collections import Counter
@@ -55,7 +55,7 @@ adapt(Path(roots[0]), Path(roots[0]).with_name("mine.npz"), parse_time("0.9x"), 
 
 
 def opened(program: str, *roots: Path) -> Counter[Path]:
-    """How often a program opened each file in some directories."""
+    """Return how often a program opened each file in the given directories."""
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, program, *map(str, roots)], capture_output=True, text=True, check=True
     )
@@ -72,7 +72,7 @@ def all_once(directory: Path) -> Counter[Path]:
 
 
 def test_load_opens_each_file_of_a_package_once(data, tmp_path):
-    """The training network among them, which is only compared with its digest."""
+    """This includes the training network, of which only the digest is checked."""
     package = tmp_path / "package"
     package.mkdir()
     for name in (MANIFEST, *Manifest.load(data / "trainable").files):
@@ -82,7 +82,7 @@ def test_load_opens_each_file_of_a_package_once(data, tmp_path):
 
 
 @pytest.mark.parametrize("files", [FAST, (NETWORK,)])
-def test_load_opens_each_block_that_runs_once_and_no_other(tmp_path, files):
+def test_load_opens_only_the_blocks_that_run_and_only_once(tmp_path, files):
     package = make_block_package(tmp_path / "package")
     write_pool(package, [SUBNETS[0].model_copy(update={"files": files})])
     pool = state_directory(package) / POOL
@@ -92,7 +92,7 @@ def test_load_opens_each_block_that_runs_once_and_no_other(tmp_path, files):
     assert in_package == once(package, (MANIFEST, BLOCKS, NETWORK, *files))
 
 
-def test_load_of_a_later_version_opens_its_files_and_the_shipped_manifests_once(tmp_path):
+def test_load_of_a_later_version_opens_its_files_and_the_shipped_manifest_once(tmp_path):
     package = make_block_package(tmp_path / "package")
     (tmp_path / "next").mkdir()
     version = install(package, make_block_package(tmp_path / "next" / "package"))
@@ -102,7 +102,7 @@ def test_load_of_a_later_version_opens_its_files_and_the_shipped_manifests_once(
 
 @pytest.mark.parametrize("adapted_before", [False, True])
 def test_adapt_opens_each_file_of_a_package_once(tmp_path, adapted_before):
-    """Blocks are compared, measured in several rounds, and loaded again where they have no room."""
+    """Blocks are verified, measured in several rounds, and reloaded if memory is short."""
     package = make_elastic_package(tmp_path / "package")
     np.savez(tmp_path / "mine.npz", x=elastic_stores.digits()[0][1000:1050])
     if adapted_before:

@@ -1,4 +1,4 @@
-"""Packages are measured on this device."""
+"""Measuring packages on this device."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_packages_are_measured_with_the_threads_of_their_goal(
     assert used == {threads}
 
 
-def test_a_package_at_which_litert_ends_ends_nothing_else(
+def test_a_package_that_crashes_litert_does_not_crash_the_caller(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 0 < measure_package(package) < 1000
@@ -44,7 +44,7 @@ def test_a_package_at_which_litert_ends_ends_nothing_else(
     assert refused.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_directory_that_is_no_package_is_refused_as_such(tmp_path: Path) -> None:
+def test_a_directory_without_a_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MistifyError) as refused:
         measure_package(tmp_path)
     with pytest.raises(MistifyError) as expected:

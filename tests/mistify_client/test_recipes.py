@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes run packages with nothing of Mistify, and agree with it."""
+"""The recipes in docs/recipes run packages without Mistify, and give the same outputs."""
 
 import importlib.util
 import json
@@ -27,10 +27,10 @@ from tests.support.paths import DATA, REPOSITORY
 
 RECIPES = REPOSITORY / "docs" / "recipes"
 
-#: Metrics of which less is better: Mistify's own, and one of a plug-in.
+#: Metrics where lower is better: built-in ones, and one of a plug-in.
 ERRORS = ("mse", "mae", "pinball_error")
 
-#: Runs the recipe, and makes sure that nothing of Mistify was imported.
+#: Runs the recipe, and asserts that it does not import Mistify.
 ALONE = """
 import runpy, sys
 sys.argv = sys.argv[1:]
@@ -54,7 +54,7 @@ def run(*command: Any) -> bytes:
 
 
 def by_python(package: Path, inputs: dict[str, Any], directory: Path, *milliseconds: float) -> Any:
-    """Return the outputs of the Python recipe, and what it printed."""
+    """Return the outputs and the printed text of the Python recipe."""
     np.savez(directory / "inputs.npz", **inputs)
     outputs = directory / "outputs.npz"
     printed = run(sys.executable, "-c", ALONE, RECIPES / "package.py", package, directory / "inputs.npz",
@@ -69,7 +69,7 @@ def compiles(arguments: list[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ recipe, compiled without warnings."""
+    """Compile the C++ recipe without warnings."""
     headers = ["-include", "nlohmann/json.hpp", "-include", "openssl/sha.h", "-x", "c++", "-E", os.devnull]
     if shutil.which("g++") is None or not compiles(headers):
         pytest.skip("needs g++, nlohmann-json3-dev and libssl-dev")
@@ -83,7 +83,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_program(
     program: Path, package: Path, inputs: list[Any], directory: Path, milliseconds: Any = 9
 ) -> Any:
-    """Return the output values of the C++ recipe, one after the other."""
+    """Return the output values of the C++ recipe."""
     files = [directory / f"{number}.bin" for number in range(len(inputs))]
     for file, array in zip(files, inputs, strict=True):
         file.write_bytes(array.tobytes())
@@ -92,7 +92,7 @@ def by_program(
 
 @pytest.fixture
 def plain(tmp_path: Path, data: Path) -> Path:
-    """`image` -> `scores`, whose classes have names."""
+    """`image` -> `scores`, with class names."""
     package = make_package(tmp_path / "plain", data / "tiny_fixed.tflite", (IMAGE,), (SCORES,))
     labels = {"scores": ("cat", "dog", "eel")}
     Manifest.load(package).model_copy(update={"labels": labels}).save(package)
@@ -101,7 +101,7 @@ def plain(tmp_path: Path, data: Path) -> Path:
 
 @pytest.fixture
 def branches(branch_package: Path, data: Path) -> Path:
-    """A package with branches of 0.1, 0.4 and 0.7 ms."""
+    """Return a package with branches of 0.1, 0.4 and 0.7 ms."""
     network = branch_package / "serve.tflite"
     shutil.copyfile(data / "tiny_branches_fixed.tflite", network)
     manifest = Manifest.load(branch_package)
@@ -116,7 +116,7 @@ def branches(branch_package: Path, data: Path) -> Path:
 
 @pytest.fixture
 def tuned(tmp_path: Path) -> Path:
-    """A package whose current version has other weights than the one that was shipped."""
+    """Return a package whose current version has other weights than the shipped one."""
     package = tmp_path / "tuned"
     shutil.copytree(DATA / "trainable", package)
     (package / "expected.npz").unlink()
@@ -125,14 +125,16 @@ def tuned(tmp_path: Path) -> Path:
     return package
 
 
-def test_python_runs_any_batch_and_names_classes(plain: Path, tmp_path: Path, expected: Any) -> None:
+def test_the_python_recipe_runs_any_batch_and_names_classes(
+    plain: Path, tmp_path: Path, expected: Any
+) -> None:
     outputs, printed = by_python(plain, {"image": expected["image"]}, tmp_path)
     np.testing.assert_allclose(outputs["scores"], expected["scores"], atol=1e-6)
     names = [("cat", "dog", "eel")[number] for number in expected["scores"].argmax(1)]
     assert printed.split() == ["scores", *names]
 
 
-def test_python_quantizes(int8_package: Path, tmp_path: Path, expected: Any) -> None:
+def test_the_python_recipe_quantizes(int8_package: Path, tmp_path: Path, expected: Any) -> None:
     outputs, _ = by_python(int8_package, {"image": expected["image"]}, tmp_path)
     (scores,) = mistify_client.load(int8_package).outputs
     np.testing.assert_array_equal(
@@ -141,7 +143,7 @@ def test_python_quantizes(int8_package: Path, tmp_path: Path, expected: Any) -> 
 
 
 @pytest.mark.parametrize(("milliseconds", "branch"), [(0.05, 0), (0.1, 0), (0.5, 1), (9, 2)])
-def test_python_chooses_a_branch(
+def test_the_python_recipe_chooses_a_branch(
     branches: Path, tmp_path: Path, expected: Any, milliseconds: float, branch: int
 ) -> None:
     outputs, _ = by_python(branches, {"image": expected["image"]}, tmp_path, milliseconds)
@@ -149,29 +151,31 @@ def test_python_chooses_a_branch(
 
 
 @pytest.mark.parametrize("metric", ERRORS)
-def test_the_branch_with_the_least_error_or_on_a_slower_device_is_chosen(branches: Path, metric: str) -> None:
+def test_the_choice_respects_error_metrics_and_slower_devices(branches: Path, metric: str) -> None:
     content = json.loads(Manifest.load(branches).model_dump_json())
     assert recipe().chosen_branch(content, 0.5, slowdown=2) == 0
     assert recipe().chosen_branch(content, 0.5) == 1
     content["metric"] = metric
     assert recipe().chosen_branch(content, 0.5) == 0
-    content["metric"] = f"{metric}_of_a_kind"  # a share, as its name has another end
+    content["metric"] = f"{metric}_of_a_kind"  # here higher is better
     assert recipe().chosen_branch(content, 0.5) == 1
 
 
-def test_cpp_runs_one_example(program: Path, plain: Path, tmp_path: Path, expected: Any) -> None:
+def test_the_cpp_recipe_runs_one_example(program: Path, plain: Path, tmp_path: Path, expected: Any) -> None:
     outputs = by_program(program, plain, [expected["image"][:1]], tmp_path)
     np.testing.assert_allclose(outputs, expected["scores"][0], atol=1e-6)
 
 
-def test_cpp_chooses_a_branch(program: Path, branches: Path, tmp_path: Path, expected: Any) -> None:
+def test_the_cpp_recipe_chooses_a_branch(
+    program: Path, branches: Path, tmp_path: Path, expected: Any
+) -> None:
     for milliseconds, branch in ((0.05, 0), (0.5, 1), (9, 2)):
         outputs = by_program(program, branches, [expected["image"][:1]], tmp_path, milliseconds)
         np.testing.assert_allclose(outputs, expected["branches"][branch][0], atol=1e-5)
 
 
 @pytest.mark.parametrize("metric", ERRORS)
-def test_cpp_chooses_the_branch_with_the_least_error(
+def test_the_cpp_recipe_chooses_the_branch_with_the_lowest_error(
     program: Path, branches: Path, tmp_path: Path, expected: Any, metric: str
 ) -> None:
     for name, branch in ((metric, 0), (f"{metric}_of_a_kind", 1)):
@@ -180,7 +184,7 @@ def test_cpp_chooses_the_branch_with_the_least_error(
         np.testing.assert_allclose(outputs, expected["branches"][branch][0], atol=1e-5)
 
 
-def test_cpp_takes_inputs_and_gives_outputs_in_the_order_of_the_manifest(
+def test_inputs_and_outputs_of_the_cpp_recipe_are_in_the_order_of_the_manifest(
     program: Path, tmp_path: Path, data: Path, expected: Any
 ) -> None:
     network = tmp_path / "two.tflite"
@@ -193,7 +197,7 @@ def test_cpp_takes_inputs_and_gives_outputs_in_the_order_of_the_manifest(
         np.testing.assert_allclose(actual, np.concatenate(outputs), atol=1e-5)
 
 
-def test_python_runs_the_version_that_was_tuned(tuned: Path, tmp_path: Path) -> None:
+def test_the_python_recipe_runs_the_tuned_version(tuned: Path, tmp_path: Path) -> None:
     model = mistify_client.load(tuned)
     (info,) = model.inputs
     image = np.random.default_rng(0).uniform(size=(1, *info.shape[1:])).astype(np.float32)
@@ -203,7 +207,7 @@ def test_python_runs_the_version_that_was_tuned(tuned: Path, tmp_path: Path) -> 
     np.testing.assert_allclose(outputs[model.outputs[0].name], model(image), atol=1e-6)
 
 
-def test_both_read_the_weights_of_the_version_that_was_tuned(program: Path, tuned: Path) -> None:
+def test_both_recipes_read_the_weights_of_the_tuned_version(program: Path, tuned: Path) -> None:
     version = recipe().current(tuned)
     manifest, network = recipe().verified(version), (version / "serve.tflite").read_bytes()
     weights = weights_in(network, Manifest.load(version).training)
@@ -214,9 +218,7 @@ def test_both_read_the_weights_of_the_version_that_was_tuned(program: Path, tune
         np.testing.assert_array_equal(read, array.ravel())
 
 
-def test_versions_of_a_package_that_was_replaced_do_not_count(
-    program: Path, tuned: Path, tmp_path: Path
-) -> None:
+def test_versions_of_a_replaced_package_do_not_count(program: Path, tuned: Path, tmp_path: Path) -> None:
     manifest = Manifest.load(tuned)
     manifest.model_copy(update={"goal": "another"}).save(tuned)
     assert recipe().current(tuned) == tuned
@@ -227,7 +229,7 @@ def test_versions_of_a_package_that_was_replaced_do_not_count(
     np.testing.assert_array_equal(read, shipped.ravel())
 
 
-def test_damage_is_found(program: Path, plain: Path, tmp_path: Path) -> None:
+def test_damage_is_detected(program: Path, plain: Path, tmp_path: Path) -> None:
     (plain / "serve.tflite").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="damaged"):
         recipe().verified(plain)

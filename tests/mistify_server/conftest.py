@@ -58,7 +58,7 @@ class Site:
         return ServerSettings(store=self.store, **{**value, **changes})
 
     def tasks(self, kind: str) -> list[dict[str, Any]]:
-        """What the workers have been asked, in order; a line still being written is left out."""
+        """Return the tasks that workers have received, in order, without an incomplete last line."""
         log = self.control / "tasks"
         lines = log.read_text().split("\n")[:-1] if log.exists() else []
         return [task for task in map(json.loads, lines) if task["kind"] == kind]
@@ -80,7 +80,7 @@ def config(
 
 
 class Caller:
-    """The service as a client sees it, through real gRPC."""
+    """A client of the service over real gRPC."""
 
     def __init__(self, address: str, token: str | None = None) -> None:
         options = [("grpc.max_metadata_size", 2**20), ("grpc.absolute_max_metadata_size", 2**20)]
@@ -165,7 +165,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def plan() -> BatchPlan:
-    """A batch of the goals "a" and "b", which share a budget."""
+    """Return a batch with the goals "a" and "b", which share a budget."""
     node = NodePlan(index=0, parent=None, budget={"flops": 1.0}, targets=(), seed=1, goals=("a", "b"))
     return BatchPlan(
         number=0,

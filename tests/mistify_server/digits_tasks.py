@@ -1,4 +1,4 @@
-"""Tasks of small networks on the built-in digits."""
+"""Tasks with small networks on the built-in digits."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def recipe(model: ModelSource, **changes: Any) -> Recipe:
 
 
 def taught(teacher: str, **changes: Any) -> TaughtRecipe:
-    """Return a recipe with a teacher; few tasks look at the model."""
+    """Return a recipe with a teacher; few tasks use its model."""
     return TaughtRecipe(teacher=teacher, **{"model": ModelSource(path="source.keras"), **COMMON, **changes})
 
 

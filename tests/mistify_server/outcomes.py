@@ -14,7 +14,7 @@ def goals(job: Job) -> dict[str, GoalState]:
 
 
 async def failure(call: Any) -> MistifyError:
-    """Return the error that a call ends with."""
+    """Return the error of a failing call."""
     with pytest.raises(MistifyError) as raised:
         await call
     return raised.value

@@ -1,4 +1,4 @@
-"""Tasks with other recipes."""
+"""Tasks with changed recipes."""
 
 from typing import Any, TypeVar
 
@@ -8,6 +8,6 @@ T = TypeVar("T", bound=Any)
 
 
 def by_recipe(task: T, **changes: Any) -> T:
-    """Return a task whose recipe has other values of some fields."""
+    """Return a task with other values for some fields of its recipe."""
     recipe: Recipe = task.recipe
     return task.model_copy(update={"recipe": recipe.model_copy(update=changes)})

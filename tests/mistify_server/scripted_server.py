@@ -1,4 +1,4 @@
-"""A real server process whose workers are scripted; it prints its address, and its URL where it has one."""
+"""A real server process with scripted workers, which prints its address, and its URL if it has one."""
 
 import argparse
 import asyncio

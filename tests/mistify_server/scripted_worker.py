@@ -1,11 +1,11 @@
-"""A real worker process that does no work: networks are JSON texts of their costs.
+"""A real worker process that does no work: networks are JSON files with their costs.
 
-What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
-killed at such a task, `abort-KIND` how often it ends itself by a signal where TensorFlow has its oneDNN
-optimizations, `exhaust-KIND` how often it runs out of memory, `fill-KIND` how often the disk is
-full; at `hold-KIND` it waits until the file is gone. For adaptations of one budget, KIND is `adapt-BUDGET`.
-`adapted` holds costs that all adapted networks have; `collapse-BUDGET` holds how often they lose their
-accuracy. `tasks` lists every task it got. Some budgets end in a disaster each.
+Files in the control directory inject faults: `crash-KIND` contains how many more tasks of this kind kill the
+worker, `abort-KIND` how often it aborts while TensorFlow's oneDNN optimizations are on, `exhaust-KIND` how
+often it runs out of memory, and `fill-KIND` how often the disk is full; with `hold-KIND` it waits until the
+file is removed. For adaptations to one budget, KIND is `adapt-BUDGET`. `adapted` contains costs of all
+adapted networks, and `collapse-BUDGET` how often they lose their accuracy. `tasks` lists all tasks received.
+Certain budgets fail in a specific way each.
 """
 
 import argparse
@@ -51,7 +51,7 @@ from mistify_server.worker.loop import work
 
 HEARTBEAT_SECONDS = 0.2
 
-#: Of every package.
+#: The layer table of every package.
 LAYERS = LayerTable("host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(8, 80, 512, 0.5), None),))
 
 
@@ -209,7 +209,7 @@ class ScriptedWorker:
             time.sleep(0.01)
 
     def network(self, path: str | None) -> dict[str, dict[str, float]]:
-        """Return what a model's file says; what is built in is small."""
+        """Return the network in a model's file; the built-in one is small."""
         if path is None:
             return {
                 "costs": {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3},

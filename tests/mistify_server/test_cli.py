@@ -34,7 +34,7 @@ def refused(code: ErrorCode, text: str, *arguments: object) -> None:
     assert "Traceback" not in output
 
 
-async def test_the_command_serves_until_it_is_told_to_stop(
+async def test_the_server_runs_until_it_is_stopped(
     site: Any, tmp_path: Path, call_at: Any, wait_until: Callable[..., Any]
 ) -> None:
     ready = tmp_path / "ready"
@@ -65,7 +65,7 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         refused(ErrorCode.ADDRESS_IN_USE, "in use", "--store", tmp_path, "--listen", address)
 
 
-def test_a_certificate_has_to_come_with_its_key_and_be_one(tmp_path: Path) -> None:
+def test_a_certificate_needs_its_key_and_has_to_be_valid(tmp_path: Path) -> None:
     (tmp_path / "chain.pem").write_text("no certificate")
     chain, key = ("--tls-certificate", tmp_path / "chain.pem"), ("--tls-key", tmp_path / "key.pem")
     where = ("--store", tmp_path / "store", "--listen", "127.0.0.1:0")
@@ -101,18 +101,18 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-def test_other_machines_need_a_token(tmp_path: Path, address: str) -> None:
+def test_a_public_address_requires_a_token(tmp_path: Path, address: str) -> None:
     refused(ErrorCode.UNAUTHENTICATED, "--token-file", "--store", tmp_path, "--listen", address)
 
 
 @pytest.mark.parametrize(
     "address", ["here", "127.0.0.1", "127.0.0.1:99999", ":7465", "no.such.host.invalid:1"]
 )
-def test_an_address_that_means_nothing_is_refused(tmp_path: Path, address: str) -> None:
+def test_an_invalid_address_is_refused(tmp_path: Path, address: str) -> None:
     refused(ErrorCode.INVALID_CONFIG, "expected", "--store", tmp_path, "--listen", address)
 
 
-def test_a_data_root_has_to_exist(tmp_path: Path) -> None:
+def test_a_missing_data_root_is_refused(tmp_path: Path) -> None:
     arguments = ("--store", tmp_path / "store", "--data-root", tmp_path / "nowhere")
     refused(ErrorCode.NOT_FOUND, "nowhere", *arguments)
 
@@ -123,7 +123,7 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     refused(ErrorCode.INVALID_CONFIG, "chmod 600", "--store", tmp_path, "--token-file", token)
 
 
-def test_a_metric_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -> None:
+def test_an_unusable_metric_is_reported_at_the_start(tmp_path: Path) -> None:
     site = installed(tmp_path / "site", "wrong", "AXIS = 3\n", {"wrong": "wrong:AXIS"})
     with (
         (tmp_path / "log").open("w") as log,
@@ -151,7 +151,7 @@ def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
     assert run("models", "remove", "resnet", *store)[0] == ErrorCode.NOT_FOUND.exit_code
 
 
-async def test_a_model_of_the_repository_is_ported(
+async def test_a_registered_model_is_ported(
     site: Any, serving_at: Any, make_config: Callable[..., dict[str, object]]
 ) -> None:
     with open_store(site.store) as store:
@@ -162,7 +162,7 @@ async def test_a_model_of_the_repository_is_ported(
         assert (await caller.finished(job.id)).goals[0].files
 
 
-def test_the_server_imports_no_tensorflow() -> None:
+def test_the_server_does_not_import_tensorflow() -> None:
     program = "import sys, json, mistify_server.cli; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

@@ -17,7 +17,7 @@ def settings(tmp_path: Path) -> Path:
     return path
 
 
-def test_flags_override_the_file_and_the_file_the_defaults(settings: Path) -> None:
+def test_flags_override_the_file_which_overrides_the_defaults(settings: Path) -> None:
     flags = {"slots": 4, "data_root": [], "index": None, "until_stdin_closes": True}
     config = load_config(settings, flags)
     assert (config.slots, config.resume, config.index, config.until_stdin_closes) == (
@@ -30,7 +30,7 @@ def test_flags_override_the_file_and_the_file_the_defaults(settings: Path) -> No
     assert load_config(settings, {"data_root": [Path("mine")]}).data_root == [Path("mine")]
 
 
-def test_relative_paths_are_meant_from_the_file_those_of_flags_are_not(settings: Path) -> None:
+def test_relative_paths_in_a_file_are_relative_to_it(settings: Path) -> None:
     here = settings.parent
     config = load_config(settings, {"token_file": Path("token")})
     assert config.store == here / "store"
@@ -38,7 +38,7 @@ def test_relative_paths_are_meant_from_the_file_those_of_flags_are_not(settings:
     assert config.token_file == Path("token")
 
 
-def test_every_problem_of_a_file_is_named(settings: Path) -> None:
+def test_all_problems_of_a_file_are_reported(settings: Path) -> None:
     settings.write_text('slot = 2\nslots = 0\nlisten = 7465\ndata_root = "/srv"\nresume = "perhaps"\n')
     with pytest.raises(MistifyError) as raised:
         load_config(settings, {})
@@ -54,13 +54,13 @@ def test_every_problem_of_a_file_is_named(settings: Path) -> None:
     }
 
 
-def test_a_missing_setting_is_named_as_a_flag_where_there_is_no_file() -> None:
+def test_without_a_file_a_missing_setting_is_named_as_a_flag() -> None:
     with pytest.raises(MistifyError, match=r"the command line: 1 problem.*\n.*--store: got nothing"):
         load_config(None, {})
 
 
 @pytest.mark.parametrize("content", [None, b"store = ", b"\xff"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_the_error_names_an_unreadable_file(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "server.toml"
     if content is not None:
         path.write_bytes(content)
@@ -78,14 +78,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ("http://[::1]:80", "http://[::1]"),
     ],
 )
-def test_origins_are_as_browsers_send_them(settings: Path, written: str, origin: str) -> None:
+def test_origins_are_normalised_to_the_form_that_browsers_send(
+    settings: Path, written: str, origin: str
+) -> None:
     assert load_config(settings, {"http_origin": [written]}).http_origin == [origin]
 
 
 @pytest.mark.parametrize(
     "written", ["porting.example.org", "*", "https://a.b/c", "https://u@a.b", "ftp://a.b"]
 )
-def test_what_is_no_origin_is_named(tmp_path: Path, written: str) -> None:
+def test_an_invalid_origin_is_reported(tmp_path: Path, written: str) -> None:
     with pytest.raises(MistifyError, match=f'--http-origin: got "{re.escape(written)}"; expected an origin'):
         load_config(None, {"store": tmp_path, "http_origin": [written]})
 

@@ -1,4 +1,4 @@
-"""What devices report: kept, listed, forgotten; and shown by a real server."""
+"""Reports of devices: stored, listed, removed, and shown by a real server."""
 
 import asyncio
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ POOL = DevicePool(
 
 
 class Clock:
-    """A clock that a test sets."""
+    """A manually set clock."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 25, tzinfo=UTC)
@@ -55,7 +55,7 @@ class Clock:
         return self.now
 
 
-def test_the_last_report_of_each_device_survives(tmp_path: Path) -> None:
+def test_the_last_report_of_each_device_survives_a_restart(tmp_path: Path) -> None:
     clock = Clock()
     with open_store(tmp_path) as store:
         fleet = Fleet(store.fleet, clock)
@@ -72,7 +72,7 @@ def test_the_last_report_of_each_device_survives(tmp_path: Path) -> None:
     assert following == ""
 
 
-def test_pages_are_by_name(store: Store) -> None:
+def test_pages_are_sorted_by_name(store: Store) -> None:
     fleet = Fleet(store.fleet)
     for number in (3, 1, 5, 2, 4):
         fleet.report(replace(STATUS, name=f"device-{number}", fits=number > 2))
@@ -86,7 +86,7 @@ def test_pages_are_by_name(store: Store) -> None:
     assert fleet.summary() == FleetSummary(devices=5, missing=2)
 
 
-def test_devices_that_are_silent_for_a_month_are_forgotten(store: Store) -> None:
+def test_devices_without_a_report_for_a_month_are_removed(store: Store) -> None:
     clock = Clock()
     fleet = Fleet(store.fleet, clock)
     fleet.report(STATUS)
@@ -98,9 +98,9 @@ def test_devices_that_are_silent_for_a_month_are_forgotten(store: Store) -> None
         assert [report.status.name for report in known.page(10)[0]] == ["attic"]
 
 
-def test_what_cannot_be_written_is_written_later(store: Store) -> None:
+def test_reports_are_written_later_if_the_disk_is_full(store: Store) -> None:
     class Full(FleetStore):
-        """A disk without room."""
+        """A fleet store on a full disk."""
 
         full = True
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_written_is_written_later(store: Store) -> None:
         ({"option": "x" * 201}, "option"),
     ],
 )
-def test_a_status_that_cannot_be_is_refused(store: Store, changes: dict[str, Any], place: str) -> None:
+def test_an_impossible_status_is_refused(store: Store, changes: dict[str, Any], place: str) -> None:
     fleet = Fleet(store.fleet)
     with pytest.raises(MistifyError) as raised:
         fleet.report(replace(STATUS, **changes))
@@ -162,18 +162,18 @@ def test_a_status_that_cannot_be_is_refused(store: Store, changes: dict[str, Any
     assert fleet.page(10) == ([], "")
 
 
-def test_only_so_many_devices_report_to_a_server(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_devices_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_module, "MOST_DEVICES", 1)
     fleet = Fleet(store.fleet)
     fleet.report(STATUS)
-    with pytest.raises(MistifyError, match='use another one for "attic"') as raised:
+    with pytest.raises(MistifyError, match='use another server for "attic"') as raised:
         fleet.report(replace(STATUS, name="attic"))
     assert raised.value.code is ErrorCode.NO_ROOM
     fleet.report(replace(STATUS, option="branch-2"))
     assert fleet.page(10)[0][0].status.option == "branch-2"
 
 
-async def test_the_subnets_that_a_device_has_found_are_listed_and_shown(site: Any) -> None:
+async def test_subnets_found_by_a_device_are_listed_and_shown(site: Any) -> None:
     switch = LastSwitch(1_790_000_000_000, "subnet-1", "subnet-1 would take 30ms")
     status = replace(STATUS, option="subnet-0", last_switch=switch, pool=POOL)
     async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
@@ -193,7 +193,7 @@ async def test_the_subnets_that_a_device_has_found_are_listed_and_shown(site: An
         assert [report.status for report in store.fleet.all()] == [status]
 
 
-async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> None:
+async def test_reports_of_devices_are_listed_and_shown_as_text(site: Any) -> None:
     evil = '<script>alert("x")</script>'
     status = replace(STATUS, name=evil, fits=False, problems={"package": "is damaged"})
     async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
@@ -209,12 +209,12 @@ async def test_what_a_device_reports_is_listed_and_shown_as_text(site: Any) -> N
     assert listed["next_page_token"] == ""
     assert escape(evil) in page
     assert evil not in page
-    assert "1 device, 1 of them beyond their targets" in page
+    assert "1 device, 1 of them missing their targets" in page
     assert "package: is damaged" in page
-    # Options have the ids that the monitor's reasons have.
+    # Options have the same ids as in the monitor's reasons.
     assert 'branch-0<br><span class="hint">of 3</span>' in page
     assert "from branch-1<br>" in page
-    with open_store(site.store) as store:  # a server that stops writes what is not written yet
+    with open_store(site.store) as store:  # a stopping server writes pending reports
         assert [report.status for report in store.fleet.all()] == [status]
 
 

@@ -1,4 +1,4 @@
-"""A server with few file descriptors, to which many connect that never finish a request."""
+"""A server with few file descriptors, and many connections that never finish a request."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"
 
 
 class Doors(NamedTuple):
-    """Where a server listens, the log that it writes, and whom its callers trust."""
+    """The addresses of a server, its log, and the certificate that clients trust."""
 
     address: str
     url: str
@@ -38,7 +38,7 @@ class Doors(NamedTuple):
     trust: ssl.SSLContext | bool
 
     def web(self) -> httpx.AsyncClient:
-        """A client that connects again for each request: connections that wait for another one are idle."""
+        """Return a client that opens a new connection for each request, because kept-alive ones are idle."""
         again = httpx.Limits(max_keepalive_connections=0)
         return httpx.AsyncClient(base_url=self.url, verify=self.trust, timeout=60, limits=again)
 
@@ -77,7 +77,7 @@ async def serving(site: Any, tls: bool) -> AsyncIterator[Doors]:
 def idle_connections(
     address: str, said: bytes, trust: ssl.SSLContext | None
 ) -> Iterator[list[socket.socket]]:
-    """Connect many times, and say the same half of a request each time."""
+    """Open many connections, and send the same incomplete request on each."""
     host, _, port = address.rpartition(":")
     with ExitStack() as opened:
         connections = []
@@ -92,7 +92,7 @@ def idle_connections(
 
 
 class Idle(NamedTuple):
-    """What idle connections are made to, and how far each gets."""
+    """The target of idle connections, and how much of a request each sends."""
 
     door: str
     said: bytes

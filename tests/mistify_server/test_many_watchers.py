@@ -1,4 +1,4 @@
-"""More watchers at once than gRPC lets wait by default."""
+"""More concurrent watchers than gRPC queues by default."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ WATCHERS = 2_000
 
 
 @pytest.mark.slow
-async def test_none_of_many_watchers_is_given_up(
+async def test_none_of_many_watchers_is_disconnected(
     caller: Any, make_config: Callable[..., dict[str, object]]
 ) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])

@@ -1,4 +1,4 @@
-"""What the server does beside answering calls."""
+"""Background work of the server."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from mistify_server.store.sql.jobs import SqlJobStore
 WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
-async def test_uploads_are_collected_though_the_store_was_busy(
+async def test_uploads_are_collected_even_if_the_store_was_busy(
     site: Any, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = [MistifyError(ErrorCode.UNAVAILABLE, "the store is busy")]
@@ -32,4 +32,4 @@ async def test_uploads_are_collected_though_the_store_was_busy(
     os.utime(old, (0, 0))
     async with running_server(site.settings()):
         await wait_until(lambda: not old.exists())
-    assert "uploads that nothing needs could not be removed: " in caplog.text
+    assert "unused uploads could not be removed: " in caplog.text

@@ -1,6 +1,6 @@
-"""An ARM64 machine in emulation: Debian's Python for it, unpacked into a directory, run by qemu.
+"""An emulated ARM64 machine: Debian's ARM64 Python, unpacked into a directory and run by qemu.
 
-Nothing is installed: apt-get gets a state of its own, and packages are unpacked, not configured.
+Nothing is installed: apt-get uses a separate state directory, and packages are unpacked but not configured.
 """
 
 import os
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-#: What LiteRT reads about the processor, in place of what the x86 kernel says: a Cortex-A76.
+#: The /proc/cpuinfo of a Cortex-A76, which LiteRT reads instead of the x86 kernel's.
 CPUINFO: Final = """\
 processor\t: {number}
 BogoMIPS\t: 243.75
@@ -24,10 +24,10 @@ CPU revision\t: 1
 
 """
 
-#: The tags of wheels that run there.
+#: Platform tags of wheels that run on the machine.
 PLATFORMS: Final = ("manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor in range(17, 37)))
 
-#: Are unpacked on no machine, and needed by no program.
+#: Dependencies that no program needs; they are not unpacked.
 SUPERFLUOUS: Final = ("dpkg", "tar")
 
 
@@ -36,15 +36,15 @@ class Arm64:
     """An emulated machine.
 
     Attributes:
-        qemu: The emulator.
-        root: The directory with its files.
+        qemu: Path of the emulator.
+        root: Root directory of the machine's file system.
     """
 
     qemu: Path
     root: Path
 
     def python(self, site: Path, *arguments: Any) -> str:
-        """Run its Python with the packages of a directory, and return what it prints."""
+        """Run the machine's Python with the packages in `site`, and return its output."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         command = [self.qemu, "-L", self.root, "-cpu", "cortex-a76", self.root / "usr/bin/python3"]
         environment = {**outside, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -52,7 +52,7 @@ class Arm64:
 
 
 def run(*command: Any, environment: dict[str, str] | None = None) -> str:
-    """Run a command that has to succeed, and return what it prints."""
+    """Run a command, assert that it succeeds, and return its output."""
     words = [str(word) for word in command]
     finished = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert finished.returncode == 0, f"{words}: {finished.returncode}\n{finished.stdout}{finished.stderr}"
@@ -60,7 +60,7 @@ def run(*command: Any, environment: dict[str, str] | None = None) -> str:
 
 
 def unpacked(directory: Path, architecture: str, packages: Sequence[str]) -> Path:
-    """Return a directory with the files of Debian packages and of what they depend on."""
+    """Download and unpack Debian packages with their dependencies, and return the directory."""
     state, files, root = directory / "state", directory / "files", directory / "root"
     for part in (state / "lists/partial", directory / "cache/archives/partial", files, root):
         part.mkdir(parents=True)
@@ -83,7 +83,7 @@ def unpacked(directory: Path, architecture: str, packages: Sequence[str]) -> Pat
 
 
 def machine(directory: Path) -> Arm64:
-    """Return a machine whose files are below a directory."""
+    """Set up a machine below a directory."""
     host = run("dpkg", "--print-architecture").strip()
     emulator = unpacked(directory / "emulator", host, ["qemu-user-static"])
     root = unpacked(directory / "arm64", "arm64", ["python3", "libstdc++6"])
@@ -94,7 +94,7 @@ def machine(directory: Path) -> Arm64:
 
 
 def site_of(arm64: Arm64, requirement: str, directory: Path) -> Path:
-    """Return a directory with a package and what it depends on, as wheels for the machine."""
+    """Download a package and its dependencies as wheels for the machine, and return the directory."""
     version = arm64.python(directory, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     platforms = [option for platform in PLATFORMS for option in ("--platform", platform)]
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", directory,

@@ -16,14 +16,14 @@ from tests.executors.structure.networks import randomised
 
 layers = keras.layers
 
-#: The blocks of the network itself, and two more: the second in other numbers, and the last two as one.
+#: The network's own blocks and two variants: the second block with other weights, and the last two merged.
 ORIGINAL = ("block-00.tflite", "block-01.tflite", "block-02.tflite", "block-03.tflite")
 HALVED = "halved.tflite"
 LAST_TWO = "last-two.tflite"
 
 
 def residual(width: int = 8, seed: int = 0) -> keras.Model:
-    """A stem, two residual blocks, and a head on what is flattened; random everywhere."""
+    """Return a stem, two residual blocks, and a head on flattened features, all with random weights."""
     inputs = keras.Input((8, 8, 3), name="image")
     x = layers.Conv2D(width, 3, padding="same", use_bias=False, name="stem")(inputs)
     x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
@@ -40,7 +40,7 @@ def images(count: int, seed: int = 0) -> np.ndarray:
 
 
 def variants(model: keras.Model) -> list[Block]:
-    """The blocks of a network, and the two others."""
+    """Return the blocks of a network and the two variants."""
     original = blocks_of(model, 0.0)
     halved = keras.models.clone_model(original[1].model)
     halved.set_weights([weight / 2 for weight in original[1].model.get_weights()])
@@ -52,12 +52,12 @@ def variants(model: keras.Model) -> list[Block]:
 
 @cache
 def files(precision: Quantization) -> dict[str, bytes]:
-    """The files of the store of `residual()` by name."""
+    """Return the files of the block store of `residual()`, by name."""
     return block_store(variants(residual()), precision, {"image": images(40, seed=1)})
 
 
 def write(directory: Path, precision: Quantization = Quantization.NONE) -> Path:
-    """Write the store into a directory, and return that."""
+    """Write the store into a directory, and return the directory."""
     for name, content in files(precision).items():
         (directory / name).write_bytes(content)
     return directory

@@ -9,9 +9,9 @@ from mistify.costs.latency import Tile, is_product, is_tiled, routine_of
 from mistify.costs.operators import Operation
 from mistify.profiling.samples import Chain, samples
 
-#: A device: every inference takes 2 us, every operator 1 us, every multiply-add of a tile 0.1 ns, every
-#: element that is written 1 ns, and every one that is read from the operator before, unless both
-#: only copy, 0.2 ns, beside 0.3 us for both.
+#: Latencies of the device: 2 us per inference, 1 us per operator, 0.1 ns per multiply-add of a tile, and
+#: 1 ns per element written. An operator that reads the previous one's output adds 0.3 us and 0.2 ns per
+#: element read, unless both only copy.
 START, OPERATOR, MULTIPLY_ADD, ELEMENT = 2.0, 1.0, 1e-4, 1e-3
 FOLLOWING, PASSED = 0.3, 2e-4
 COPIES = ("copy", "reshape", "flatten")
@@ -19,7 +19,7 @@ TILES = {False: Tile(6, 32, 1, narrow=16), True: Tile(8, 32, 4)}
 
 
 def microseconds(operation: Operation, tile: Tile) -> float:
-    """Compute by hand how long the device takes for an operator."""
+    """Compute an operator's latency on the device by hand."""
     routine = routine_of(operation)
     if is_product(routine):
         width = tile.narrow if operation.c_out <= tile.narrow else tile.columns

@@ -1,4 +1,4 @@
-"""Networks in LiteRT's `CompiledModel`, by which GPUs and NPUs are reached, against its `Interpreter`."""
+"""Compare networks in LiteRT's `CompiledModel`, the API for GPUs and NPUs, with its `Interpreter`."""
 
 from functools import cache
 
@@ -13,16 +13,16 @@ from mistify.package.manifest import FIXED_BATCH
 
 @cache
 def environment() -> Environment:
-    """Return the one environment of the process; each looks for accelerators."""
+    """Return the only environment of this process: each new one searches for accelerators."""
     return Environment.create()
 
 
 def assert_runs_compiled(network: bytes) -> list[str]:
-    """Run every signature of a network in both, compare, and return the signatures."""
+    """Assert that every signature of a network gives the same outputs in both APIs; return the signatures."""
     compiled = CompiledModel.from_buffer(network, environment=environment())
     signatures = list(compiled.get_signature_list())
-    # Where a network computes shapes at run time, LiteRT 2.3 makes a buffer for one example, whatever the
-    # batch, and writes beyond its end.
+    # If a network computes shapes at run time, LiteRT 2.3 allocates a buffer for one example whatever the
+    # batch size, and writes past its end.
     batches = (1,) if _computes_shapes(network) else (1, 3)
     for signature in signatures:
         for batch in (1,) if signature.endswith(FIXED_BATCH) else batches:
@@ -49,7 +49,7 @@ def _assert_same(network: bytes, compiled: CompiledModel, signature: str, batch:
 
 
 def _values(entry: dict, batch: int, rng: np.random.Generator) -> np.ndarray:
-    """Random values for an input; integers are small, as a table may be looked up by them."""
+    """Return random values for an input; integers are small because they may index a table."""
     shape = (batch, *entry["shape"][1:]) if len(entry["shape"]) else ()
     if np.issubdtype(entry["dtype"], np.floating):
         return rng.normal(size=shape).astype(entry["dtype"])

@@ -1,4 +1,4 @@
-"""Disks that are full."""
+"""Simulated resource limits: a full disk, and no free file descriptors."""
 
 import resource
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_limited_to(size: int) -> Iterator[None]:
-    """Limit the files of this process and of those that it starts to a size in bytes, as a full disk does."""
+    """Simulate a full disk: limit the files of this process and its children to a size in bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -18,7 +18,7 @@ def files_limited_to(size: int) -> Iterator[None]:
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """Let this process open no file in the block: it has no descriptor left."""
+    """Use up all file descriptors of this process within the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:

@@ -1,6 +1,6 @@
 """A block store of a classifier of digits, whose subnets differ in latency and in accuracy.
 
-Nothing is trained: features are random, and the last layer is solved by ridge regression.
+No training: the features are random, and the last layer is fitted by ridge regression.
 """
 
 from dataclasses import replace
@@ -20,13 +20,13 @@ layers = keras.layers
 
 WIDTH = 12
 
-#: The residual blocks. There is a stem in front of them, and a head behind.
+#: The number of residual blocks, between a stem and a head.
 RESIDUAL = 4
 
 
 @cache
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """All images [1797, 8, 8, 1] and their classes, in random order."""
+    """Return all images [1797, 8, 8, 1] and their classes, in random order."""
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
     return (data.images[order, ..., None] / 16).astype(np.float32), data.target[order]
@@ -47,7 +47,7 @@ def stem() -> Block:
 
 
 def residual(name: str, start: int, span: int, inside: int) -> Block:
-    """A residual block. All that begin at a position have the first channels inside in common."""
+    """Return a residual block. Blocks with the same start share the weights of their first inner channels."""
     inputs = keras.Input((8, 8, WIDTH), name=f"at_{start}")
     x = layers.Conv2D(inside, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv2D(WIDTH, 3, padding="same")(x)
@@ -71,7 +71,7 @@ def head(features: np.ndarray, classes: np.ndarray) -> Block:
 
 @cache
 def blocks() -> tuple[Block, ...]:
-    """The blocks of the original network, then the others; the head has learned from 1,000 examples."""
+    """Return the blocks of the original network, then the variants; the head is fitted to 1,000 examples."""
     images, classes = digits()
     body = [stem(), *(residual(f"block-{at}", at, 1, WIDTH) for at in range(1, RESIDUAL + 1))]
     features = images[:1000]
@@ -96,7 +96,7 @@ def multiply_adds(block: Block) -> int:
 
 
 def lost(block: Block, original: list[Block]) -> float:
-    """What the cross entropy of the examples that the head has learned from grows by."""
+    """Return the increase in training cross-entropy if `block` replaces the original blocks at its place."""
     images, classes = digits()
     network = [one for one in original if one.end <= block.start or one.start >= block.end]
     network.insert(block.start, block)
@@ -115,7 +115,7 @@ def files(precision: Quantization) -> dict[str, bytes]:
 
 
 def write(directory: Path, precision: Quantization = Quantization.NONE) -> BlockStore:
-    """Write the store into a directory, made where there is none, and return its manifest."""
+    """Write the store into a directory, which is created if missing, and return the store."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files(precision).items():
         (directory / name).write_bytes(content)

@@ -1,9 +1,9 @@
-"""A function that ends its process, as native code does where it fails."""
+"""A function that aborts its process, as failing native code does."""
 
 import os
 from typing import NoReturn
 
 
 def end(*_: object) -> NoReturn:
-    """End this process by SIGABRT."""
+    """Abort this process with SIGABRT."""
     os.abort()

@@ -1,4 +1,4 @@
-"""Threads that meet at a chosen step of a function."""
+"""Deterministic interleaving of a function with another thread's action."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from typing import Any
 
 @contextmanager
 def before_line(function: FunctionType, number: int, act: Callable[[], object]) -> Iterator[None]:
-    """Let something happen before a line of a function runs, as if another thread did it.
+    """Call `act` before a given line of a function runs, as if another thread did it.
 
     Args:
-        function: Is called by the block, in this thread.
-        number: Of the line, among those that run, from 0; of more lines than run, nothing happens.
-        act: What happens.
+        function: The function to interrupt, which the block calls in this thread.
+        number: Index of the executed line, from 0. If fewer lines run, `act` is not called.
+        act: The other thread's action.
     """
     left = number
 

@@ -1,4 +1,4 @@
-"""Small models of many kinds, and data that they can learn: other examples to train on than to test on."""
+"""Small models of many kinds with data that they can learn; training and test examples differ."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ class Kind:
     """A kind of model.
 
     Attributes:
-        save: Saves a model below a directory; returns the name that a config gives it.
-        data: Makes examples from a generator, [examples, ...] by input and output.
-        least: What each output's metric has to reach, by output: better than guessing is.
-        dataset: More of the config's `dataset`.
+        save: Saves a model below a directory and returns its name for a config.
+        data: Generates that many examples, [examples, ...] by input and output.
+        least: Metric and minimum score of each output, above those of guessing.
+        dataset: Additional settings for the config's `dataset`.
     """
 
     save: Callable[[Path], str]
@@ -42,7 +42,7 @@ def _floats(array: Any) -> Any:
 
 
 def _squares(rng: np.random.Generator, count: int, size: int = 16) -> tuple[Any, Any, Any]:
-    """Images of noise with a square, full or hollow [count]; and its corners, as shares of the image."""
+    """Return noisy images of squares, whether each is hollow, and the corners relative to the image."""
     images = rng.normal(0, 0.3, (count, size, size, 1))
     kinds, sides = rng.integers(2, size=count), rng.integers(size // 4, size // 2 + 1, count)
     boxes = []
@@ -86,7 +86,7 @@ def _lstm(directory: Path) -> str:
 
 
 def _lstm_data(rng: np.random.Generator, count: int) -> Arrays:
-    """The frequency of a wave."""
+    """Return noisy waves and their frequencies."""
     gesture, phase = rng.integers(3, size=count), rng.uniform(0, 2 * np.pi, (count, 1, 4))
     angle = np.array([0.3, 0.9, 2.0])[gesture][:, None, None] * np.arange(12)[None, :, None] + phase
     return {"steps": _floats(np.sin(angle) + rng.normal(0, 0.2, angle.shape)), "gesture": gesture}
@@ -119,7 +119,7 @@ def _u_net_data(rng: np.random.Generator, count: int) -> Arrays:
 
 
 def _detector(directory: Path) -> str:
-    """A grid of cells, each of which tells what is in it, and where."""
+    """Save a detector: a grid of cells that each predict the class and position of the object in them."""
     image = keras.Input((16, 16, 1), name="image")
     x = layers.Conv2D(16, 3, 2, padding="same", activation="relu")(image)
     x = layers.Conv2D(24, 3, 2, padding="same", activation="relu")(x)
@@ -155,7 +155,7 @@ def _bert(directory: Path) -> str:
 
 
 def _bert_data(rng: np.random.Generator, count: int) -> Arrays:
-    """Whether a text has words of the first or of the second half."""
+    """Return texts with words from either half of the vocabulary, and which half it is."""
     label = rng.integers(2, size=count)
     ids = rng.integers(4, 17, (count, 10)) + 13 * label[:, None] * (rng.random((count, 10)) < 0.7)
     there = np.arange(10) < rng.integers(5, 11, count)[:, None]
@@ -168,7 +168,7 @@ def _bert_data(rng: np.random.Generator, count: int) -> Arrays:
 
 
 def _mobile_net(directory: Path) -> str:
-    """Inverted residual blocks with hard swish, which squeeze and excite (Howard et al., 2019)."""
+    """Save a small MobileNetV3 with inverted residuals and squeeze-and-excitation (Howard et al., 2019)."""
     image = keras.Input((16, 16, 1), name="image")
 
     def normed(x: Any, swish: bool = True) -> Any:
@@ -194,7 +194,7 @@ def _kinds_data(rng: np.random.Generator, count: int) -> Arrays:
     return {"image": images, "kind": kinds}
 
 
-#: The module of a subclassed model.
+#: Name of the module with a subclassed model.
 OWN = "own_model"
 SUBCLASSED = """
 import keras
@@ -267,7 +267,7 @@ KINDS = {
 
 
 def write_kind(kind: Kind, directory: Path, settings: Mapping[str, Any], train: int = 800) -> None:
-    """Write a model, its data, and a config with a goal of half of its multiply-adds."""
+    """Write a model, its data, and a config with a goal of half the model's multiply-adds."""
     keras.utils.set_random_seed(0)
     for part, (seed, count) in {"train": (1, train), "test": (2, 300)}.items():
         np.savez(directory / f"{part}.npz", **kind.data(np.random.default_rng(seed), count))

@@ -1,4 +1,4 @@
-"""A small classifier for every kind of layer that can be treated."""
+"""A small classifier for every supported kind of layer."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from executors.structure.keras_internals import LayerScale, StochasticDepth, cor
 from executors.structure.litert_operations import SERVED
 from tests.executors.structure.networks import randomised
 
-#: What a layer makes of the features that it reads.
+#: Applies a layer to features.
 Body = Callable[[Any], Any]
 
 WORDS = 20
@@ -19,7 +19,7 @@ ARRAY = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
 
 
 def _applied(kind: type, *args: Any, **options: Any) -> Body:
-    """A layer of a kind, made when it is needed."""
+    """Return a body that creates the layer when it is called."""
 
     def body(x: Any) -> Any:
         return kind(*args, **options)(x)
@@ -207,17 +207,17 @@ OPERATIONS: Mapping[type, Body] = {
     math.Rsqrt: lambda x: ops.rsqrt(_positive(x)),
 }
 
-#: All of them, but for those below.
+#: All layers except those that `example` handles itself.
 BODIES = STEPS | IMAGES | OPERATIONS
 
 
 def _served(kind: type) -> type:
-    """The operation that is served in another form."""
+    """Return the original operation if `kind` is its replacement for serving."""
     return next((original for original, served in SERVED.items() if served is kind), kind)
 
 
 def example(kind: type) -> keras.Model:
-    """A classifier of three classes that has a layer of this kind."""
+    """Return a classifier with three classes and a layer of this kind."""
     if kind in (layers.Embedding, layers.ReversibleEmbedding):
         inputs = keras.Input((6,), dtype="int32", name="x")
         features = kind(WORDS, 4)(inputs)
@@ -235,7 +235,7 @@ def example(kind: type) -> keras.Model:
 
 
 def rows(model: keras.Model, count: int, seed: int = 0) -> dict[str, Any]:
-    """Inputs of an example."""
+    """Return random inputs for an example model."""
     rng, (tensor,) = np.random.default_rng(seed), model.inputs
     shape = (count, *tensor.shape[1:])
     if tensor.dtype == "int32":

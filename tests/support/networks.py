@@ -1,4 +1,4 @@
-"""The small network of the end-to-end tests."""
+"""The small network used by the end-to-end tests."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""Paths of the repository and of the data of its tests."""
+"""Paths of the repository and its test data."""
 
 from pathlib import Path
 

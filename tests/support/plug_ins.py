@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
-METRICS, LAYERS, SCORES = "mistify.metrics", "mistify.layers", "mistify.scores"
+COSTS, LAYERS, METRICS = "mistify.costs", "mistify.layers", "mistify.metrics"
 LOSSES = "mistify.losses"
 
 
 def installed(
-    directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = METRICS
+    directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = COSTS
 ) -> Path:
     """Write a package of one module with entry points of a group; return its directory for `sys.path`."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -26,13 +26,13 @@ def installed(
 
 
 def install_example(directory: Path, name: str, group: str) -> Path:
-    """Install an example of the documentation with the entry points that its pyproject.toml declares."""
+    """Install an example from the documentation with the entry points of its pyproject.toml."""
     project = tomllib.loads((EXAMPLES / name / "pyproject.toml").read_text())["project"]
     (module,) = (EXAMPLES / name).glob("*.py")
     return installed(directory, module.stem, module.read_text(), project["entry-points"][group], group)
 
 
 def environment(*directories: Path) -> dict[str, str]:
-    """Return the environment of a process that has these directories on its `sys.path`."""
+    """Return environment variables that put these directories on a process's `sys.path`."""
     path = os.pathsep.join(map(str, (*directories, REPOSITORY)))
     return {**os.environ, "PYTHONPATH": path}

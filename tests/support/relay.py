@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 
 class Relay:
-    """A relay on a port of its own.
+    """A relay that listens on its own port.
 
     Args:
         address: `host:port` of the server.
@@ -28,7 +28,7 @@ class Relay:
         return "{}:{}".format(*self._listening.getsockname())
 
     def cut_after(self, count: int) -> None:
-        """Cut all connections once the client has sent so many more bytes."""
+        """Cut all connections after the client has sent this many more bytes."""
         self._left = count
 
     def close(self) -> None:

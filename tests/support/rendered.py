@@ -1,4 +1,4 @@
-"""Pages of jobs as the server renders them, without a server."""
+"""Pages of jobs as the server renders them, but without a running server."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from mistify_server.web.rendering import render
 
 
 def job_page(job: Job, after: int = 0, progress: dict[str, str] | None = None) -> str:
-    """The page of a job that has its events up to `after`."""
+    """Return the page of a job with its events up to `after`."""
     return render(
         "job.html",
         path=f"/jobs/{job.id}",
@@ -28,7 +28,7 @@ def job_page(job: Job, after: int = 0, progress: dict[str, str] | None = None) -
 
 
 def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
-    """The page of a goal."""
+    """Return the page of a goal."""
     reported: dict[str, Any] = report(job)
     return render(
         "goal.html",

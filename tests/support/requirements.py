@@ -1,4 +1,4 @@
-"""Skips that count as failures where everything that tests need has been installed, as `.ci/run` does."""
+"""Count skips as failures where all test dependencies have to be installed, as in `.ci/run`."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 
 REQUIRE_ALL = "MISTIFY_REQUIRE_ALL"
 
-#: Parts of the reasons of those skips that no installation prevents: they stay skips.
+#: Reasons of skips that no installation can prevent; these stay skips.
 UNAVOIDABLE = (
     "nothing can be mounted",  # needs privileges
     "MISTIFY_TEST_DATA names no directory",  # needs CIFAR-10 and MLPerf Tiny
@@ -15,7 +15,7 @@ UNAVOIDABLE = (
 
 
 def fail_if_required(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn the report of a skip into that of a failure if what is missing could have been installed."""
+    """Report a skip as a failure if the missing requirement could have been installed."""
     if os.environ.get(REQUIRE_ALL, "0") in ("", "0") or not report.skipped or hasattr(report, "wasxfail"):
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -9,7 +9,7 @@ from sklearn.neural_network import MLPClassifier
 
 
 class Digits(tf.Module):
-    """A perceptron of two layers behind a convolution that changes nothing, for images [n, 8, 8, 1]."""
+    """A two-layer perceptron after an identity convolution, for images [n, 8, 8, 1]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Digits(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 1], tf.float32, "image")])
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Probabilities of the digits."""
+        """Return the probabilities of the digits."""
         x = tf.reshape(tf.nn.conv2d(image, self.kernel, 1, "SAME"), [-1, 64])
         x = tf.nn.relu(x @ self.weights[0] + self.biases[0])
         return {"digit": tf.nn.softmax(x @ self.weights[1] + self.biases[1])}

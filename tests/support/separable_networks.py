@@ -1,4 +1,4 @@
-"""Small networks of depthwise, grouped and separable convolutions, by seed, and images that they classify."""
+"""Small networks of depthwise, grouped and separable convolutions, drawn by seed, and images to classify."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ import numpy as np
 
 layers = keras.layers
 
-#: Of the images that are classified.
+#: The number of image classes.
 CLASSES = 7
 
 
 def separable_network(seed: int) -> keras.Model:
-    """Return a classifier of small images, as networks for small devices are built, with random weights."""
+    """Return an untrained classifier of small images with a random architecture typical of small devices."""
     rng = np.random.default_rng(seed)
     keras.utils.set_random_seed(seed)
     side, channels = (int(rng.choice(choices)) for choices in ((24, 32, 48), (1, 3)))
@@ -31,7 +31,7 @@ def separable_network(seed: int) -> keras.Model:
 
 
 def mobilenet_like() -> keras.Model:
-    """Return a classifier of images like MobileNet with few blocks, with random weights."""
+    """Return an untrained image classifier like MobileNet, with few blocks."""
     keras.utils.set_random_seed(0)
     image = keras.Input((48, 48, 3))
     x = layers.Conv2D(16, 3, 2, padding="same", use_bias=False)(layers.Rescaling(1 / 127.5, -1)(image))
@@ -42,7 +42,7 @@ def mobilenet_like() -> keras.Model:
 
 
 def small_xception(seed: int, side: int = 48) -> keras.Model:
-    """Return a network like Xception for small grey images: separable convolutions around shortcuts."""
+    """Return a network like Xception for small greyscale images: separable convolutions with shortcuts."""
     rng = np.random.default_rng(seed)
     keras.utils.set_random_seed(seed)
     image = keras.Input((side, side, 1))
@@ -60,7 +60,7 @@ def small_xception(seed: int, side: int = 48) -> keras.Model:
 
 
 def write_images(shape: tuple[int, ...], directory: Path) -> dict[str, str]:
-    """Write training and test images of a shape, whose classes differ in brightness; return a dataset."""
+    """Write training and test images of a shape with classes that differ in brightness; return a dataset."""
     rng = np.random.default_rng(0)
     for part, count in (("train", 280), ("test", 140)):
         labels = rng.integers(0, CLASSES, count)

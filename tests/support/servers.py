@@ -1,4 +1,4 @@
-"""Servers that are processes of their own."""
+"""Servers in separate processes."""
 
 import asyncio.subprocess
 import subprocess
@@ -10,7 +10,7 @@ from typing import IO
 
 SERVE = (sys.executable, "-m", "mistify_server.cli", "serve", "--http", "off")
 
-#: The command line of the client.
+#: The `mistify` command.
 MISTIFY = Path(sys.executable).parent / "mistify"
 
 
@@ -22,7 +22,7 @@ def server(
     log: IO[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Start a server, and yield its address and its process; it is stopped at the end, if it still runs."""
+    """Start a server, yield its address and process, and stop it at the end if it still runs."""
     process = subprocess.Popen(
         [*SERVE, "--store", store, "--listen", listen, *options],
         stdout=subprocess.PIPE,
@@ -44,13 +44,13 @@ def server(
 
 @contextmanager
 def web_server(store: Path, *options: str | Path) -> Iterator[str]:
-    """Start a server that speaks HTTP, and yield its URL; it is stopped at the end."""
+    """Start an HTTP server, yield its URL, and stop it at the end."""
     with server(store, "--http", "127.0.0.1:0", *options) as (_, process):
         yield _last_word(process)
 
 
 def _last_word(process: subprocess.Popen[str]) -> str:
-    """The last word of the next line that a server prints."""
+    """Return the last word of the next line that a server prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "the server has ended"
@@ -59,7 +59,7 @@ def _last_word(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def killed_at_the_end(process: subprocess.Popen[str] | asyncio.subprocess.Process) -> Iterator[None]:
-    """Kill a process at the end of the block, if it still runs by then."""
+    """Kill a process at the end of the block if it still runs."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The tests that `make test` leaves to `make test-slow` by what they take: `tests/slow.txt` lists them.
+"""The tests in `tests/slow.txt`, which `make test` leaves to `make test-slow` because they take long.
 
 After `pytest --durations 0 > LOG`, `python -m tests.support.slow LOG` adds those that took too long.
 """
@@ -14,36 +14,36 @@ from tests.support.paths import REPOSITORY
 
 LIST: Final = REPOSITORY / "tests" / "slow.txt"
 
-#: Seconds from which a test is left to `make test-slow`.
+#: Tests that take at least this many seconds are left to `make test-slow`.
 LONG: Final = 1.3
 
-#: Tests of whole ways through the system, which are worth their time at every change.
+#: Tests of complete paths through the system: worth running at every change although they are slow.
 ESSENTIAL: Final = (
     "end_to_end/test_recovery.py::test_every_goal_is_there_after_a_kill",
     "end_to_end/test_adaptivenet.py::test_a_package_lists_its_blocks",
     "end_to_end/test_adaptivenet.py::test_a_device_runs_what_it_has_chosen",
     "end_to_end/test_uploads.py::test_a_job_whose_files_are_on_another_machine",
     "end_to_end/test_sources.py::test_a_model_of_two_outputs_is_ported_and_both_have_their_names",
-    "mistify_server/engines/test_conformance.py::test_a_task_is_answered_and_its_progress_told[ray]",
-    "mistify_server/engines/test_conformance.py::test_to_cancel_a_task_ends_its_worker[ray]",
+    "mistify_server/engines/test_conformance.py::test_a_task_returns_its_result_and_reports_progress[ray]",
+    "mistify_server/engines/test_conformance.py::test_cancelling_a_task_ends_its_worker[ray]",
     "mistify_server/jobs/test_restart.py::test_a_stopped_server_leaves_a_job_to_resume",
     "mistify_server/worker/test_unchanged.py::test_a_graph_is_inspected",
     "mistify_server/worker/packaging/test_models.py::test_a_package_describes_itself",
-    "mistify_server/worker/packaging/training/test_network.py::test_steps_of_adam_are_those_of_tensorflow[chain]",
+    "mistify_server/worker/packaging/training/test_network.py::test_steps_of_adam_agree_with_tensorflow[chain]",
     "mistify_client/monitor/test_searching.py::test_other_subnets_are_searched_and_run_if_they_fit",
-    "mistify_client/rpc/test_tuning.py::test_models_go_from_device_to_device",
+    "mistify_client/rpc/test_tuning.py::test_models_are_exchanged_between_devices",
 )
 
 _DURATION: Final = re.compile(r"\s*(?P<seconds>[\d.]+)s (call|setup|teardown)\s+tests/(?P<test>\S.*?)\s*")
 
 
 def listed() -> frozenset[str]:
-    """Return the tests of the list by their paths below `tests/`, names and parameters."""
+    """Return the listed tests, each as its path below `tests/`, name and parameters."""
     return frozenset(LIST.read_text().splitlines())
 
 
 def too_long(durations: Iterable[str]) -> set[str]:
-    """Return the tests that took too long, by the lines of a log with `--durations 0`."""
+    """Return the tests that took too long according to a log of `pytest --durations 0`."""
     seconds = Counter[str]()
     for line in durations:
         if match := _DURATION.fullmatch(line):

@@ -1,9 +1,9 @@
-"""Targets of goals, in short."""
+"""Short forms for the targets of goals."""
 
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import OVERALL, Target
 
 
 def overall(value: float | None, metric: Metric = Metric.ACCURACY) -> tuple[Target, ...]:
-    """What all outputs together have to reach; nothing for None."""
+    """Return the target for all outputs together, or no target for None."""
     return () if value is None else (Target(OVERALL, metric, value),)

@@ -1,4 +1,4 @@
-"""What is missing is skipped by default, and fails where everything has to be there."""
+"""A missing requirement skips a test by default, and fails it where all requirements have to be installed."""
 
 import os
 import re
@@ -33,13 +33,13 @@ def test_passes():
 
 
 def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
-    """Return how many tests of `MODULES` ended in which way."""
+    """Run the tests in `MODULES`, and count their outcomes."""
     for name, text in MODULES.items():
         (directory / name).write_text(text)
     plugins = ("-p", "tests.support.requirements", "-p", "xdist", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *options]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), REQUIRE_ALL: required}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plug-ins take seconds to import
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # importing other plug-ins would take seconds
     environment.pop("PYTEST_ADDOPTS", None)
     done = subprocess.run(
         [*command, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False
@@ -49,11 +49,11 @@ def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
     return Counter({word: int(count) for count, word in actual})
 
 
-def test_what_is_missing_is_skipped(tmp_path: Path) -> None:
+def test_a_missing_requirement_skips_a_test(tmp_path: Path) -> None:
     assert outcomes(tmp_path, "0") == {"skipped": 3, "xfailed": 1, "passed": 1}
 
 
-def test_what_is_missing_fails_where_it_is_required(tmp_path: Path) -> None:
-    """In the processes of xdist, too."""
+def test_a_missing_requirement_fails_a_test_if_it_is_mandatory(tmp_path: Path) -> None:
+    """Also in xdist's worker processes."""
     expected = {"error": 1, "failed": 1, "skipped": 1, "xfailed": 1, "passed": 1}
     assert outcomes(tmp_path, "1", "--continue-on-collection-errors", "--numprocesses", "1") == expected

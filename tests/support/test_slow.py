@@ -1,4 +1,4 @@
-"""The list of slow tests names tests that exist, and is made of what tests took."""
+"""The list of slow tests names only existing tests, and is made from measured durations."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.support.slow import ESSENTIAL, listed, too_long
 
 
 @pytest.mark.parametrize("tests", [sorted(listed()), ESSENTIAL], ids=["listed", "essential"])
-def test_every_test_that_is_named_exists(tests):
+def test_every_listed_test_exists(tests):
     missing = []
     for test in tests:
         path, _, name = test.partition("::")
@@ -20,7 +20,7 @@ def test_every_test_that_is_named_exists(tests):
     assert missing == []
 
 
-def test_a_test_takes_what_its_fixtures_and_itself_take():
+def test_the_duration_of_a_test_includes_its_fixtures():
     durations = """
 0.80s setup    tests/a/test_b.py::test_c[two words]
 0.60s call     tests/a/test_b.py::test_c[two words]

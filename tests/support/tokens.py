@@ -1,10 +1,10 @@
-"""Access tokens of servers that tests start."""
+"""Access tokens for test servers."""
 
 from pathlib import Path
 
 
 def write_token(path: Path, token: str) -> Path:
-    """Write a token into a file for its owner alone, and return its path."""
+    """Write a token to a file that only its owner can read, and return the path."""
     path.touch(0o600)
     path.write_text(token)
     return path

@@ -1,4 +1,4 @@
-"""Broken models and data, beside some that are right."""
+"""Broken models and data, next to valid ones."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The energy of an inference: from what a measured device draws, else from figures for a 45 nm process.
+"""The energy of an inference, from the measured power of a device, or from figures for a 45 nm process.
 
-Mark Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014: so many picojoules per
-operation and per 32 bits read. Real devices differ by their process, their caches and what they do besides;
-the ratios between networks and precisions hold far better than the amounts.
+The figures, in picojoules per operation and per 32 bits read, are from Mark Horowitz, "Computing's energy
+problem (and what we can do about it)", ISSCC 2014. Real devices differ in process, caches and other
+load, so ratios between networks and precisions are far more accurate than absolute amounts.
 """
 
 from mistify.costs.axes import Axis, Condition
@@ -10,11 +10,11 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import measured_in
 
-#: A multiplication and an addition.
+#: Energy of a multiplication and an addition, in picojoules.
 FLOAT_PJ = 3.7 + 0.9
 INTEGER_PJ = 0.2 + 0.03
 
-#: A byte: of the weights, which come from DRAM; of the activations, which stay in a small SRAM.
+#: Energy per byte, in picojoules: weights are read from DRAM, activations stay in a small SRAM.
 DRAM_PJ = 640 / 4
 SRAM_PJ = 5 / 4
 
@@ -24,8 +24,8 @@ _PJ_PER_MJ = 1e9
 def energy_mj(network: NetworkCost, at: Condition) -> float:
     """Return the millijoules of one inference at batch 1.
 
-    On hardware whose energy nobody has measured, every weight is read once, every activation is written once
-    and read once.
+    Without measurements, the estimate assumes that every weight is read once, and every activation is written
+    once and read once.
     """
     measured = at.hardware.energy_mj(network)
     if measured is not None:

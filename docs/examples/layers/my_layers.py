@@ -1,4 +1,4 @@
-"""Two custom layers: one made of Keras's layers, and one with weights of its own."""
+"""Two custom layers: one composed of Keras layers, and one with its own weights."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from executors.structure import LayerHandler, Role, register
 
 @keras.saving.register_keras_serializable("mine")
 class Block(keras.layers.Layer):
-    """Two convolutions and a shortcut: made of layers and operations, it needs no handler."""
+    """Two convolutions and a shortcut, composed of Keras layers and operations, so it needs no handler."""
 
     def __init__(self, channels: int, **options: Any) -> None:
         super().__init__(**options)

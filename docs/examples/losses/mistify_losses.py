@@ -1,13 +1,13 @@
-"""Two losses of outputs: a class whose misses cost more than others, and the overlap of boxes."""
+"""Two losses: cross entropy with a higher cost for one class, and the overlap of boxes."""
 
 import tensorflow as tf
 
 from executors.outputs.plugged_in import OutputKind, OutputLoss
 
-#: The class that must not be missed, and how many times as much as others it counts.
+#: The class that must not be missed, and its weight relative to other classes.
 ALARM, COST = 1, 5.0
 
-#: Keeps logarithms and ratios finite.
+#: Added to keep logarithms and ratios finite.
 SMALL = 1e-7
 
 
@@ -24,12 +24,12 @@ class CostlyMisses(OutputLoss):
 
 
 class BoxOverlap(OutputLoss):
-    """One less the generalized intersection over union of boxes (Rezatofighi et al., 2019)."""
+    """One minus the generalized intersection over union of boxes (Rezatofighi et al., 2019)."""
 
     kinds = (OutputKind.VECTORS,)
 
     def loss(self, predictions, targets, counts):
-        """Return the mean over the boxes [n, ..., (left, top, right, bottom)] that count."""
+        """Return the mean over the counted boxes [n, ..., (left, top, right, bottom)]."""
         (left, top, right, bottom), true = tf.unstack(predictions, axis=-1), tf.unstack(targets, axis=-1)
         own, theirs = area(left, top, right, bottom), area(*true)
         both = area(
@@ -51,5 +51,5 @@ class BoxOverlap(OutputLoss):
 
 
 def area(left, top, right, bottom):
-    """Return the area of boxes, 0 where there is none."""
+    """Return the areas of boxes, 0 for empty ones."""
     return tf.maximum(right - left, 0.0) * tf.maximum(bottom - top, 0.0)

@@ -1,4 +1,4 @@
-"""AdaptiveNet: a supernet of blocks that replace each other, for subnets of any size (AdaptiveNet 4)."""
+"""AdaptiveNet: a supernet of interchangeable blocks, with subnets of any size (AdaptiveNet 4)."""
 
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.contract.algorithm import Algorithm

@@ -1,4 +1,4 @@
-"""The first stage of training a supernet: block-wise distillation from the source (AdaptiveNet 4.2)."""
+"""The first stage of supernet training: block-wise distillation from the source (AdaptiveNet 4.2)."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,13 @@ from executors.training.setup import TrainingSetup
 
 
 class BlockDistillation(TrainingObjective):
-    """The features of the source: each variant learns to compute the same as the blocks that it replaces.
+    """Feature distillation: each variant learns to reproduce the output of the blocks that it replaces.
 
-    It reads the source's own features, so that no variant depends on how good another one is (DONNA: Moons et
-    al., 2021).
+    Variants read the source's own features, so that no variant depends on the quality of another (DONNA:
+    Moons et al., 2021).
 
     Args:
-        supernet: All its variants learn at each step.
+        supernet: All of its variants are trained at each step.
     """
 
     def __init__(self, supernet: Supernet, setup: TrainingSetup) -> None:
@@ -32,7 +32,7 @@ class BlockDistillation(TrainingObjective):
         return {"inputs": self._inputs}
 
     def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
-        """Return the sum over all variants of the mean square distance, over the features' variance."""
+        """Return the mean squared error divided by the variance of the features, summed over all variants."""
         features = [tf.stop_gradient(tensor) for tensor in self._supernet.features(parts["inputs"])]
         with quick_batch_norms(self._supernet.model):
             pairs = self._supernet.outputs_and_targets(features)
@@ -40,6 +40,6 @@ class BlockDistillation(TrainingObjective):
 
 
 def _distance(output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """Return the mean square distance of two tensors, over the variance of the target."""
+    """Return the mean squared error between two tensors, divided by the variance of the target."""
     variance = tf.math.reduce_variance(target) + keras.config.epsilon()
     return tf.reduce_mean(tf.square(output - target)) / variance

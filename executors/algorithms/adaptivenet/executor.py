@@ -1,4 +1,4 @@
-"""AdaptiveNet on the server: a supernet for all goals, with a subnet for each of them (AdaptiveNet 4)."""
+"""AdaptiveNet on the server: one supernet for all goals, and a subnet of it for each goal (AdaptiveNet 4)."""
 
 from dataclasses import replace
 
@@ -22,10 +22,10 @@ from mistify.costs.budget import exceeded
 
 
 class AdaptiveNetExecutor(UniformExecutor):
-    """An executor that picks a subnet of a supernet, which is trained once before the first edge.
+    """An executor that selects subnets of a supernet, which is trained once before the first edge.
 
-    Where even the cheapest subnet exceeds the limits, it is cut in width. Networks above the source, and
-    those that share layers with others, are cut directly.
+    If even the cheapest subnet exceeds the limits, its widths are cut. Networks larger than the source, and
+    networks that share layers with others, are cut directly.
     """
 
     _params: AdaptiveNetParams
@@ -38,7 +38,7 @@ class AdaptiveNetExecutor(UniformExecutor):
 
     @property
     def calibrated(self) -> bool:
-        """Check whether the network is exactly a subnet, so that it computes what its blocks do."""
+        """Check whether the network is exactly a subnet, whose blocks are already calibrated."""
         return self._calibrated
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
@@ -55,7 +55,7 @@ class AdaptiveNetExecutor(UniformExecutor):
         return supernet_parts(Supernet.loaded(prepared, source, self._params.largest), network)
 
     def init(self, assignment: Assignment) -> None:
-        """Take a new network, or continue with the one that was delivered last."""
+        """Start from a new network, or continue with the last one delivered."""
         super().init(assignment)
         self._has_subnet = _keeps_network(assignment)
         self._calibrated = self._calibrated and not self._is_new(assignment.model)
@@ -93,9 +93,9 @@ class AdaptiveNetExecutor(UniformExecutor):
 
 
 def _keeps_network(assignment: Assignment) -> bool:
-    """Check whether an edge has to continue with its own network rather than with a subnet of the source.
+    """Check whether an edge must continue with its own network instead of a subnet of the source.
 
-    Its frozen layers are shared with others; or it is larger than the source.
+    This is the case if other networks share its frozen layers, or if it is larger than the source.
     """
     if analyse(assignment.model).graph.frozen - assignment.source.graph.frozen:
         return True

@@ -1,4 +1,4 @@
-"""AdaptiveNet's settings; they need no TensorFlow."""
+"""AdaptiveNet's settings, defined without TensorFlow."""
 
 from typing import Annotated, Final
 
@@ -8,7 +8,7 @@ from executors.pruning.params import IterativePruningParams
 from mistify.parsing.validation import InvalidValue
 from mistify.plugins import plug_ins
 
-#: The entry points of plug-ins that make variants of blocks.
+#: The entry-point group of plug-ins that make variants of blocks.
 VARIANTS: Final = "mistify.variants"
 
 
@@ -21,7 +21,7 @@ def _different(amounts: tuple[float, ...]) -> tuple[float, ...]:
 def _maker(name: str) -> str:
     known = plug_ins(VARIANTS)
     if name in ("merge", "shrink"):
-        raise InvalidValue(name, "the name of a plug-in", f'write "{name}" beside "variants"')
+        raise InvalidValue(name, "the name of a plug-in", f'use the setting "{name}" instead')
     if name not in known:
         expected = f"the name of a plug-in: {', '.join(known)}"
         raise InvalidValue(name, expected, f"install the plug-in with the entry point {VARIANTS}: {name}")
@@ -32,15 +32,17 @@ class AdaptiveNetParams(IterativePruningParams):
     """The settings of AdaptiveNet.
 
     Attributes:
-        largest: The largest share of the parameters, and of the multiply-adds, of a block that can be
-            divided.
+        largest: The largest share of the network's parameters and multiply-adds that a divisible block may
+            have.
         merge: Numbers of consecutive blocks that one block replaces.
-        shrink: Shares of the channels that are left inside a block, or between several where one has none.
-        variants: Further replacements of blocks: numbers by the names of plug-ins (`mistify.variants`).
-        distil_steps: Training steps in which variants learn what the blocks compute that they replace.
-        path_steps: Training steps of subnets, drawn at random, after that.
-        blocks: Whether packages contain the blocks as well, so that devices can make subnets of their own.
-        adapt_steps: The most steps in which the cheapest subnet is cut where it is beyond the limits.
+        shrink: Shares of channels that remain inside a block, or between blocks if one of them has none
+            inside.
+        variants: Further replacements of blocks: the name of each plug-in (`mistify.variants`), with its
+            amounts.
+        distil_steps: Training steps in which variants learn to reproduce the blocks that they replace.
+        path_steps: Training steps on randomly drawn subnets, after distillation.
+        blocks: Whether packages also contain the blocks, so that devices can assemble subnets of their own.
+        adapt_steps: The maximum number of steps for cutting the cheapest subnet when it exceeds the limits.
         tune_steps: Additional steps that tune the network of one goal.
     """
 

@@ -1,4 +1,4 @@
-"""The blocks of a supernet, as packages have them (AdaptiveNet 5)."""
+"""The blocks of a supernet in the form that packages contain (AdaptiveNet 5)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from mistify.package.blocks import BlockEstimate
 
 
 def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackageParts:
-    """Return the variants of a supernet as blocks, with those that make up a network."""
+    """Return the variants of a supernet as blocks, and the names of those that make up a network."""
     supernet = trained.supernet
     blocks = supernet_blocks(trained)
     unfit = "".join(f"; without {variant}" for variant in supernet.unfit)
@@ -27,22 +27,22 @@ def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackagePar
 
 
 def parts_without_blocks(largest: float) -> PackageParts:
-    """Return that a package has no blocks, and why.
+    """Return parts without blocks, with a note of the reason.
 
     Args:
-        largest: The share of a network up to which neighbouring layers are joined to one block.
+        largest: The maximum share of a network up to which neighbouring layers are joined to one block.
     """
     return PackageParts(
-        note="has no blocks: nothing can be replaced in this model, which passes several tensors on "
-        "everywhere, has layers that are to stay, or is too small to be divided into blocks of at most "
+        note="has no blocks: no part of this model can be replaced, because several tensors are passed on "
+        "everywhere, layers must not change, or the model is too small to be divided into blocks of at most "
         f'{largest:.0%} of it ("largest")'
     )
 
 
 def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
-    """Return the variants of a supernet as blocks, the blocks of the network itself first.
+    """Return the variants of a supernet as blocks, the source's own blocks first.
 
-    The tensors at a position have the names that the network's block gives it.
+    Tensors at a position have the names that they have in the source's block.
     """
     supernet, names = trained.supernet, {0: ""}
     flops, blocks = supernet.multiply_adds(), []
@@ -55,7 +55,7 @@ def supernet_blocks(trained: TrainedSupernet) -> list[Block]:
 
 
 def _named(graph: Graph, place: VariantSpan, names: Mapping[int, str]) -> keras.Model:
-    """Return the model of a variant whose input and output are called as those positions are."""
+    """Return the model of a variant, with its input and output named after their positions."""
     inputs = graph.inputs if place.start == 0 else dict.fromkeys(graph.inputs, names[place.start])
     nodes = tuple(
         replace(node, name=names[place.end]) if (node.output,) == graph.outputs else node

@@ -1,4 +1,4 @@
-"""What a planner has to know of AdaptiveNet."""
+"""The planner's profile of AdaptiveNet."""
 
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.supernet import replaceable
@@ -7,9 +7,9 @@ from executors.structure import Structure
 
 
 def profile(params: AdaptiveNetParams, source: Structure) -> AlgorithmProfile:
-    """Return the profile: both stages of the supernet's training are taken once for all edges.
+    """Return the profile: both stages of supernet training run once for all edges.
 
-    Nothing is prepared where the source has no block that may be replaced.
+    Nothing is prepared if no block of the source can be replaced.
     """
     steps = params.distil_steps + params.path_steps
     prepares = replaceable(source, params.largest)

@@ -1,4 +1,4 @@
-"""The subnet of a goal: the one that loses least within its limits (AdaptiveNet 5.1)."""
+"""The selection of a goal's subnet: the one with the lowest loss within its limits (AdaptiveNet 5.1)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -19,20 +19,21 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, exceeded
 from mistify.package.block_losses import corrected_losses
 
-#: Validation examples by which subnets are scored.
-_SCORED: Final = 500
+#: Validation examples used to score subnets.
+_SCORING_EXAMPLES: Final = 500
 
-#: How often subnets within the limits are scored for a goal, and how many at a time.
+#: Rounds of scoring candidates for a goal, and candidates per round.
 _ROUNDS: Final = 4
-_AT_ONCE: Final = 4
+_PER_ROUND: Final = 4
 
-#: What is left of the limits on sums where no candidate is within those on the whole, and how often.
-_TIGHTER: Final = 0.97
+#: The factor by which limits on summed costs are tightened when no candidate meets the real limits, and the
+#: maximum number of attempts.
+_TIGHTENING: Final = 0.97
 _ATTEMPTS: Final = 10
 
 
 class Scorer:
-    """Scores subnets by the distance of their outputs from those of the network itself.
+    """A scorer of subnets by the divergence of their outputs from those of the original network.
 
     Args:
         source: The original network.
@@ -40,14 +41,14 @@ class Scorer:
 
     def __init__(self, supernet: Supernet, source: keras.Model, setup: TrainingSetup) -> None:
         self._supernet = supernet
-        self._data = setup.validation.sample(_SCORED)
+        self._data = setup.validation.sample(_SCORING_EXAMPLES)
         self._objectives = objectives_of(source, setup.train, setup.settings)
         outputs = Evaluation(source).outputs(self._data.inputs)
         self._wanted = predictions(self._objectives, outputs)
         self._least = self._loss(supernet.space.original)
 
-    def lost(self, subnet: Subnet) -> float:
-        """Return the mean divergence from the network's outputs, 0 for its own."""
+    def divergence(self, subnet: Subnet) -> float:
+        """Return the mean divergence from the original network's outputs; 0 for that network itself."""
         return self._loss(subnet) - self._least
 
     def _loss(self, subnet: Subnet) -> float:
@@ -66,10 +67,10 @@ class Scorer:
 class Subnets:
     """The subnets of a trained supernet.
 
-    A loss measured for one goal also serves all later goals.
+    Losses measured for one goal are reused for later goals.
 
     Args:
-        losses: Loss that each of the supernet's variants adds by itself.
+        losses: Loss added by each of the supernet's variants alone.
     """
 
     def __init__(self, supernet: Supernet, losses: Sequence[float]) -> None:
@@ -82,10 +83,10 @@ class Subnets:
         self._scored: dict[Subnet, float] = {}
 
     def best(self, assignment: Assignment) -> keras.Model:
-        """Return the subnet within an edge's limits that loses least; the cheapest where none is within."""
+        """Return the subnet with the lowest loss within an edge's limits, or else the cheapest one."""
         limits, space = assignment.budget, self._supernet.space
         costs = [costs_of(network, assignment.profiles, only=limits) for network in self._networks]
-        # What a network costs is not quite the sum of what its blocks do, such as the peak of its memory.
+        # The costs of a network differ slightly from the sum over its blocks, for example in peak memory.
         whole = costs_of(assignment.source.network(), assignment.profiles, only=limits)
         sums = {axis: sum(costs[number][axis] for number in space.original) for axis in limits}
         parts = {axis: sums[axis] / whole[axis] if whole[axis] else 1.0 for axis in limits}
@@ -93,7 +94,7 @@ class Subnets:
         if self._scorer is None:
             self._scorer = Scorer(self._supernet, model_of(assignment.source.graph), assignment.setup)
         for tightened in range(_ATTEMPTS):
-            within = {axis: limit * _TIGHTER**tightened for axis, limit in scaled.items()}
+            within = {axis: limit * _TIGHTENING**tightened for axis, limit in scaled.items()}
             for subnet in self._promising(self._scorer, costs, within):
                 model = model_of(self._supernet.graph(subnet))
                 if self._holds(model, assignment):
@@ -102,23 +103,23 @@ class Subnets:
         return model_of(self._supernet.graph(space.cheapest(shares)))
 
     def _promising(self, scorer: Scorer, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
-        """Return subnets whose costs, summed up, are within limits, those first that lose least.
+        """Return subnets whose summed costs are within the limits, in order of increasing loss.
 
-        Subnets with the best sums of losses are scored, and the errors of the sums correct the losses of
-        variants.
+        The subnets with the lowest predicted losses are scored. Prediction errors are used to correct the
+        losses of variants.
         """
         space = self._supernet.space
         for _ in range(_ROUNDS):
             losses = corrected(self._losses, self._scored, space.blocks)
             within = space.within(costs, losses, limits)
-            new = islice((subnet for subnet in within if subnet not in self._scored), _AT_ONCE)
-            self._scored |= {subnet: scorer.lost(subnet) for subnet in new}
+            new = islice((subnet for subnet in within if subnet not in self._scored), _PER_ROUND)
+            self._scored |= {subnet: scorer.divergence(subnet) for subnet in new}
         known = [
             subnet
             for subnet in self._scored
             if all(sum(costs[number][axis] for number in subnet) <= limit for axis, limit in limits.items())
         ]
-        return sorted(known, key=self._scored.__getitem__)[: _ROUNDS * _AT_ONCE]
+        return sorted(known, key=self._scored.__getitem__)[: _ROUNDS * _PER_ROUND]
 
     def _holds(self, model: keras.Model, assignment: Assignment) -> bool:
         network, limits = analyse(model).network(), assignment.budget
@@ -126,12 +127,12 @@ class Subnets:
 
 
 def corrected(alone: Sequence[float], scored: Mapping[Subnet, float], blocks: int) -> list[float]:
-    """Return the losses of variants, corrected so that their sums come closer to those measured.
+    """Return the losses of variants, corrected so that their sums fit the measured losses better.
 
     Args:
-        alone: Loss that each variant adds by itself, in the order of their numbers.
+        alone: Loss added by each variant alone, in the order of their numbers.
         scored: Subnet -> measured loss.
-        blocks: Number of blocks of the original network, which come first and lose nothing.
+        blocks: Number of blocks of the original network, which come first and have a loss of 0.
     """
     has = np.zeros((len(scored), len(alone)))
     for row, subnet in zip(has, scored, strict=True):

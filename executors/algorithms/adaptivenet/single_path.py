@@ -1,4 +1,4 @@
-"""The second stage of training a supernet: its outputs, along another path at each step (AdaptiveNet 4.2)."""
+"""The second stage of supernet training: one random path per step (AdaptiveNet 4.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,19 +13,19 @@ from executors.training.evaluation import Tensors
 from executors.training.objective import SupervisedObjective
 from executors.training.setup import TrainingSetup
 
-#: Draws a subnet.
+#: A function that draws a subnet.
 Draw = Callable[[np.random.Generator], Subnet]
 
 
 class SinglePathObjective(SupervisedObjective):
-    """The outputs of subnets, a different one at each step, from which their variants learn.
+    """Supervised training of subnets, a different one at each step.
 
     Args:
-        supernet: Its variants learn. Their batch norms have to be frozen: they serve in many subnets, and are
-            part of the operators before them once packaged.
-        draw: Draws the subnets, none of which is the network itself.
+        supernet: The supernet whose variants are trained. Their batch norms must be frozen: each variant is
+            part of many subnets, and packaging folds batch norms into the preceding operators.
+        draw: Draws the subnets, never the original network.
         source: The original network.
-        seed: Seed for the changes of the images.
+        seed: Seed for image augmentation.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class SinglePathObjective(SupervisedObjective):
         self._draw = draw
 
     def draws(self, steps: int, rng: np.random.Generator) -> Mapping[str, Array]:
-        """Return the paths of subnets."""
+        """Return the paths of the drawn subnets."""
         path = self._supernet.space.path
         return {"path": np.stack([path(self._draw(rng)) for _ in range(steps)])}
 
     def used(self, drawn: Tensors) -> Sequence[tf.Tensor]:
-        """Return for each weight whether the path uses its variant."""
+        """Return for each weight whether the path contains its variant."""
         space, path = self._supernet.space, drawn["path"]
         uses = {}
         for number, weights in enumerate(self._supernet.variables, start=space.blocks):

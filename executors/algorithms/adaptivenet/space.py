@@ -1,4 +1,4 @@
-"""The subnets of a supernet, and the best of them within limits (AdaptiveNet 4.1 and 5.1)."""
+"""The space of subnets of a supernet, and the search for the best within limits (AdaptiveNet 4.1 and 5.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from mistify.costs.budget import Budget, Costs
 
-#: Variants in a row, by their numbers.
+#: Consecutive variants, by their numbers.
 Subnet: TypeAlias = tuple[int, ...]
 
-#: Beginnings of subnets that are looked at for each position, at most.
-_MOST: Final = 600
+#: The maximum number of partial subnets that the search keeps for each position.
+_BEAM: Final = 600
 
 
 @dataclass(frozen=True)
 class VariantSpan:
-    """Where a variant stands.
+    """The position of a variant in the network.
 
     Attributes:
         name: Name of the variant.
@@ -39,10 +39,10 @@ class VariantSpan:
 
 @dataclass(frozen=True)
 class SupernetSpace:
-    """Subnets: variants from the inputs to the outputs, each beginning where the previous one ends.
+    """The space of subnets: sequences of variants from the inputs to the outputs without gaps or overlaps.
 
     Attributes:
-        places: Places of the variants; the blocks of the original network come first, in order.
+        places: Positions of the variants; the blocks of the original network come first, in order.
         blocks: Number of blocks of the original network.
     """
 
@@ -51,7 +51,7 @@ class SupernetSpace:
 
     @property
     def original(self) -> Subnet:
-        """The network itself."""
+        """The original network."""
         return tuple(range(self.blocks))
 
     @cached_property
@@ -71,14 +71,14 @@ class SupernetSpace:
         }
 
     def count(self) -> int:
-        """Return how many subnets there are."""
+        """Return the number of subnets."""
         ways = [1]
         for position in range(1, self.blocks + 1):
             ways.append(sum(ways[self.places[number].start] for number in self.ending[position]))
         return ways[-1]
 
     def random(self, rng: np.random.Generator) -> Subnet:
-        """Return a subnet, at each position with any of the variants that begin there."""
+        """Return a random subnet, chosen at each position from the variants that begin there."""
         position, chosen = 0, []
         while position < self.blocks:
             chosen.append(int(rng.choice(self.starting[position])))
@@ -93,7 +93,8 @@ class SupernetSpace:
     def path(self, subnet: Subnet) -> npt.NDArray[np.int32]:
         """Return a subnet as the choice at each position from 1 on [blocks].
 
-        It is the place of the variant among those that end there, or the number of these where none does.
+        A choice is the index of the variant among those that end at the position, or their number if none of
+        the subnet's variants ends there.
         """
         ends = {self.places[number].end: number for number in subnet}
         return np.array(
@@ -105,15 +106,15 @@ class SupernetSpace:
         )
 
     def within(self, costs: Sequence[Costs], losses: Sequence[float], limits: Budget) -> Iterator[Subnet]:
-        """Yield subnets whose costs, summed up, are within limits, those first that lose least.
+        """Yield subnets whose summed costs are within the limits, in order of increasing loss.
 
-        The loss of a subnet is taken to be the sum of its variants' losses. Where more beginnings are within
-        the limits than can be examined, those that lose most are left out.
+        The loss of a subnet is estimated by the sum of its variants' losses. If more partial subnets meet the
+        limits than the search can keep, it drops those with the highest losses.
 
         Args:
-            costs: Costs of each variant, on the axes of the limits at least.
-            losses: Loss that each variant adds by itself.
-            limits: Limits on sums of costs.
+            costs: Costs of each variant, at least on the axes of the limits.
+            losses: Loss added by each variant alone.
+            limits: Limits on summed costs.
         """
         axes = sorted(limits)
         own = np.array([[cost[axis] for axis in axes] for cost in costs])
@@ -129,11 +130,11 @@ class SupernetSpace:
                 for loss, spent, subnet in reached[self.places[number].start]
                 if (np.add(spent, own[number]) + left[position] <= most).all()
             ]
-            reached[position] = _worthwhile(beginnings)
+            reached[position] = _pareto_optimal(beginnings)
         yield from (subnet for _, _, subnet in reached[self.blocks])
 
     def cheapest(self, costs: Sequence[float]) -> Subnet:
-        """Return the subnet with the least sum of costs, one for each variant."""
+        """Return the subnet with the smallest sum of costs, given one cost for each variant."""
         best: dict[int, tuple[float, Subnet]] = {0: (0.0, ())}
         for position, numbers in self.ending.items():
             best[position] = min(
@@ -143,7 +144,7 @@ class SupernetSpace:
         return best[self.blocks][1]
 
     def _least_behind(self, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the least costs from each position to the end [blocks + 1, axes]."""
+        """Return the lowest costs from each position to the end [blocks + 1, axes]."""
         left = np.zeros((self.blocks + 1, own.shape[1]))
         for position in reversed(range(self.blocks)):
             ways = [own[number] + left[self.places[number].end] for number in self.starting[position]]
@@ -151,14 +152,14 @@ class SupernetSpace:
         return left
 
 
-def _worthwhile(
+def _pareto_optimal(
     beginnings: list[tuple[float, tuple[float, ...], Subnet]],
 ) -> list[tuple[float, tuple[float, ...], Subnet]]:
-    """Return beginnings by their losses, without those that another one beats in everything."""
+    """Return the Pareto-optimal partial subnets, in order of loss."""
     kept: list[tuple[float, tuple[float, ...], Subnet]] = []
-    spent = np.empty((_MOST, len(beginnings[0][1]) if beginnings else 0))
+    spent = np.empty((_BEAM, len(beginnings[0][1]) if beginnings else 0))
     for one in sorted(beginnings):
-        if len(kept) == _MOST:
+        if len(kept) == _BEAM:
             break
         if not (spent[: len(kept)] <= one[1]).all(axis=1).any():
             spent[len(kept)] = one[1]

@@ -1,4 +1,4 @@
-"""The supernet: the blocks of a network, and variants beside them that are trained (AdaptiveNet 4)."""
+"""The supernet: the blocks of a network, with trainable variants next to them (AdaptiveNet 4)."""
 
 import io
 import json
@@ -24,30 +24,30 @@ from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examp
 from mistify.costs.network import FLOAT_BYTES
 from mistify.errors import ErrorCode, MistifyError, Problem
 
-#: Training examples by which variants start near to what they replace, and the bytes of their features.
+#: Training examples used to initialize variants, and the maximum size of their features in bytes.
 _EXAMPLES: Final = 250
 _FEATURE_BYTES: Final = GIB
 
-#: Before the number of a position, the name of an input of the variants.
+#: Prefix of the variants' input names, before the number of the position.
 _POSITION: Final = "position-"
 
 T = TypeVar("T")
 
 
 class TrainedSupernet(NamedTuple):
-    """A supernet with the loss of each of its variants by itself."""
+    """A supernet with the loss of each variant alone."""
 
     supernet: "Supernet"
     losses: list[float]
 
 
 class Supernet:
-    """The blocks of a network, which stay as they are, and the variants that may replace them.
+    """The frozen blocks of a network, and the variants that can replace them.
 
     Attributes:
-        model: All variants but the blocks, side by side: its inputs are the positions where a variant begins,
-            its outputs those of the variants, in order.
-        unfit: Variants that were left out because they do not fit, and the reasons.
+        model: All variants other than the original blocks, side by side. Its inputs are the positions where
+            variants begin; its outputs are those of the variants, in order.
+        unfit: Variants left out because they do not fit, with the reasons.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Supernet:
         model: keras.Model,
         unfit: Sequence[str] = (),
     ) -> None:
-        """Put a supernet together.
+        """Assemble a supernet.
 
         Args:
-            largest: The share of parameters and multiply-adds up to which neighbours are joined to a block
-                (`segments`).
+            largest: The share of parameters and multiply-adds up to which neighbouring layers are joined to a
+                block (`segments`).
             model: The variants.
-            unfit: Variants that were left out, and the reasons.
+            unfit: Variants left out, with the reasons.
         """
         self.space = space
         self.unfit = tuple(unfit)
@@ -86,17 +86,17 @@ class Supernet:
 
     @classmethod
     def expanded(cls, source: Structure, params: AdaptiveNetParams, train: Dataset) -> Self | None:
-        """Return the supernet of a network, its variants as their makers start them.
+        """Return the supernet of a network, with variants as initialized by their makers.
 
         Args:
-            source: A network. Layers that must not change are in no block that is replaced.
-            params: Settings that name the variants.
+            source: The network. Layers that must not change are never part of a replaceable block.
+            params: Settings that select the variants.
 
         Returns:
-            The supernet; None where nothing can be replaced.
+            The supernet; None if nothing can be replaced.
 
         Raises:
-            MistifyError: INVALID_CONFIG, there are no variants but those that do not fit.
+            MistifyError: INVALID_CONFIG if every requested variant is unfit.
         """
         parts = [segment.graph for segment in segments(source, params.largest)]
         structures = [analyse(model_of(replace(graph, name="block")), source.rules) for graph in parts]
@@ -130,11 +130,11 @@ class Supernet:
         return [variant.variables for variant in self._variants]
 
     def examples_kept(self, most: int) -> int:
-        """Return of how many examples, up to a number, all features can be kept at once."""
+        """Return the number of examples, at most `most`, whose features fit in memory together."""
         return _examples_kept(self._graphs, most)
 
     def features(self, inputs: Tensors) -> list[tf.Tensor]:
-        """Return the network's values at each position from 1 on, except for the outputs."""
+        """Return the network's features at each position from 1 on, without the outputs."""
         tensor = next(iter(call(self._blocks[0], inputs, training=False).values()))
         features = [tensor]
         for block in self._blocks[1:-1]:
@@ -149,10 +149,10 @@ class Supernet:
         }
 
     def outputs_and_targets(self, features: Sequence[tf.Tensor]) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return for each variant its output, as in training, and the feature that it is to compute.
+        """Return for each variant its output in training mode, and the feature that it has to reproduce.
 
         Args:
-            features: Values of the network at each position from 1 on, [examples, ...].
+            features: Features of the network at each position from 1 on, [examples, ...].
         """
         outputs = call(self.model, self.inputs_from(features), training=True).values()
         ends = [features[place.end - 1] for place in self.space.places[self.space.blocks :]]
@@ -173,7 +173,7 @@ class Supernet:
         return dict(zip(output_names(last), outputs, strict=True))
 
     def predictions(self, inputs: Mapping[str, Array], subnet: Subnet) -> dict[str, Array]:
-        """Return the outputs of a subnet for many inputs: name of the output -> [examples, ...]."""
+        """Return the outputs of a subnet for many inputs: output name -> [examples, ...]."""
         path, batches = tf.constant(self.space.path(subnet)), []
         count = len(next(iter(inputs.values())))
         for at in range(0, count, self._at_once):
@@ -185,7 +185,7 @@ class Supernet:
         return {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]}
 
     def graph(self, subnet: Subnet) -> Graph:
-        """Return the graph of a subnet, with the layers of the supernet."""
+        """Return the graph of a subnet, which shares the supernet's layers."""
         return in_series([self.graph_of(number) for number in subnet], self._name)
 
     def graph_of(self, number: int) -> Graph:
@@ -195,10 +195,10 @@ class Supernet:
         return analyse(self._variants[number - self.space.blocks]).graph
 
     def subnet_of(self, model: keras.Model) -> Subnet | None:
-        """Return the subnet that a network consists of; None for others, such as one that is cut in width.
+        """Return the subnet that a network is; None for other networks, such as one with fewer channels.
 
         Args:
-            model: A network whose layers have the supernet's names, as its subnets have them.
+            model: A network whose layers have the same names as the supernet's.
         """
         shapes = {layer.name: _shapes(layer) for layer in model.layers}
         position, chosen = 0, list[int]()
@@ -221,7 +221,7 @@ class Supernet:
         ]
 
     def saved(self, losses: Sequence[float]) -> bytes:
-        """Return the variants, and the loss of each, as bytes."""
+        """Return the variants and their losses, serialized."""
         about = {
             "blocks": self.space.blocks,
             "places": [asdict(place) for place in self.space.places],
@@ -237,7 +237,7 @@ class Supernet:
 
     @classmethod
     def loaded(cls, content: bytes, source: Structure, largest: float) -> TrainedSupernet:
-        """Return a saved supernet, and the losses of its variants."""
+        """Load a saved supernet and the losses of its variants."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             model = keras.models.model_from_json(str(arrays["model"]))
@@ -247,7 +247,7 @@ class Supernet:
         return TrainedSupernet(cls(source, largest, space, model, about["unfit"]), about["losses"])
 
     def _at(self, position: int, features: Mapping[int, tf.Tensor], choice: tf.Tensor) -> tf.Tensor:
-        """Return a subnet's value at a position; zeros where it computes nothing there."""
+        """Return a subnet's feature at a position; zeros if none of its variants ends there."""
         numbers = self.space.ending[position]
         if len(numbers) == 1 and not self._covers(position):
             return self._blocks[numbers[0]](features[position - 1], training=False)
@@ -262,23 +262,23 @@ class Supernet:
         return model(features[self.space.places[number].start], training=False)
 
     def _covers(self, position: int) -> bool:
-        """Check whether any variant replaces blocks on both sides of a position."""
+        """Check whether any variant spans a position."""
         return any(place.start < position < place.end for place in self.space.places)
 
 
 def replaceable(source: Structure, largest: float) -> bool:
-    """Check whether a network has blocks that may be replaced, without trying whether they have variants.
+    """Check whether a network has replaceable blocks, without making any variants.
 
     Args:
-        largest: The share of parameters and multiply-adds up to which neighbours are joined to a block
-            (`segments`).
+        largest: The share of parameters and multiply-adds up to which neighbouring layers are joined to a
+            block (`segments`).
     """
     between = segments(source, largest)[1:-1]
     return any(source.staying.isdisjoint(segment.graph.layers) for segment in between)
 
 
 def _spans(asked_for: Sequence[Kind], blocks: Sequence[Structure]) -> Iterator[tuple[Kind, int]]:
-    """Yield kinds of variants with the first of the blocks that each may replace."""
+    """Yield kinds of variants with the first of the blocks that each can replace."""
     for kind in asked_for:
         for start in range(1, len(blocks) - kind.span):
             if not any(block.staying for block in blocks[start : start + kind.span]):
@@ -287,7 +287,7 @@ def _spans(asked_for: Sequence[Kind], blocks: Sequence[Structure]) -> Iterator[t
 
 def _require_fit(unfit: Sequence[str]) -> None:
     if unfit:
-        expected = "a graph in place of the blocks, with their inputs and outputs"
+        expected = "a graph with the inputs and outputs of the blocks"
         problems = [
             Problem("algorithm.config.variants", one, expected, "correct the plug-in") for one in unfit
         ]
@@ -303,13 +303,13 @@ def _position(number: int) -> str:
 
 
 def _variant(graph: Graph, place: VariantSpan) -> Graph:
-    """Return the graph of a variant with names of its own, and layers of its own that can be trained."""
+    """Return the graph of a variant with unique names and trainable layers of its own."""
     (tensor,) = graph.inputs
     return replace(graph.renamed(f"{place.name}-"), inputs={tensor: _position(place.start)})
 
 
 def _examples_kept(blocks: Sequence[Graph], most: int) -> int:
-    """Return of how many examples, up to a number, all features between blocks can be kept at once."""
+    """Return the number of examples, at most `most`, whose features between all blocks fit in memory."""
     sizes = [prod(size or 1 for size in block.shapes[block.outputs[0]]) for block in blocks]
     at_once = examples_of_shapes(blocks[0].shapes, most)
     return max(1, min(at_once, _FEATURE_BYTES // (FLOAT_BYTES * sum(sizes))))

@@ -1,4 +1,4 @@
-"""The two stages in which a supernet is trained (AdaptiveNet 4.2)."""
+"""The two stages of supernet training (AdaptiveNet 4.2)."""
 
 import io
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
 from executors.training.trainer import OptimizerState, Trainer, cosine
 
-#: Parts of a stage after each of which its training can be taken up again, and steps between two reports.
+#: Parts of a stage, after each of which training can be resumed, and steps between progress reports.
 _PARTS: Final = 8
 _REPORT_STEPS: Final = 100
 
-#: What is kept of the training.
+#: Name of the stored training state.
 _PART: Final = "supernet"
 
 
@@ -38,8 +38,8 @@ class _Progress:
 
     Attributes:
         done: Number of steps so far.
-        losses: Loss of each variant when the training of paths began; empty before.
-        optimizer_state: The trainer's state besides the weights; None at the start of a stage.
+        losses: Loss of each variant at the start of path training; empty before that.
+        optimizer_state: The trainer's state apart from the weights; None at the start of a stage.
     """
 
     done: int = 0
@@ -47,7 +47,7 @@ class _Progress:
     optimizer_state: OptimizerState | None = None
 
     def saved(self, supernet: Supernet) -> bytes:
-        """Return it with the supernet as bytes."""
+        """Return the progress and the supernet, serialized."""
         file = io.BytesIO()
         arrays: dict[str, Any] = self.optimizer_state.flat() if self.optimizer_state else {}
         content = np.frombuffer(supernet.saved(self.losses), np.uint8)
@@ -56,32 +56,33 @@ class _Progress:
 
     @classmethod
     def loaded(cls, part: bytes, source: Structure, largest: float) -> tuple[Supernet, Self]:
-        """Return the supernet and the progress that were saved."""
+        """Load a saved supernet and its progress."""
         with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
             supernet, losses = Supernet.loaded(arrays["supernet"].tobytes(), source, largest)
             return supernet, cls(int(arrays["done"]), tuple(losses), OptimizerState.from_flat(dict(arrays)))
 
 
-#: Learning rates of Adam in the two stages, in the second one unless the settings have one: by then variants
-#: are near to what they replace. With gradient descent, networks whose batch norms are frozen fell to chance.
+#: Adam's learning rates in the two stages. In the second one, the settings may override it: by then variants
+#: are close to the blocks that they replace. With gradient descent, networks with frozen batch norms fell to
+#: chance level.
 _DISTIL_RATE: Final = 5e-3
 _PATH_RATE: Final = 1e-3
 
-#: The share of a batch that features are learned on: each of the many positions of an image or a text is an
-#: example of them.
+#: The share of a batch used for distilling features: each of the many positions of an image or a text counts
+#: as an example.
 _DISTIL_SHARE: Final = 1 / 4
 
-#: Training examples that tell the statistics of the variants' batch norms.
+#: Training examples for calibrating the variants' batch norms.
 _CALIBRATED: Final = 500
 
 
 class SupernetTraining:
-    """The training of a supernet: variants learn to replace blocks, then to work together on paths.
+    """The training of a supernet: variants first learn to replace blocks, then to work together on paths.
 
     Args:
-        supernet: The supernet with its present weights.
+        supernet: The supernet with its current weights.
         assignment: Provides source, data and seed.
-        progress: Receives the progress and the parts that are done.
+        progress: Receives the progress and the finished parts.
         state: The progress of the training.
     """
 
@@ -103,7 +104,7 @@ class SupernetTraining:
     def of(
         cls, assignment: Assignment, params: AdaptiveNetParams, progress: PreparationProgress
     ) -> Self | None:
-        """Return the training so far; None where no block of the source can be replaced."""
+        """Return the training so far; None if no block of the source can be replaced."""
         source, part = assignment.source, progress.part(_PART)
         if part:
             supernet, state = _Progress.loaded(part, source, params.largest)
@@ -112,7 +113,7 @@ class SupernetTraining:
         return None if expanded is None else cls(expanded, assignment, params, progress, _Progress())
 
     def finished(self) -> bytes:
-        """Train to the end, and return the supernet with the loss of each of its variants."""
+        """Train to the end, and return the supernet with the loss of each variant."""
         distil, setup, seed = self._params.distil_steps, self._assignment.setup, self._assignment.seed
         batch_size = setup.params.batch_size
         part_of_batch = max(1, round(_DISTIL_SHARE * batch_size))
@@ -131,22 +132,22 @@ class SupernetTraining:
         return self._supernet.saved(self._losses(scorer))
 
     def _losses(self, scorer: Scorer) -> list[float]:
-        """Return the loss of each variant by itself; the network's own blocks come first, at 0."""
+        """Return the loss of each variant alone; the network's own blocks come first, with a loss of 0."""
         space = self._supernet.space
         variants = range(space.blocks, len(space.places))
-        return [0.0] * space.blocks + [scorer.lost(space.with_one(number)) for number in variants]
+        return [0.0] * space.blocks + [scorer.divergence(space.with_one(number)) for number in variants]
 
     def _train(
         self, objective: TrainingObjective, first: int, steps: int, rate: float, batch_size: int
     ) -> None:
-        """Train with an objective, from where it stopped.
+        """Train with an objective, resuming at the last step.
 
         Args:
             objective: The objective of one stage.
             first: Number of steps of earlier stages.
             steps: Number of steps of this stage.
             rate: The highest learning rate.
-            batch_size: Examples of a step.
+            batch_size: Examples per step.
         """
         end, total = first + steps, self._params.distil_steps + self._params.path_steps
         if self._state.done >= end:
@@ -157,7 +158,7 @@ class SupernetTraining:
         seed = self._assignment.seed
         trainer = Trainer(self._supernet.model, replace(setup, params=params), seed, objective=objective)
         while (done := self._state.done) < end:
-            # Each part begins as it does after an interruption, so that both end at the same weights.
+            # Restart each part as after an interruption, so that both cases end with the same weights.
             trainer.restart(seed + done, self._state.optimizer_state)
             part_end = min(done + part, end)
             while done < part_end:
@@ -181,7 +182,7 @@ class SupernetTraining:
 
 @contextmanager
 def _frozen_norms(model: keras.Model) -> Iterator[None]:
-    """Let batch norms behave as in packaged blocks inside the `with` block, whatever precedes them."""
+    """Freeze batch norms inside the `with` block, as in packaged blocks."""
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     for norm in norms:
         norm.trainable = False
@@ -189,4 +190,4 @@ def _frozen_norms(model: keras.Model) -> Iterator[None]:
         yield
     finally:
         for norm in norms:
-            norm.trainable = True  # as they all were: what is frozen in the network has no variants
+            norm.trainable = True  # all were trainable: frozen layers have no variants

@@ -1,4 +1,4 @@
-"""The replacements of a network's blocks (AdaptiveNet 4.1, granularity-aware expansion)."""
+"""Variants that replace a network's blocks (AdaptiveNet 4.1, granularity-aware expansion)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
 __all__ = ["VariantMaker"]
 
-#: Blocks in a row that are shrunk together: the more, the more of the channels between blocks can go.
+#: Numbers of consecutive blocks to shrink together: longer runs allow more channels between blocks to be cut.
 _TOGETHER: Final = (2, 3)
 
 
 class UnfitVariantError(Exception):
-    """A maker's graph cannot replace the blocks; the message says why, after its name."""
+    """A maker's graph cannot replace the blocks; the message completes a sentence about the variant."""
 
 
 class VariantMaker(ABC):
-    """Makes variants of one kind. A plug-in is a class of the entry-point group `mistify.variants`."""
+    """A maker of variants of one kind. Plug-ins are classes in the entry-point group `mistify.variants`."""
 
     @abstractmethod
     def span(self, amount: float) -> int:
-        """Return how many blocks in a row a variant replaces.
+        """Return the number of consecutive blocks that a variant replaces.
 
         Args:
-            amount: A number from the settings, such as the share of the channels that is left.
+            amount: A number from the settings, such as the share of channels that remains.
 
         Raises:
             ValueError: There are no variants of this amount; the message says what was expected.
@@ -42,28 +42,28 @@ class VariantMaker(ABC):
 
     @abstractmethod
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return a cheaper graph with the input of the first block and the output shape of the last one.
+        """Return a cheaper graph with the input of the first block and the output shape of the last.
 
         Args:
-            blocks: The blocks to replace, as many as `span` says; it has their layers or copies, with the
-                weights that its training starts from.
+            blocks: The blocks to replace, as many as `span` returns. The graph contains their layers or
+                copies, with the initial weights for training.
             amount: A number from the settings, as for `span`.
             features: Examples of the first block's input.
 
         Returns:
-            The graph; None where these blocks have no such variant.
+            The graph; None if these blocks have no such variant.
         """
 
 
 class Shrunk(VariantMaker):
-    """Blocks with some of the channels inside, whose layers are fitted to their former values."""
+    """Variants with fewer channels inside, whose layers are refitted to their original outputs."""
 
     def span(self, amount: float) -> int:
-        """Return one block, reduced to a share of its channels."""
+        """Return 1: each variant replaces a single block."""
         return 1
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return the block with the most important channels; None where none can go."""
+        """Return the block with its most important channels; None if it has no channels to cut."""
         (block,) = blocks
         widths = {name: max(group.least, round(amount * group.size)) for name, group in block.groups.items()}
         if widths == block.widths:
@@ -76,7 +76,7 @@ class Shrunk(VariantMaker):
 
 
 class ShrunkTogether(Shrunk):
-    """Blocks with some of the channels inside and between, where one has none inside, as in plain networks.
+    """Variants of several blocks with fewer channels inside and between them, for plain networks.
 
     Args:
         span: Number of blocks.
@@ -86,11 +86,11 @@ class ShrunkTogether(Shrunk):
         self._span = span
 
     def span(self, amount: float) -> int:
-        """Return the number of blocks, reduced to a share of their channels."""
+        """Return the number of blocks that are shrunk together."""
         return self._span
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return the blocks with the most important channels; None where each has some inside."""
+        """Return the blocks with their most important channels; None if each has channels to cut inside."""
         if all(block.groups for block in blocks):
             return None
         whole = in_series([block.graph for block in blocks], "block")
@@ -98,7 +98,7 @@ class ShrunkTogether(Shrunk):
 
 
 class Merged(VariantMaker):
-    """One block in place of several: the one that changes the shape, or else the first."""
+    """Variants with one block in place of several: the one that changes the shape, or else the first."""
 
     def span(self, amount: float) -> int:
         """Return the number of blocks."""
@@ -107,7 +107,7 @@ class Merged(VariantMaker):
         return int(amount)
 
     def make(self, blocks: Sequence[Structure], amount: float, features: Dataset) -> Graph | None:
-        """Return the block that changes the shape, or the first one; None where several change it."""
+        """Return the block that changes the shape, or the first one; None if several change it."""
         changing = [block for block in blocks if _input_shape(block) != _output_shape(block)]
         if len(changing) > 1:
             return None
@@ -121,8 +121,8 @@ class Kind:
     Attributes:
         name: Name of a variant, with its amount.
         maker: Makes the variants.
-        amount: The number from the settings that they are made with.
-        span: Number of blocks in a row that each variant replaces.
+        amount: The number from the settings passed to the maker.
+        span: Number of consecutive blocks that each variant replaces.
     """
 
     name: str
@@ -131,10 +131,11 @@ class Kind:
     span: int
 
     def variant(self, blocks: Sequence[Structure], features: Dataset) -> Graph | None:
-        """Return the variant of blocks, as many as `span`; None where they have none of this kind.
+        """Return the variant of `span` blocks; None if they have none of this kind.
 
         Raises:
-            UnfitVariantError: The maker fails, or its graph has other inputs and outputs, or unknown layers.
+            UnfitVariantError: The maker fails, or its graph has different inputs or outputs, or unknown
+                layers.
         """
         try:
             made = self.maker.make(blocks, self.amount, features)
@@ -146,10 +147,10 @@ class Kind:
 
 
 def kinds(params: AdaptiveNetParams) -> list[Kind]:
-    """Return the kinds of variants that settings ask for.
+    """Return the kinds of variants that the settings request.
 
     Raises:
-        MistifyError: INVALID_CONFIG, a plug-in cannot be used, or makes nothing of an amount.
+        MistifyError: INVALID_CONFIG if a plug-in cannot be used or rejects an amount.
     """
     points, asked_for = plug_ins(VARIANTS), list[Kind]()
     for name, amounts in {"merge": params.merge, "shrink": params.shrink, **params.variants}.items():

@@ -1,4 +1,4 @@
-"""The baselines' settings; they need no TensorFlow."""
+"""The baselines' settings, defined without TensorFlow."""
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ class RandomSearchParams(IterativePruningParams):
     """Random search's settings.
 
     Attributes:
-        candidates: Architectures that are measured before each cut.
+        candidates: Architectures measured before each cut.
     """
 
     candidates: int = Field(default=30, ge=1, le=10_000)

@@ -1,4 +1,4 @@
-"""Random search among architectures."""
+"""Random search over architectures."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from executors.search.executor import CutSearch, Fitted, SearchExecutor
 
 
 class RandomSearchExecutor(SearchExecutor):
-    """The best of some random architectures, with the weights that they inherit."""
+    """The best of several random architectures, with inherited weights."""
 
     _params: RandomSearchParams
 

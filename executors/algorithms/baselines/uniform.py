@@ -1,4 +1,4 @@
-"""Uniform width scaling, the simplest of the algorithms that choose among architectures."""
+"""Uniform width scaling, the simplest search algorithm."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ChamNet: architectures are searched for with a predictor of accuracy."""
+"""ChamNet: architecture search with an accuracy predictor."""
 
 from executors.algorithms.chamnet.params import ChamNetParams
 from executors.contract.algorithm import Algorithm

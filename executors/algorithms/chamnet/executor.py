@@ -1,8 +1,8 @@
-"""ChamNet: an evolutionary search guided by a predictor of accuracy ([25], paper Figure 3 and section 7).
+"""ChamNet: an evolutionary search guided by an accuracy predictor ([25], paper Figure 3 and section 7).
 
-Each iteration trains, then searches among the networks that can be cut from the present one and meet the next
-share of the way to the goal. Candidates inherit its weights. The predictor learns from measured candidates:
-some of the source, once for all goals, and those that the searches proposed.
+Each iteration trains, then searches among the networks that can be cut from the current one and cover the
+next share of the distance to the goal. Candidates inherit its weights. The predictor learns from measured
+candidates: samples of the source, measured once for all goals, and candidates that the searches proposed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,24 +24,24 @@ from executors.search.predictor import Floats, samples_of, saved_samples
 from executors.structure import resolution
 from mistify.costs.budget import FLOPS
 
-#: Searches in each iteration, after each of which the predictor learns.
+#: Searches per iteration, after each of which the predictor is updated, and generations per search.
 _ROUNDS: Final = 3
 _GENERATIONS: Final = 10
 
-#: Standard deviations of the prediction that count in favour of a candidate: what is uncertain is tried.
-_CURIOSITY: Final = 0.5
+#: Standard deviations added to a predicted quality, in favour of uncertain candidates (exploration).
+_EXPLORATION: Final = 0.5
 
-#: The predictor's first samples have this share of the source's multiply-adds at least.
+#: The smallest share of the source's multiply-adds among the predictor's first samples.
 _LEAST_SHARE: Final = 0.1
 
-#: Samples that are measured at once, and then kept.
+#: Samples measured between two checkpoints of the preparation.
 _AT_ONCE: Final = 10
 
-#: The part of a preparation that has the samples so far.
+#: The preparation part that holds the samples so far.
 _SAMPLES: Final = "samples"
 
-#: In the place of a group that is not there any more: fewer halvings than any group can take.
-_GONE: Final = -8.0
+#: Feature value of a removed group: fewer channels than any remaining group can have.
+_REMOVED: Final = -8.0
 
 
 class ChamNetExecutor(SearchExecutor):
@@ -54,13 +54,13 @@ class ChamNetExecutor(SearchExecutor):
         self._predictor = Predictor()
 
     def init(self, assignment: Assignment) -> None:
-        """Take up the known candidates of the source, or continue with what earlier searches measured."""
+        """Load the measured candidates of the source, or continue with those of earlier searches."""
         if self._is_new(assignment.model):
             self._predictor = Predictor.loaded(assignment.prepared)
         super().init(assignment)
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
-        """Measure candidates cut from the source, of all sizes."""
+        """Measure candidates of all sizes, cut from the source."""
         state = self._state_of(assignment)
         search = CutSearch.of(state)
         candidates = search.random(self._params.samples)
@@ -98,22 +98,22 @@ class ChamNetExecutor(SearchExecutor):
     def _promise(self, search: CutSearch, candidates: Sequence[Genes]) -> Floats:
         """Return the upper confidence bound of each candidate's quality [candidates]."""
         mean, deviation = self._predictor([_features(search, genes) for genes in candidates])
-        return mean + _CURIOSITY * deviation
+        return mean + _EXPLORATION * deviation
 
     def _measured(self, search: CutSearch, candidates: Iterable[Genes]) -> list[Sample]:
         return [Sample(_features(search, genes), self._quality(search, genes)) for genes in candidates]
 
 
 def _features(search: CutSearch, genes: Genes) -> tuple[float, ...]:
-    """Return a candidate as numbers of similar ranges [groups + 1 + blocks + 1], for the predictor.
+    """Return a candidate's features for the predictor, in similar ranges [groups + 1 + blocks + 1].
 
-    The features are the halvings of each of the source's groups and of its images' sides, 1 for each of its
-    blocks that stays and 0 for the others, and the mean halvings of the groups before this cut.
+    The features are the log2 scale of each of the source's groups and of its image size, 1 for each of its
+    blocks that remains and 0 for the others, and the mean log2 scale of the groups before this cut.
     """
     architecture, source = search.space.architecture(genes), search.state.assignment.source
     structure = search.space.structure(architecture)
     widths = [
-        log2(architecture.widths[name] / group.size) if name in structure.groups else _GONE
+        log2(architecture.widths[name] / group.size) if name in structure.groups else _REMOVED
         for name, group in source.groups.items()
     ]
     blocks = [float(name in structure.graph.layers) for name in search.source_blocks]

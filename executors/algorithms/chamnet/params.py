@@ -1,4 +1,4 @@
-"""ChamNet's settings; they need no TensorFlow."""
+"""ChamNet's settings, defined without TensorFlow."""
 
 from pydantic import Field
 
@@ -9,10 +9,10 @@ class ChamNetParams(IterativePruningParams):
     """ChamNet's settings.
 
     Attributes:
-        init_population: Candidates in a generation; as many are measured in each round of a search.
-        crossover_rate: Share of the children that have two parents.
+        init_population: Candidates in a generation; each round of a search measures as many.
+        crossover_rate: Share of children with two parents.
         mutation: Share of a child's genes that change.
-        samples: Candidates cut from the source that the predictor learns first.
+        samples: Candidates cut from the source as the predictor's first training data.
     """
 
     cuts: int = Field(default=3, ge=1)

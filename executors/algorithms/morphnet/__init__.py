@@ -1,4 +1,4 @@
-"""MorphNet: units that matter least are cut, under structure losses."""
+"""MorphNet: pruning of the least important units under structure losses."""
 
 from executors.algorithms.morphnet.params import MorphNetParams
 from executors.contract.algorithm import Algorithm

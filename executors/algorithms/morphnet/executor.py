@@ -1,10 +1,10 @@
 """MorphNet: sparsify under structure losses, cut units below a threshold (paper 4.2, [31]).
 
-Each iteration trains with the structure losses, then cuts the units whose importance is below the threshold;
-the remaining units take over from them as well as they can without training. `adjust` turns the knobs: the
-strength of each structure loss, and the threshold, which is raised as far as the next small step towards the
-goal requires. Where the final network of an edge is planned, as under limits on latency, each group is cut
-towards its width there, and blocks are left out.
+Each iteration trains with the structure losses, then cuts the units with an importance below the threshold;
+the remaining units compensate for them as far as possible without training. `adjust` sets the strength of
+each structure loss. The threshold is raised as far as the next small step towards the goal requires. If the
+final network of an edge is planned, for example under latency limits, each group is cut towards its planned
+width, and the planned blocks are removed.
 """
 
 from bisect import bisect_left
@@ -30,30 +30,30 @@ from executors.training.trainer import constant, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded
 
-#: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
-#: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
+#: The maximum loss added by a unit of magnitude 1, as a mean over the groups. Larger values would drive all
+#: scales of a network with hundreds of millions of multiply-adds to zero before the first cut.
 STRONGEST: Final = 0.03
 
-#: Of what a group has beside its last unit, no less is left than this power of the scale at which all groups
-#: alike would meet the limits, as long as others can be cut. Importance says little about units of different
-#: groups, and nothing about what they save: to save memory where an embedding has nearly all of it, all the
-#: rest would be cut to nothing. The last unit does not count, so that of four attention heads two stay where
-#: a fifth of all is left: with one, the encoder of SNIPS lost five points.
-_LOPSIDED: Final = 1.5
+#: Exponent of the lower bound on a group's width: while other groups can be cut, a group keeps at least this
+#: power of the uniform scale that would meet the limits. Importance is hardly comparable between groups, and
+#: ignores savings: to save memory in a network where an embedding holds nearly all of it, every other group
+#: would be cut to nothing. The last unit does not count, so that two of four attention heads remain at a
+#: scale of a fifth: with one head, the SNIPS encoder lost five points.
+_GROUP_BOUND_EXPONENT: Final = 1.5
 
-#: Scales that are tried: so many to a halving, and so many halvings.
+#: Resolution of the search for the uniform scale: scales per halving, and number of halvings.
 _SCALES_PER_HALVING: Final = 16
 _HALVINGS: Final = 16
 
-#: Widths of a group whose costs are computed before a cut, about.
+#: Approximate number of widths per group at which costs are computed before a cut.
 _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-#: Training steps before each of the two cuts of a trial, and half of those after them.
+#: Training steps before each of the two cuts of a trial; twice as many follow the second cut.
 _TRIAL_STEPS: Final = 60
 
-#: A unit that can be cut: its importance, its group, its index there.
+#: A unit that can be cut: its importance, its group, and its index in the group.
 CuttableUnit: TypeAlias = tuple[float, str, int]
 
 
@@ -67,35 +67,35 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._weights: dict[str, float] = {}
         self._target: Allocation | None = None
         self._start: dict[str, int] = {}
-        self._planner = Planner(self._state_of, self._try_out)
+        self._planner = Planner(self._state_of, self._trial_score)
 
     def init(self, assignment: Assignment) -> None:
-        """Start an edge, with the same share of attention for each axis of its budget."""
+        """Start an edge, with equal weights for all axes of its budget."""
         super().init(assignment)
         state = self._state
-        self._set_out(assignment, self._planner.plan(assignment, state.structure, state.masks.widths))
+        self._start_towards(assignment, self._planner.plan(assignment, state.structure, state.masks.widths))
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return a network at the widths, and without the blocks, that were planned under the limits."""
+        """Return a network with the planned widths and without the blocks that the plan removes."""
         structure = analyse(assignment.model, assignment.source.rules)
         target = self._planner.plan(assignment, structure, structure.widths)
         if target is None:
             return None
-        left = remove_named_blocks(structure, target.left_out)
+        left = remove_named_blocks(structure, target.removed_blocks)
         keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
         return narrow(left, keep)
 
-    def _set_out(self, assignment: Assignment, target: Allocation | None) -> None:
-        """Set out from the present network towards a target, if there is one."""
+    def _start_towards(self, assignment: Assignment, target: Allocation | None) -> None:
+        """Set the target of the edge, if any, and start from the current network."""
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
         self._start = dict(self._state.masks.widths)
         self._target = target
 
-    def _try_out(self, target: Allocation, assignment: Assignment) -> float:
-        """Return how well a network does on the validation data once it was cut and trained for a while."""
+    def _trial_score(self, target: Allocation, assignment: Assignment) -> float:
+        """Return the validation score of a network after trial cuts and a short training."""
         scout = type(self)(self._params)
         scout._current = scout._state_of(assignment).at_start_of(assignment)
-        scout._set_out(assignment, target)
+        scout._start_towards(assignment, target)
         scout.adjust(dict.fromkeys(assignment.budget, 0.0))
         steps = _TRIAL_STEPS if self._params.steps_of_cut else 0
         for done in (0.5, 1.0):
@@ -108,7 +108,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return evaluation.score(setup.validation, setup.metric)
 
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Set the strengths of the structure losses to the weighted marginal cost of each group."""
+        """Set the strengths of the structure losses to the weighted marginal costs of the groups."""
         self._weights = dict(weights)
         state = self._state
         strength = min(self._params.init_reg_strength * state.start[FLOPS], STRONGEST)
@@ -128,18 +128,18 @@ class MorphNetExecutor(IterativePruningExecutor):
         limits = self._state.limits(done)
         if self._target is not None:
             self._cut_towards(self._target, done)
-            if done == 1:  # if the limits do not hold yet, the importance of units decides
+            if done == 1:  # if the limits are still exceeded, continue by importance
                 self._target = None
         elif self._cut_by_importance(limits) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its minimum")
 
     def _cut_towards(self, target: Allocation, done: float) -> None:
-        """Leave out the blocks that are to go, and cut the least important units of each group.
+        """Remove the blocks that the target lacks, and cut the least important units of each group.
 
         Args:
             target: The network at the budget.
-            done: Share of the way to the target, along which widths fall geometrically.
+            done: Share of the distance to the target; widths fall geometrically with it.
         """
         state = self._state
         moments = state.compensation.moments(state.assignment.setup.train)
@@ -150,10 +150,10 @@ class MorphNetExecutor(IterativePruningExecutor):
             now = width if done == 1 else ceil(start * (width / start) ** done)
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
-        self._adopt(keep, moments, remove_named_blocks(state.structure, target.left_out))
+        self._adopt(keep, moments, remove_named_blocks(state.structure, target.removed_blocks))
 
     def _cut_by_importance(self, limits: Costs) -> bool:
-        """Cut the dead units and, above the threshold, the least important ones until the limits hold.
+        """Cut the dead units and, above the threshold, the least important ones until the limits are met.
 
         Returns:
             Whether nothing is left to cut.
@@ -169,26 +169,28 @@ class MorphNetExecutor(IterativePruningExecutor):
         return wanted == len(candidates)
 
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[CuttableUnit]:
-        """Return every unit that can be cut, in the order in which they are worth it.
+        """Return all units that can be cut, best candidates first.
 
-        The most important units of a group stay, at least one, and so do all groups without costs on the
-        relevant axes. A unit counts more, the fewer others of its group are left: norms say little about
-        units of different groups, and a group that lost more than others is a bottleneck. (The others count,
-        not all: one of two attention heads is half of its group.) A unit also counts with the root of the
-        number of layers that make it: a cut in a residual stream is a cut in every block.
+        Each group keeps its most important units, at least one. Groups without costs on the relevant axes are
+        not cut. The importance of a unit increases as fewer of the other units in its group remain: norms are
+        hardly comparable between groups, and a group that lost more than others is a bottleneck. (Only the
+        other units count: one of two attention heads is half of its group.) Importance is also multiplied by
+        the square root of the number of layers that produce the unit, because a cut in a residual stream
+        affects every block.
 
-        Costs count within a group: units come in blocks, as wide as saves the most for the loss, because a
-        device computes several channels at once. Between groups they act through the structure losses, and
-        through `_LOPSIDED`: living units without which a group would have lost too much come last. Dividing
-        by costs there as well starves the layers near the input.
+        Costs are considered within a group: units are cut in blocks of the width that saves the most per
+        loss, because devices compute several channels at once. Between groups, costs act through the
+        structure losses and `_GROUP_BOUND_EXPONENT`, which puts live units last if their group would
+        otherwise lose too much. Also dividing by costs between groups would starve the layers near the input.
         """
         pressure = self._marginal_costs()
-        narrowest = self._scale(limits) ** _LOPSIDED
+        narrowest = self._scale(limits) ** _GROUP_BOUND_EXPONENT
         candidates = []
         for name, values in self._state.values(moments).items():
             left = np.flatnonzero(self._state.masks.keep[name])
             group = self._state.structure.groups[name]
-            # A grouped convolution of one group is an ordinary one, whose channels are a group of their own.
+            # A grouped convolution with one group is an ordinary convolution, whose channels form their own
+            # group.
             source = self._state.assignment.source.groups.get(name, group)
             others = max(1, source.size - 1) / max(1, len(left) - 1)
             importance = values * others * sqrt(group.makers)
@@ -204,7 +206,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return [(float(importance), name, int(unit)) for _, importance, name, _, unit in sorted(candidates)]
 
     def _ranks(self, name: str, importance: Array, spare: int) -> list[tuple[bool, bool, float]]:
-        """Return the rank of each of a group's units: dead, then spare, then by importance.
+        """Return each unit's sort key: dead units first, then spare ones, then by importance.
 
         Args:
             name: Name of the group.
@@ -223,7 +225,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         ]
 
     def _savings(self, name: str, units: int) -> dict[int, float]:
-        """Return the savings of cutting given numbers of a group's units, on the axes that matter now."""
+        """Return the savings from cutting given numbers of a group's units, on the axes with weights."""
         widths = self._state.masks.widths
         step = 2 ** max(0, (widths[name] // _WIDTHS).bit_length() - 1) if widths[name] >= _WIDTHS else 1
         counts = [
@@ -238,7 +240,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return sum(weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items())
 
     def _scale(self, limits: Costs) -> float:
-        """Return the share of each of the source's groups with which it would meet the limits."""
+        """Return the uniform scale of all of the source's groups at which it would meet the limits."""
         source = self._state.assignment.source
 
         def holds(step: int) -> bool:
@@ -253,21 +255,21 @@ class MorphNetExecutor(IterativePruningExecutor):
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
 
     def _cuts_until(self, limits: Costs, candidates: list[CuttableUnit]) -> int:
-        """Return the number of candidates that have to go to meet the limits; costs fall with every cut."""
+        """Return the number of candidates to cut to meet the limits; costs fall with every cut."""
         return bisect_left(
-            range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
+            range(len(candidates)), True, key=lambda cuts: self._meets(limits, candidates[:cuts])
         )
 
     def _needed(self, gone: list[CuttableUnit], cut: list[CuttableUnit], limits: Costs) -> list[CuttableUnit]:
-        """Return the candidates that go in any case, and as few of the others as the limits allow.
+        """Return the candidates that must be cut, with as few of `cut` as the limits allow.
 
-        Hardware computes several channels at once: between two such steps a cut saves little or nothing. So
-        units are put back, the most important first, until their group takes no more; then those of other
-        groups.
+        Hardware computes several channels at once, so cuts between two such steps save little or nothing.
+        Units are therefore restored, the most important first, until another unit of their group would exceed
+        the limits; then units of other groups follow.
         """
 
         def fits(back: int) -> bool:
-            return self._hold(limits, gone + cut[: len(cut) - back])
+            return self._meets(limits, gone + cut[: len(cut) - back])
 
         while cut:
             counts = range(1, len(cut) + 1)
@@ -279,8 +281,8 @@ class MorphNetExecutor(IterativePruningExecutor):
                 cut = [unit for unit in cut if unit[1] != full]
         return gone
 
-    def _hold(self, limits: Costs, cut: list[CuttableUnit]) -> bool:
-        """Check whether the limits hold without these units."""
+    def _meets(self, limits: Costs, cut: list[CuttableUnit]) -> bool:
+        """Check whether the network meets the limits without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
         network = self._state.structure.network(widths)
         return not exceeded(costs_of(network, self._state.assignment.profiles, only=limits), limits)
@@ -292,7 +294,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return keep
 
     def _pressures(self) -> dict[str, float]:
-        """Return the marginal costs of the groups that are to be cut, 0 for the others."""
+        """Return the marginal costs of the groups that are to be cut; 0 for the others."""
         widths, least = self._state.masks.widths, self._state.structure.least_widths
         target = {**least, **(self._target.widths if self._target else {})}
         return {
@@ -301,7 +303,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         }
 
     def _marginal_costs(self) -> dict[str, float]:
-        """Return a unit's cost in each group on the axes that matter now, over the mean of the groups."""
+        """Return the cost of one unit of each group, relative to the mean over groups."""
         widths = self._state.masks.widths
         now = self.measure()
         costs = {}
@@ -312,15 +314,15 @@ class MorphNetExecutor(IterativePruningExecutor):
 
 
 def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:
-    """Return the importance of units [units], evened out over the blocks that are best cut together.
+    """Return the importance of units [units], averaged over the blocks that are best cut together.
 
-    The blocks are the edges of the lower hull of loss over savings. A unit of a block that saves as much as
-    the group's mean counts with its mean importance; a unit of a block that saves twice that, with half.
+    The blocks are the edges of the lower convex hull of loss over savings. If a block saves as much per unit
+    as the group's mean, its units have its mean importance; if it saves twice as much, they have half of
+    that.
 
     Args:
         importance: Importance of each unit [units], in the order in which they are cut.
-        savings: Number of units -> costs saved by cutting the first so many units; the last number is all of
-            them.
+        savings: Number of units cut -> costs saved; the last key is the number of all units.
     """
     lost = np.concatenate([[0.0], np.cumsum(importance)])
     counts = [0, *savings]

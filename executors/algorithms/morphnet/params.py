@@ -1,4 +1,4 @@
-"""MorphNet's settings; they need no TensorFlow."""
+"""MorphNet's settings, defined without TensorFlow."""
 
 from pydantic import Field
 
@@ -10,9 +10,10 @@ class MorphNetParams(IterativePruningParams):
 
     Attributes:
         threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
-            group's width in the source; it counts for the root of the layers that make the group.
+            group's width in the source; scaled by the square root of the number of layers that produce the
+            group.
         init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to 0.03;
-            the other costs are weighed so that each counts as much as the multiply-adds.
+            the other costs are scaled so that each has the same influence as the multiply-adds.
     """
 
     threshold: float = Field(default=0.1, ge=0, lt=1)

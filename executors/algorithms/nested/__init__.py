@@ -1,4 +1,4 @@
-"""Nested networks: one training for all goals of a range."""
+"""Nested networks: one training run for all goals in a range."""
 
 from executors.algorithms.nested.params import NestedParams
 from executors.contract.algorithm import Algorithm

@@ -1,8 +1,8 @@
-"""Nested networks: one training for all goals of a range, whose networks share their weights.
+"""Nested networks: one training run for all goals in a range, with networks that share their weights.
 
-A goal's network has the widths that its limits leave, as where latency is limited, with the first units of
-each group and the weights of the network that it is nested in (`executors.pruning.elastic`). An edge takes no
-training steps of its own unless it is tuned, so that a job's training does not grow with its goals.
+A goal's network has the widths allowed by its limits, planned as for latency limits, with the first units of
+each group and the weights of the enclosing network (`executors.pruning.elastic`). An edge takes no training
+steps of its own unless it is tuned, so the training time of a job does not grow with the number of goals.
 """
 
 from bisect import bisect_left
@@ -38,13 +38,13 @@ from executors.timing import activity
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, exceeded
 
-#: Returns widths within limits, from which they go down.
+#: A function of maximum widths and limits that returns widths within the limits.
 Within: TypeAlias = Callable[[Widths, Budget], Widths]
 
-#: Networks of a segment whose widths are chosen; others are in between.
+#: Networks of a segment with planned widths; the others are interpolated.
 _SIZES: Final = 6
 
-#: Places on the way from a segment's widest network to the narrowest where that of a goal is looked for.
+#: Resolution of the search for a goal's network between a segment's widest and narrowest networks.
 _PLACES: Final = 256
 
 
@@ -59,18 +59,18 @@ class NestedExecutor(PruningExecutor):
         self._shown: tuple[NestedSegment, NestedWeights] | None = None
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
-        """Train the segments that the goals' least limits need."""
+        """Train the segments required by the tightest limits of the goals."""
         self._extend(assignment, progress)
         return saved(self._segments)
 
     def init(self, assignment: Assignment) -> None:
-        """Take the parent's network, or continue with the one that was delivered last."""
+        """Start from the parent's network, or continue with the last one delivered."""
         if self._is_new(assignment.model):
             self._segments, self._shown = loaded(assignment.prepared), None
         super().init(assignment)
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return the network that the limits leave; None where no segment has one of its size yet."""
+        """Return the network that the limits allow; None if no segment covers its size yet."""
         segment = _first_within(loaded(assignment.prepared), assignment)
         if segment is None:
             return None
@@ -82,7 +82,7 @@ class NestedExecutor(PruningExecutor):
         """Do nothing: the limits determine the network."""
 
     def iterate(self) -> int:
-        """Continue to the network of the budget; takes steps where no segment has one of its size yet."""
+        """Continue to the network of the budget; takes training steps if no segment covers its size yet."""
         assignment = self._state.assignment
         steps = self._extend(assignment, PreparationProgress())
         with activity("cutting"):
@@ -93,7 +93,7 @@ class NestedExecutor(PruningExecutor):
         return steps
 
     def _extend(self, assignment: Assignment, progress: PreparationProgress) -> int:
-        """Train segments down to the size that the limits leave; return their steps."""
+        """Train segments down to the size that the limits allow; return the number of steps."""
         if _first_within(self._segments, assignment) is not None:
             return 0
         source = assignment.source
@@ -124,13 +124,13 @@ class NestedExecutor(PruningExecutor):
         number: int,
         count: int,
     ) -> NestedSegment:
-        """Return a segment trained to the end.
+        """Train a segment to the end, and return it.
 
         Args:
             training: The training of the segment so far.
             progress: Receives the progress.
-            number: Number of the segment among those that are trained now.
-            count: Number of segments that are trained now.
+            number: Index of the segment among those that this call trains.
+            count: Number of segments that this call trains.
         """
         source, steps, segment = assignment.source, self._params.segment_steps, training.segment
 
@@ -148,7 +148,7 @@ class NestedExecutor(PruningExecutor):
         return train_nested(training, state.at_start_of(at), steps, report, keep)
 
     def _begun(self, assignment: Assignment, narrowest: Widths, within: Within) -> SegmentTraining:
-        """Return the segment that follows the last one, before its training.
+        """Return the untrained segment that follows the last one.
 
         Args:
             narrowest: The widths of its narrowest network.
@@ -176,7 +176,7 @@ class NestedExecutor(PruningExecutor):
         return SegmentTraining(NestedSegment(keep, order, columns, weights))
 
     def _show(self, assignment: Assignment) -> None:
-        """Go on to the network that the limits leave, in the first segment that has one."""
+        """Continue with the network that the limits allow, from the first segment that covers its size."""
         segment = _first_within(self._segments, assignment) or self._segments[-1]
         if self._shown is None or self._shown[0] is not segment:
             model = segment.network(assignment.source)
@@ -189,14 +189,14 @@ class NestedExecutor(PruningExecutor):
     def _within(
         self, assignment: Assignment, counts: Weights, quickly: bool, widths: Widths, limits: Budget
     ) -> Widths:
-        """Return the most worthy widths within limits, or the least where none are.
+        """Return the most valuable widths within limits, or the least widths if none are within.
 
-        Groups over which a layer averages stay whole: their masked units would count.
+        Groups over which a layer averages are not cut, because their masked units would still count.
 
         Args:
             counts: Weight of each group.
-            quickly: Accept widths that are worth hardly less.
-            widths: The widths to start from.
+            quickly: Accept widths that are slightly less valuable.
+            widths: The initial widths.
             limits: Limits on costs.
         """
         source, whole = assignment.source, averaged_groups(assignment.source)
@@ -215,12 +215,12 @@ class NestedExecutor(PruningExecutor):
 
 
 def _first_within(segments: Iterable[NestedSegment], assignment: Assignment) -> NestedSegment | None:
-    """Return the first segment that has a network within the limits."""
+    """Return the first segment with a network within the limits."""
     return next((segment for segment in segments if _holds(assignment, segment.narrowest)), None)
 
 
 def _largest_within(segment: NestedSegment, assignment: Assignment) -> dict[str, int]:
-    """Return the widths of the largest network of a segment within the limits, or of its narrowest."""
+    """Return the widths of a segment's largest network within the limits, or else of its narrowest."""
     places = range(_PLACES)
     place = bisect_left(places, True, key=lambda at: _holds(assignment, segment.widths(at / _PLACES)))
     return segment.widths(place / _PLACES)

@@ -1,4 +1,4 @@
-"""The nested networks' settings; they need no TensorFlow."""
+"""Nested networks' settings, defined without TensorFlow."""
 
 from pydantic import Field
 
@@ -9,8 +9,8 @@ class NestedParams(Params):
     """The settings of nested networks.
 
     Attributes:
-        segment_steps: Training steps of each network that has others nested in it, once for all goals between
-            its size and a quarter of that.
+        segment_steps: Training steps of each network that contains nested ones, once for all goals between
+            its size and a quarter of it.
         tune_steps: Additional steps that tune the network of one goal.
     """
 

@@ -1,4 +1,4 @@
-"""What a planner has to know of nested networks."""
+"""The planner's profile of nested networks."""
 
 from math import log
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 from executors.algorithms.nested.params import NestedParams
 from executors.contract.profile import AlgorithmProfile, by_distance
 
-#: How many times the multiply-adds of its narrowest network a segment has, about.
+#: Approximate ratio of multiply-adds between a segment's widest and narrowest networks.
 _RANGE: Final = 4.0
 
-#: The part of a segment's steps in which one of its networks would learn no more by itself: those of 1,200
-#: steps are better than with 300 for each goal (`benchmarks.collective`).
+#: The share of a segment's steps after which a network trained alone would be no better: with 1,200 shared
+#: steps, networks are better than with 300 steps for each goal (`benchmarks.porting.collective`).
 _SHARE: Final = 1 / 4
 
 
 def profile(params: NestedParams, _source: object) -> AlgorithmProfile:
-    """Return the profile: the steps of the segments are taken once for all edges, and none for one edge."""
+    """Return the profile: segments are trained once for all edges; an edge has no steps of its own."""
     return AlgorithmProfile.of(
         params,
         lambda _factor: 0,
@@ -28,5 +28,5 @@ def profile(params: NestedParams, _source: object) -> AlgorithmProfile:
 
 
 def segments_between(factor: float) -> int:
-    """Return the segments between two networks, of which one has so many times the multiply-adds."""
+    """Return the number of segments between two networks with this ratio of multiply-adds."""
     return max(1, round(log(factor, _RANGE)))

@@ -1,4 +1,4 @@
-"""A network that answers all tasks at once: what a source learns before it has gates."""
+"""A network that answers all tasks at once, for training a source before it gets gates."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ layers = keras.layers
 
 
 def answering(source: Structure, count: int) -> keras.Model:
-    """Return a copy of a network with another head: a logit for each of several tasks.
+    """Return a copy of a network with a new head: a logit for each of several tasks.
 
     The new head reads what the last dense layer or convolution of the network reads, averaged over positions
     if there are any. All other layers keep their names.

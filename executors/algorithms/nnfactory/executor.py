@@ -58,7 +58,7 @@ class NNFactoryExecutor(UniformExecutor):
         self._current = state.at_start_of(assignment)
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return the slice that `init` takes; None where it takes none."""
+        """Return the slice that `init` uses; None if it uses none."""
         if assignment.task is None or not assignment.prepared:
             return None
         with activity("cutting"):
@@ -68,7 +68,7 @@ class NNFactoryExecutor(UniformExecutor):
             return supernet.slice(found.assembly)
 
     def reference(self, assignment: Assignment) -> keras.Model | None:
-        """Return the slice of the best expected quality, whatever it costs; None where there is none."""
+        """Return the slice with the best expected quality, regardless of its costs; None if there is none."""
         return self.preview(replace(assignment, budget={}))
 
     def iterate(self) -> int:
@@ -80,13 +80,13 @@ class NNFactoryExecutor(UniformExecutor):
         raise StuckError(f"{over} over the limit with the smallest slice for {assignment.task}")
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
-        """Return the supernet with its assembler, if packages are to have it inside."""
+        """Return the supernet with its assembler, if packages include it."""
         if not self._params.inside:
             return PackageParts()
         return factory_parts(self._supernet(prepared, source)) if prepared else WITHOUT_FACTORY
 
     def _supernet(self, prepared: bytes, source: Structure) -> Supernet:
-        """Return the supernet that was prepared, loaded once."""
+        """Return the prepared supernet, loaded once."""
         if self._loaded is None or self._loaded[0] != prepared:
             self._loaded = prepared, Supernet.loaded(prepared, source)
         return self._loaded[1]

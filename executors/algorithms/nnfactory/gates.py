@@ -26,16 +26,16 @@ _MERGING: Final = (
     *(layers.Maximum, layers.Minimum, layers.Subtract),
 )
 
-#: Layers that arrange elements anew: the tensor in front of them has one channel for each unit.
+#: Layers that rearrange elements: their input has one channel for each unit.
 _ARRANGING: Final = (layers.Flatten, layers.Reshape)
 
-#: The values of units that a network with gates takes.
+#: The values of units that are inputs of a network with gates.
 GATES, SCALES, SHIFTS = "gates", "scales", "shifts"
 
-#: Before the names of the layers and inputs that are added to a network.
+#: Prefix of the names of layers and inputs that are added to a network.
 _PREFIX: Final = "nnfactory-"
 
-#: With fewer units, gates have nothing to choose among.
+#: The minimum number of units for gates.
 _ENOUGH: Final = 32
 
 
@@ -73,7 +73,7 @@ def gated_groups(structure: Structure) -> tuple[GatedGroup, ...]:
 
 
 def enough_units(groups: Sequence[GatedGroup]) -> bool:
-    """Check whether groups have so many units that gates can choose among them."""
+    """Check whether groups have enough units for gates."""
     return sum(group.units for group in groups) >= _ENOUGH
 
 

@@ -19,7 +19,7 @@ from executors.training.evaluation import Tensors, quick_call
 from executors.training.objective import Parts, TrainingObjective
 from executors.training.setup import TrainingSetup
 
-#: Before the names of inputs among the values that are drawn.
+#: Prefix of the names of inputs among the drawn values.
 _INPUT: Final = "input "
 
 
@@ -28,7 +28,7 @@ class AnswersObjective(TrainingObjective):
 
     Args:
         model: The network; its output has a logit for each task.
-        answers: 1, 0, or -1 where nobody knows [examples, tasks].
+        answers: 1, 0, or -1 for unknown [examples, tasks].
         seed: Seed for the changes of the images.
     """
 
@@ -44,7 +44,7 @@ class AnswersObjective(TrainingObjective):
         return {"inputs": self._setup.train.inputs, "answers": {"all": self._answers}}
 
     def loss(self, parts: Parts, drawn: Tensors, step: tf.Tensor) -> tf.Tensor:
-        """Return the mean cross entropy of the answers that are known."""
+        """Return the mean cross entropy of the known answers."""
         inputs = self._augment(parts["inputs"], tf.stack([self._seed, step]))
         (logits,) = quick_call(self._model, inputs, training=True).values()
         answers = tf.cast(parts["answers"]["all"], tf.float32)
@@ -55,7 +55,7 @@ class AnswersObjective(TrainingObjective):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Limits that become lower in the course of the training.
+    """Limits that decrease during training.
 
     Attributes:
         least: The lowest limit.

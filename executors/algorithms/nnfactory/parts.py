@@ -12,7 +12,7 @@ from executors.contract.package_parts import Factory, PackageParts
 from mistify.package.factory import SlicedGroup
 from mistify.wording import counted
 
-#: How a package without a factory says why.
+#: The parts of a package without a factory, with the reason.
 WITHOUT_FACTORY: Final = PackageParts(
     note="has no assembler: the source has too few units between which tasks could choose"
 )

@@ -1,4 +1,4 @@
-"""What a planner has to know of NN-Factory."""
+"""The planner's profile of NN-Factory."""
 
 from executors.algorithms.nnfactory.gates import enough_units, gated_groups
 from executors.algorithms.nnfactory.params import NNFactoryParams
@@ -7,9 +7,9 @@ from executors.structure import Structure
 
 
 def profile(params: NNFactoryParams, source: Structure) -> AlgorithmProfile:
-    """Return the profile: all training is taken once for all edges, and an edge takes none.
+    """Return the profile: all training takes place in `prepare`, and none for single edges.
 
-    Nothing is prepared where the source has too few units for gates to choose among.
+    Nothing is prepared if the source has too few units for gates.
     """
     steps = params.answer_steps + params.gate_steps
     prepares = enough_units(gated_groups(source))

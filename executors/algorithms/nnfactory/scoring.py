@@ -1,4 +1,4 @@
-"""The table of quality: how well trained tasks are done within each limit."""
+"""The quality table: scores of trained tasks by limit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from mistify.scenarios.quality import Quality
 def measured_quality(
     supernet: Supernet, tasks: TaskDistribution, data: Dataset, limits: Sequence[float]
 ) -> Quality:
-    """Return the scores of trained tasks within some limits, on data that nothing was trained on."""
+    """Return the scores of trained tasks within some limits, on held-out data."""
     names, scores = [], []
     for task in tasks.scored(data):
         assemblies = supernet.assemblies(task.encoded, limits)

@@ -1,4 +1,4 @@
-"""The slice of a goal: of all limits that fit, the one with the best expected quality (NN-Factory 3.5)."""
+"""The slice of a goal: the feasible limit with the best expected quality (NN-Factory 3.5)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from executors.algorithms.nnfactory.supernet import Assembly, Supernet
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, exceeded, share_left
+from mistify.costs.budget import Budget, exceeded, tightest_ratio
 from mistify.costs.profiles import Profile
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A slice that a goal may get.
+    """A candidate slice for a goal.
 
     Attributes:
         limit: The largest share of open units that the assembler was asked for.
@@ -55,11 +55,11 @@ def candidates(
 
 
 def best(found: Sequence[Candidate], budget: Budget) -> Candidate:
-    """Return the best slice within a budget; the one that exceeds it least where none is.
+    """Return the best slice within a budget; if there is none, the one that exceeds it least.
 
-    More open units are not always better: quality may fall towards the limit 1, which is hardly trained.
+    More open units are not always better: quality may drop close to the limit 1, which is rarely trained.
     """
     within = [one for one in found if not exceeded(one.costs, budget)]
     if within:
         return max(within, key=lambda one: one.expected)
-    return max(found, key=lambda one: share_left(one.costs, budget))
+    return max(found, key=lambda one: tightest_ratio(one.costs, budget))

@@ -73,7 +73,7 @@ class Supernet:
         quality: Quality = UNMEASURED,
         worth: Worth | None = None,
     ) -> None:
-        """Put a supernet together, with the weights of the source and a new assembler.
+        """Create a supernet with the weights of the source and a new assembler.
 
         Args:
             source: The network that gets gates.
@@ -116,7 +116,7 @@ class Supernet:
         return analyse(self.network, self._source.rules)
 
     def adopt(self, network: keras.Model) -> None:
-        """Take over the weights of a network's layers that the supernet has under the same names."""
+        """Copy the weights of a network's layers to the supernet's layers with the same names."""
         own = {layer.name: layer for layer in self.gated.layers}
         for layer in network.layers:
             if layer.name in own:

@@ -73,7 +73,7 @@ class TaskDistribution(ABC):
 
     @abstractmethod
     def scored(self, data: Dataset) -> Iterator[ScoredTask]:
-        """Yield trained tasks that have a name, with the examples that they are scored by.
+        """Yield trained tasks with a name, each with its examples for scoring.
 
         Args:
             data: Validation data.

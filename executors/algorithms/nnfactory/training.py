@@ -28,7 +28,7 @@ from mistify.scenarios.quality import measured_limits
 _PARTS: Final = 8
 _REPORT_STEPS: Final = 100
 
-#: What is kept: the training of each stage, and the finished supernet.
+#: Keys of the saved training of each stage, and of the finished supernet.
 _ANSWERS, _GATES, _FINISHED = "answers", "gates", "supernet"
 
 #: Learning rate of Adam, unless the settings have one.
@@ -93,7 +93,7 @@ class FactoryTraining:
         tasks = AnsweredTasks(
             setup.train, signature_of(model_of(self._source.graph)), setup.settings, params.extra_tasks
         )
-        # Both are made before anything is trained, so that an interruption does not change random starts.
+        # Both are created before any training, so that an interruption does not change the initial weights.
         answers = answering(self._source, len(tasks.trained))
         shape = AssemblerShape(tasks.size, params.encoder, params.gaters, params.modulate)
         supernet = Supernet(self._source, shape, tasks.space)
@@ -112,7 +112,7 @@ class FactoryTraining:
         return content
 
     def _train(self, stage: _Stage) -> None:
-        """Train a stage, from where it stopped."""
+        """Train a stage, resuming an interrupted one."""
         done, state = self._restored(stage)
         if done == stage.steps:
             return

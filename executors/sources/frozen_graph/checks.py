@@ -1,30 +1,30 @@
-"""Operations of a graph that change no result: checks of values, messages, and whatever waits for them."""
+"""Graph operations that do not affect results: value checks, messages, and control dependencies on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-#: Return nothing: others wait for them at most.
+#: Operations without outputs, which other operations reach only through control dependencies.
 _SILENT: Final = frozenset({"Assert", "NoOp", "PrintV2"})
 
-#: Return what they read first, by the settings that such an operation has in common with an identity.
+#: Operations that return their first input, and the attribute that they share with an identity.
 _PASSING: Final = frozenset({"CheckNumerics", "CheckNumericsV2", "Print"})
 _TYPE: Final = "T"
 
-#: Before the name of an operation that another one waits for.
+#: Prefix of a control input.
 _WAITING: Final = "^"
 
 
 def is_message(node: Any) -> bool:
-    """Check whether a node writes a message for the person who runs the graph, and no file."""
+    """Check whether a node prints a message to a standard stream, and does not write a file."""
     stream = node.attr["output_stream"].s.decode() if node.op == "PrintV2" else ""
     return node.op in ("Print", "PrintV2") and not stream.startswith("file:")
 
 
 def remove_checks(graph: Any) -> None:
-    """Remove operations that change no result from a graph and its functions.
+    """Remove operations that do not affect results from a graph and its functions.
 
-    Operations that waited for one of them wait for its own predecessors: it may be on one side of a
-    condition.
+    Control dependencies on a removed operation become dependencies on its own predecessors, because it may be
+    in one branch of a condition.
 
     Args:
         graph: A `GraphDef`, changed in place.
@@ -56,7 +56,7 @@ def _remove(nodes: Any) -> None:
 
 
 def _waits(inputs: Sequence[str], silent: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the operations that a node waits for, by way of operations that are removed."""
+    """Yield a node's control inputs, with removed operations replaced by their predecessors."""
     for name in inputs:
         if name.startswith(_WAITING):
             waited_for = silent.get(name.removeprefix(_WAITING))

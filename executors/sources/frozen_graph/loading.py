@@ -1,7 +1,7 @@
-"""The loading of SavedModels without Keras structure, as graphs of TensorFlow operations.
+"""Loading of SavedModels without Keras structure, as graphs of TensorFlow operations.
 
-The graph of one signature is extracted with its weights as constants, after a check that it does nothing but
-compute: operations that read or write files, run Python or keep state are refused.
+The graph of one signature is extracted with its weights as constants, after a check that it only computes:
+graphs with operations that access files, run Python or keep state are refused.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,12 +23,12 @@ from executors.sources.frozen_graph.checks import is_message, remove_checks
 from executors.sources.frozen_graph.source import SIGNATURE, FrozenGraph
 from executors.sources.resource_limits import limited_resources
 
-#: Memory to load a graph: so many times its files.
+#: Memory limit for loading a graph, as a multiple of its file size, and its minimum.
 _COPIES: Final = 8
 _LEAST_MEMORY: Final = 2 * GIB
 
-#: Stateful operations that a SavedModel has to load its weights, to call functions, or to train.
-_USUAL: Final = frozenset(
+#: Stateful operations with which a SavedModel loads its weights, calls functions, or trains.
+_STATEFUL: Final = frozenset(
     {"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp", "Placeholder"}
     | {"DisableCopyOnRead"}
     | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case"}
@@ -36,34 +36,34 @@ _USUAL: Final = frozenset(
     | {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"}
 )
 
-#: In the two functions that save and restore the weights, which loading does not call.
+#: Operations of the two functions that save and restore weights, which loading does not call.
 _CHECKPOINTS: Final = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
 
-#: Not marked as stateful, though they read or write files, or run Python.
-_OUTSIDE: Final = frozenset(
+#: Operations that access files or run Python, although they are not marked as stateful.
+_SIDE_EFFECTS: Final = frozenset(
     {"ReadFile", "MatchingFiles", "Restore", "RestoreSlice", "PyFuncStateless"}
     | {"DecodeProtoV2", "EncodeProto", "GenerateVocabRemapping"}
     | {"DebugIdentity", "DebugIdentityV2", "DebugIdentityV3"}
     | {"DebugNanCount", "DebugNumericSummary", "DebugNumericSummaryV2"}
 )
 
-#: What the objects of a SavedModel may be; others are set up by functions of their own.
+#: Allowed kinds of objects in a SavedModel; other kinds have setup functions of their own.
 _OBJECTS: Final = frozenset(
     {"user_object", "function", "bare_concrete_function", "variable", "constant", "captured_tensor"}
 )
 
-#: Classes of TensorFlow that objects of a SavedModel may name.
+#: Allowed class names of objects in a SavedModel.
 _CLASSES: Final = frozenset({"", "tf.TrackableConstant"})
 
-_ALONE: Final = "weights and functions alone"
+_ALLOWED_OBJECTS: Final = "only weights and functions"
 
 
 def load_graph(path: Path) -> FrozenGraph:
     """Return the graph of a SavedModel's `serving_default`.
 
     Raises:
-        MistifyError: INVALID_MODEL: it is damaged, does more than compute, or has no such signature of a free
-            batch dimension and tensors of known sizes.
+        MistifyError: INVALID_MODEL if it is damaged, does more than compute, or has no such signature with a
+            free batch dimension and otherwise known sizes.
     """
     with limited_resources(path, _LEAST_MEMORY):
         inspected = inspect_source(path)
@@ -94,23 +94,23 @@ def _check_operations(path: Path) -> None:
     for node in meta.object_graph_def.nodes:
         _check_object(path, node)
     graph = meta.graph_def
-    _check_computing(path, graph.node, graph.library.function, _USUAL | _CHECKPOINTS)
-    _check_computing(path, (), _called_by_objects(meta), _USUAL)
+    _check_computing(path, graph.node, graph.library.function, _STATEFUL | _CHECKPOINTS)
+    _check_computing(path, (), _called_by_objects(meta), _STATEFUL)
 
 
 def _check_object(path: Path, node: Any) -> None:
     """Refuse an object with functions of its own for setup, saving or restoring."""
     kind = node.WhichOneof("kind")
     if kind is not None and kind not in _OBJECTS:
-        raise invalid(path, f"a SavedModel with a {kind}", _ALONE)
+        raise invalid(path, f"a SavedModel with a {kind}", _ALLOWED_OBJECTS)
     if node.registered_name not in _CLASSES:
-        raise invalid(path, f"a SavedModel with a {node.registered_name}", _ALONE)
+        raise invalid(path, f"a SavedModel with a {node.registered_name}", _ALLOWED_OBJECTS)
     if node.saveable_objects or node.registered_saver:
-        raise invalid(path, "a SavedModel with objects that save or restore themselves", _ALONE)
+        raise invalid(path, "a SavedModel with objects that save or restore themselves", _ALLOWED_OBJECTS)
 
 
 def _called_by_objects(meta: Any) -> list[Any]:
-    """Return the functions of objects, any of which loading may call, and all that they call."""
+    """Return the functions of objects, which loading may call, and all functions that they call."""
     named = set(meta.object_graph_def.concrete_functions)
     for node in meta.object_graph_def.nodes:
         named |= {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name}
@@ -118,7 +118,7 @@ def _called_by_objects(meta: Any) -> list[Any]:
 
 
 def _reached(functions: Iterable[Any], named: set[str]) -> list[Any]:
-    """Return the functions with these names, and all that they call."""
+    """Return the functions with these names, and all functions that they call."""
     library = {function.signature.name: function for function in functions}
     found: set[str] = set()
     while left := (named & library.keys()) - found:
@@ -136,12 +136,12 @@ def _called(node: Any) -> set[str]:
 def _check_computing(
     path: Path, nodes: Iterable[Any], functions: Collection[Any], allowed: frozenset[str]
 ) -> None:
-    """Refuse nodes and functions that would do more than compute; they may call these functions."""
+    """Refuse nodes and functions that do more than compute; calls among these functions are allowed."""
     nodes = (*nodes, *(node for function in functions for node in function.node_def))
     operations = {node.op for node in nodes if not is_message(node)}
     for name in sorted(operations - {function.signature.name for function in functions} - allowed):
         known = op_def_registry.get(name)
-        if known is None or known.is_stateful or name in _OUTSIDE:
+        if known is None or known.is_stateful or name in _SIDE_EFFECTS:
             raise invalid(path, f"the operation {name}", "a graph that only computes")
 
 
@@ -167,7 +167,7 @@ def _frozen(path: Path, signature: Any) -> FrozenGraph:
 
 
 def _needed(graph: Any, names: list[str]) -> Any:
-    """Return the part of a graph that some of its operations need, without those that change no result."""
+    """Return the subgraph for some operations, without operations that do not affect results."""
     remove_checks(graph)
     needed = extract_sub_graph(graph, names)
     called = {name for node in needed.node for name in _called(node)}
@@ -190,7 +190,7 @@ def _check_sizes(path: Path, name: str, tensor: Any) -> None:
     if not sizes or sizes[0] is not None or None in sizes[1:]:
         shape = tensor.shape.as_list() if tensor.shape.rank is not None else "unknown"
         raise invalid(
-            path, f"{name} of shape {shape}", "[None, sizes...]: a free batch, and all else known",
+            path, f"{name} of shape {shape}", "[None, sizes...]: a free batch dimension and known sizes",
             "save it with such an input_signature",
         )  # fmt: skip
 

@@ -13,17 +13,17 @@ from executors.structure.signature import Activation, Input, Output, Signature
 
 SIGNATURE: Final = "serving_default"
 
-#: Operations through which an output stays what it is, but for its shape.
+#: Operations that do not change an output except for its shape.
 _SHAPING: Final = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"})
 _ACTIVATIONS: Final = {"Softmax": Activation.SOFTMAX, "Sigmoid": Activation.SIGMOID}
 
 
 @dataclass(frozen=True)
 class FrozenGraph(SourceModel):
-    """A graph with its weights as constants, and which of its tensors are inputs and outputs.
+    """A graph with its weights as constants, and with designated inputs and outputs.
 
     Attributes:
-        meta: A `MetaGraphDef` with the one signature `SIGNATURE`; every batch dimension is free.
+        meta: A `MetaGraphDef` with a single signature, `SIGNATURE`; every batch dimension is free.
     """
 
     meta: Any
@@ -45,12 +45,12 @@ class FrozenGraph(SourceModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the graph that `write` has written."""
+        """Load a graph written by `write`."""
         return cls(meta_graph_pb2.MetaGraphDef.FromString(path.read_bytes()))
 
     @property
     def inputs(self) -> list[tf.TensorSpec]:
-        """Name, shape and type of each input, in the order of the names."""
+        """Name, shape and type of each input, sorted by name."""
         return [
             tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype), name)
             for name, info in sorted(self._signature.inputs.items())
@@ -58,17 +58,17 @@ class FrozenGraph(SourceModel):
 
     @property
     def outputs(self) -> list[str]:
-        """The names of the outputs, in their order."""
+        """The names of the outputs, in order."""
         return sorted(self._signature.outputs)
 
     @property
     def signature(self) -> Signature:
-        """The inputs and outputs, as of a model."""
+        """The inputs and outputs, in the form of a model's signature."""
         takes = (Input(spec.name, tuple(spec.shape[1:]), spec.dtype.name) for spec in self.inputs)
         return Signature(tuple(takes), tuple(map(self._output, self.outputs)))
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
-        """Return the outputs in their order; for a function that TensorFlow traces."""
+        """Return the outputs in order; intended for a function that TensorFlow traces."""
         feeds = [info.name for _, info in sorted(self._signature.inputs.items())]
         fetches = [self._signature.outputs[name].name for name in self.outputs]
         outputs = tf.graph_util.import_graph_def(

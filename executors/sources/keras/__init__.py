@@ -1,1 +1,1 @@
-"""Models of Keras in all their forms, as flat functional models of Keras 3."""
+"""Keras models in all their forms, as flat functional models of Keras 3."""

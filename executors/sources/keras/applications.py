@@ -1,4 +1,4 @@
-"""The architectures of `keras.applications`, with random weights or those of a file."""
+"""The architectures of `keras.applications`, with random weights or weights from a file."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from executors.inspection.errors import invalid
 from executors.inspection.limits import LIMITS
 from executors.inspection.weights import stored_weights
 
-#: Classes of the data that the published weights are trained on.
+#: Number of classes in the training data of the published weights.
 _CLASSES = 1000
 _SEED = 0
 
@@ -20,12 +20,12 @@ def application(
 
     Args:
         name: A function of `keras.applications`, such as `MobileNetV2`.
-        classes: Number of classes that it tells apart; None for a thousand.
-        size: Height and width of the images in pixels; None for the architecture's own.
+        classes: Number of classes; None for a thousand.
+        size: Height and width of the images in pixels; None for the architecture's default.
         weights: A file written by `save_weights`; None for random weights, always the same.
 
     Raises:
-        MistifyError: INVALID_MODEL: the size is too small, or the weights are those of another model.
+        MistifyError: INVALID_MODEL if the size is too small, or the weights belong to another model.
     """
     keras.utils.set_random_seed(_SEED)
     try:
@@ -33,9 +33,7 @@ def application(
             weights=None, classes=classes or _CLASSES, input_shape=None if size is None else (size, size, 3)
         )
     except ValueError as error:
-        raise invalid(
-            f"keras.applications/{name}", str(error), "a size that it takes", "leave it out"
-        ) from error
+        raise invalid(f"keras.applications/{name}", str(error), "an allowed size", "leave it out") from error
     if weights is not None:
         stored_weights(weights, weights, LIMITS)
         try:
@@ -43,7 +41,7 @@ def application(
         except Exception as error:
             cause = str(error).partition(". ")[0][:200]
             raise invalid(
-                weights, f"weights that do not fit ({cause})", f"those of {name} with as many classes",
+                weights, f"weights that do not fit ({cause})", f"weights of {name} with as many classes",
                 "give the classes that the weights were trained for",
             ) from error  # fmt: skip
     return model

@@ -1,4 +1,4 @@
-"""Models that come with Mistify, and how their weights were made."""
+"""Models included with Mistify, and the code that trained their weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +13,10 @@ from mistify.errors import ErrorCode, MistifyError
 
 
 def builtin_source(name: str) -> keras.Model:
-    """Return a model that comes with Mistify, with its weights.
+    """Return a model included with Mistify, with its weights.
 
     Raises:
-        MistifyError: NOT_FOUND, with the names that exist.
+        MistifyError: NOT_FOUND, with the available names.
     """
     if name not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
@@ -29,12 +29,12 @@ def builtin_source(name: str) -> keras.Model:
 
 
 def weights_file(name: str) -> Path:
-    """Return the path of the weights of the built-in model called `name`."""
+    """Return the path of the weights of the built-in model `name`."""
     return Path(__file__).with_name(f"{name}.weights.h5")
 
 
 def train_digits_resnet() -> keras.Model:
-    """Train `digits-resnet` again, as its weights were made; this takes some seconds."""
+    """Train the weights of `digits-resnet` again, from scratch; this takes some seconds."""
     keras.utils.set_random_seed(0)
     model = _digits_resnet()
     data = load_dataset("builtin:digits-train", signature_of(model))

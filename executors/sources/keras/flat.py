@@ -1,4 +1,4 @@
-"""Models as executors take them: flat, finite, of fixed sizes."""
+"""Conversion of models to the form that executors need: flat, finite, with fixed sizes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +15,25 @@ from executors.structure.reading.reader import read_graph
 
 _HALVES: Final = ("float16", "bfloat16")
 
-#: The most memory that one inference may take, in bytes.
+#: The maximum memory for one inference, in bytes.
 _INFERENCE = 4 * GIB
 
 
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
-    """Return a copy in float32 with nested models inlined, once it is known that it can be adapted.
+    """Return a float32 copy with nested models inlined, after checking that it can be adapted.
 
-    Kernels include what LoRA has learned. The whole network is adapted and trained, including layers that
-    were frozen, as they often are to train a new head.
+    LoRA updates are merged into the kernels. The whole network is adapted and trained, including frozen
+    layers, which are common after training a new head.
 
     Raises:
-        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, no weights to train, or
-            some that are no plain floats, or activations of more than 4 GiB.
+        MistifyError: INVALID_MODEL if it has an unsupported layer, a variable input size, no trainable
+            weights, weights other than plain floats, or activations of more than 4 GiB.
     """
     _check_plain(path, model)
     model = without_lora(model)
     model.trainable = True
     if not model.trainable_weights:
-        expected, fix = "layers with weights, such as Dense", "save the model that was trained"
+        expected, fix = "layers with weights, such as Dense", "save the trained model"
         raise invalid(path, "a model without weights, which leaves nothing to adapt", expected, fix)
     try:
         structure = analyse(model)
@@ -47,7 +47,7 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
 
 
 def _in_float32(model: keras.Model) -> keras.Model:
-    """Return a flat model in float32, which least squares and training without scaled losses need."""
+    """Return a flat model in float32, which is needed for least squares and training without loss scaling."""
     graph = read_graph(model)
     if not any(dtype in _HALVES for dtype in graph.dtypes):
         return model
@@ -59,7 +59,7 @@ def _in_float32(model: keras.Model) -> keras.Model:
 
 
 def _without_halves(config: Any) -> Any:
-    """Return a layer's configuration, layers inside it included, with float32 for every half precision."""
+    """Return a layer's configuration, including nested layers, with float32 for every half precision."""
     if isinstance(config, dict):
         policy = config.get("config") if config.get("class_name") == "DTypePolicy" else None
         if policy and str(policy.get("name")).removeprefix("mixed_") in _HALVES:
@@ -71,7 +71,7 @@ def _without_halves(config: Any) -> Any:
 
 
 def _check_plain(path: Path | str, model: keras.Model) -> None:
-    """Refuse layers whose weights are integers."""
+    """Refuse layers with integer weights."""
     for layer in keras_internals.all_layers(model):
         if layer.quantization_mode:
             raise invalid(
@@ -83,7 +83,7 @@ def _check_plain(path: Path | str, model: keras.Model) -> None:
 
 
 def check_finite(path: Path | str, model: keras.Model) -> None:
-    """Refuse weights that are no numbers.
+    """Refuse weights that are NaN or infinite.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the layer.
@@ -94,7 +94,7 @@ def check_finite(path: Path | str, model: keras.Model) -> None:
                 path,
                 f"NaN or infinity in {weight.path}",
                 "finite weights",
-                "go back to a checkpoint from before training diverged",
+                "use a checkpoint from before training diverged",
             )
 
 

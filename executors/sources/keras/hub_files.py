@@ -1,4 +1,4 @@
-"""Files of keras_hub's models, which are better ported as presets: their texts have no length in a file."""
+"""Files of keras_hub models, which should be ported as presets: files do not fix the text length."""
 
 import zipfile
 from dataclasses import replace
@@ -14,10 +14,10 @@ _PRESET = (
 
 
 def with_preset(path: Path, error: MistifyError) -> MistifyError:
-    """Return the error of a file that cannot be ported; for a keras_hub model it says which form can be.
+    """Return the error for a file that cannot be ported; for a keras_hub model it recommends a preset.
 
     Args:
-        path: The file or directory, which was inspected.
+        path: The inspected file or directory.
         error: The reason why it cannot be ported.
     """
     if not _has_hub_classes(path):

@@ -1,4 +1,4 @@
-"""Files of Keras 2: loaded by tf_keras, once it is known that this runs no code, and translated."""
+"""Keras 2 files: checked to run no code, loaded by tf_keras, and translated."""
 
 import json
 import zipfile
@@ -13,7 +13,7 @@ from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
 from executors.sources.keras.translation import translated
 
-#: Whatever a file of Keras 2 may name: models, layers, and what layers are configured with. Layers that run
+#: Everything that a Keras 2 file may name: models, layers, and parts of layer configurations. Layers that run
 #: code were refused before (`executors.inspection`).
 _CLASSES = frozenset(
     {"Functional", "Model", "Sequential"}
@@ -28,7 +28,7 @@ _CLASSES = frozenset(
 
 
 def is_keras2(path: Path) -> bool:
-    """Check whether Keras 2 has written a file, which may be damaged."""
+    """Check whether a possibly damaged file was written by Keras 2."""
     try:
         return _version(path).startswith("2.")
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
@@ -36,17 +36,17 @@ def is_keras2(path: Path) -> bool:
 
 
 def load_keras2(path: Path) -> keras.Model:
-    """Translate a file of Keras 2.
+    """Load a Keras 2 file, and translate it.
 
     Raises:
-        MistifyError: INVALID_MODEL: it cannot be loaded, names anything but layers of Keras, or computes
-            something else once it is translated.
+        MistifyError: INVALID_MODEL if it cannot be loaded, names anything but Keras layers, or computes
+            different outputs after translation.
     """
-    import tf_keras  # noqa: PLC0415 - a second Keras, for old files alone
+    import tf_keras  # noqa: PLC0415 (a second Keras, only for old files)
 
     check_classes(path, _config(path))
     try:
-        # `safe_mode` is for .keras files; those in HDF5 have none, and were checked for what it refuses.
+        # `safe_mode` only exists for .keras files; HDF5 files were checked for everything that it refuses.
         old = tf_keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         raise unreadable(path, error) from error
@@ -54,9 +54,9 @@ def load_keras2(path: Path) -> keras.Model:
 
 
 def check_classes(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a configuration that names anything but layers, and their parts, that both Keras share.
+    """Refuse a configuration that names anything but layers, and their parts, that both Keras versions share.
 
-    Loading could run code hidden in others: Keras 2 has no safe mode except for `.keras` files.
+    Loading other classes could run hidden code: Keras 2 only has a safe mode for `.keras` files.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the layers.

@@ -9,15 +9,15 @@ from executors.sources.keras.keras2 import is_keras2, load_keras2
 
 
 def load_file(path: Path) -> keras.Model:
-    """Return the model in a file; a Keras 2 model that Keras 3 refuses is translated.
+    """Load the model in a file; a Keras 2 model that Keras 3 refuses is translated.
 
     Raises:
-        MistifyError: INVALID_MODEL, naming the file and what is wrong.
+        MistifyError: INVALID_MODEL, naming the file and the problem.
     """
     try:
         return keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
-        # Keras reports an unreadable file by a dozen types of exception.
+        # Keras raises a dozen types of exceptions for unreadable files.
         if not is_keras2(path):
             raise unreadable(path, error) from error
         return load_keras2(path)

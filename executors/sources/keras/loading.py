@@ -1,7 +1,7 @@
-"""Models of Keras from files, directories, architectures by name: checked, flat, ready to adapt.
+"""Loading of Keras models from files, directories or architecture names: checked, flat, ready to adapt.
 
-A file or directory is inspected before anything of it is loaded (`executors.inspection`), and then loaded
-under limits of memory and processor time (`executors.sources.resource_limits`).
+A file or directory is inspected before any part of it is loaded (`executors.inspection`), and then loaded
+under limits on memory and CPU time (`executors.sources.resource_limits`).
 """
 
 from functools import partial
@@ -26,11 +26,12 @@ from mistify.errors import MistifyError
 
 __all__ = ["builtin_source", "flatten", "load_application", "load_keras"]
 
-#: Memory to load a model: so many times its files, for the file, the model, its flat copy and a translation.
+#: Memory limit for loading a model, as a multiple of its file size: the file, the model, its flat copy and a
+#: translation.
 _COPIES = 8
 _LEAST_MEMORY = 2 * GIB
 
-#: Memory for an architecture of `keras.applications`: the largest has 1.4 GiB of weights.
+#: Memory limit for an architecture of `keras.applications`: the largest has 1.4 GiB of weights.
 _APPLICATION_MEMORY = 16 * GIB
 
 
@@ -38,12 +39,12 @@ def load_keras(path: Path, sequence: int | None = None, classes: int | None = No
     """Load a model from a file or directory as a flat functional model of Keras 3.
 
     Args:
-        path: `.keras`, `.h5` or `.hdf5`, a SavedModel of tf_keras, or a preset of keras_hub.
+        path: `.keras`, `.h5` or `.hdf5`, a SavedModel of tf_keras, or a keras_hub preset.
         sequence: Number of tokens of a text, for presets.
-        classes: Number of classes of the classifier that a preset gets.
+        classes: Number of classes of the classifier added to a preset.
 
     Raises:
-        MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
+        MistifyError: INVALID_MODEL, naming the file, the problem and an acceptable alternative.
     """
     with limited_resources(path, _LEAST_MEMORY):
         inspected = inspect_source(path, partial(_registered, path))
@@ -71,12 +72,12 @@ def load_application(
 
     Args:
         name: A function of `keras.applications`.
-        classes: Number of classes that it tells apart; None for a thousand.
-        size: Height and width of the images, in pixels; None for the architecture's own.
+        classes: Number of classes; None for a thousand.
+        size: Height and width of the images in pixels; None for the architecture's default.
         weights: A file written by `save_weights`; None for random weights.
 
     Raises:
-        MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.
+        MistifyError: INVALID_MODEL, naming the architecture, the problem and an acceptable alternative.
     """
     place = f"keras.applications/{name}"
     with limited_resources(place, _APPLICATION_MEMORY):

@@ -1,7 +1,7 @@
-"""Layers that were fine-tuned by LoRA (Hu et al., 2022), with the kernel that they compute with.
+"""Layers fine-tuned with LoRA (Hu et al., 2022), converted to plain layers with the effective kernel.
 
-A Keras file has this kernel alone: the learned change is added to it when the model is saved, and the
-low-rank factors are zeros when it is loaded. Each such layer is equivalent to one without LoRA.
+A Keras file only contains the effective kernel: saving merges the learned update into it, and loading sets
+the low-rank factors to zero. Each such layer is equivalent to one without LoRA.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _FACTORS: Final = ("lora_kernel_a", "lora_kernel_b", "lora_embeddings_a", "lora_
 
 
 def without_lora(model: keras.Model) -> keras.Model:
-    """Return a model whose layers have plain kernels and compute the same; itself where they have already."""
+    """Return an equivalent model with plain kernels; the model itself if it has no LoRA layers."""
     tuned = [layer for layer in keras_internals.all_layers(model) if getattr(layer, "lora_enabled", False)]
     if not tuned:
         return model
@@ -38,7 +38,7 @@ def _plain(layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def _without_settings(config: Any) -> Any:
-    """Return a layer's configuration, layers inside it included, without the settings of LoRA."""
+    """Return a layer's configuration, including nested layers, without the LoRA settings."""
     if isinstance(config, Mapping):
         return {key: _without_settings(value) for key, value in config.items() if key not in _SETTINGS}
     return [_without_settings(value) for value in config] if isinstance(config, list) else config

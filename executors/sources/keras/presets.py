@@ -1,4 +1,4 @@
-"""Presets of keras_hub: directories that `save_to_preset` has written."""
+"""keras_hub presets: directories written by `save_to_preset`."""
 
 import json
 from pathlib import Path
@@ -9,16 +9,16 @@ import keras
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
 
-#: Tokens of a text, where nothing else is said.
+#: Default number of tokens of a text.
 SEQUENCE = 128
 
 
 def load_preset(path: Path, sequence: int | None = None, classes: int | None = None) -> keras.Model:
-    """Return the model in a preset's directory, for texts of one length.
+    """Load the model in a preset's directory, for texts of a fixed length.
 
-    A preset of a task is loaded as that task; one of a backbone alone gets a classifier with random weights
-    if classes are asked for. Its tokenizer is not loaded: inputs are the backbone's own, such as `token_ids`
-    [batch, sequence].
+    A preset of a task is loaded as that task. A preset with only a backbone gets a classifier with random
+    weights if `classes` is given. The tokenizer is not loaded: the inputs are those of the backbone, such as
+    `token_ids` [batch, sequence].
 
     Args:
         path: The directory of the preset.
@@ -26,13 +26,13 @@ def load_preset(path: Path, sequence: int | None = None, classes: int | None = N
         classes: Number of classes of a text classifier.
 
     Raises:
-        MistifyError: INVALID_MODEL: keras_hub is not installed or cannot load it.
+        MistifyError: INVALID_MODEL if keras_hub is not installed or cannot load it.
     """
     try:
-        import keras_hub  # noqa: PLC0415 - optional
+        import keras_hub  # noqa: PLC0415 (optional)
     except ModuleNotFoundError as error:
         raise invalid(
-            path, "a preset of keras_hub, which is not installed", "keras_hub",
+            path, "a keras_hub preset, but keras_hub is not installed", "keras_hub",
             "run pip install 'mistify-porting[hub]' on the server",
         ) from error  # fmt: skip
     keras.utils.set_random_seed(0)
@@ -54,7 +54,7 @@ def _load(keras_hub: Any, path: Path, classes: int | None) -> keras.Model:
 
 
 def _fixed(model: keras.Model, sequence: int) -> keras.Model:
-    """Return the model with inputs of one length."""
+    """Return the model with inputs of a fixed length."""
     inputs = {
         tensor.name: keras.Input(
             [size or sequence for size in tensor.shape[1:]], name=tensor.name, dtype=tensor.dtype

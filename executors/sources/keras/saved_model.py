@@ -1,7 +1,7 @@
-"""SavedModels that tf_keras has saved, with the metadata that Keras needs to rebuild them.
+"""SavedModels written by tf_keras, with the metadata that Keras needs to rebuild them.
 
 The graph is never run: the model is rebuilt from its configuration, and its weights are read from the
-checkpoint beside the graph. So operations hidden in a graph cannot do anything.
+checkpoint next to the graph. Operations hidden in a graph therefore have no effect.
 """
 
 import json
@@ -21,13 +21,13 @@ from executors.sources.keras.translation import translated
 
 
 def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
-    """Translate a SavedModel that tf_keras has saved.
+    """Load a SavedModel written by tf_keras, and translate it.
 
     Raises:
-        MistifyError: INVALID_MODEL: it is no functional or sequential model, names anything but layers of
-            Keras, or lacks weights.
+        MistifyError: INVALID_MODEL if it is not a functional or sequential model, names anything but Keras
+            layers, or lacks weights.
     """
-    import tf_keras  # noqa: PLC0415 - a second Keras, for old models alone
+    import tf_keras  # noqa: PLC0415 (a second Keras, only for old models)
 
     described = _root(path)
     check_config(path, described, inspected.weights, ClassPolicy(LIMITS))
@@ -37,7 +37,7 @@ def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
         old = kind.from_config(described["config"])
         status = old.load_weights(str(path / "variables" / "variables"))
         status.assert_existing_objects_matched()
-        # A checkpoint sets variables alone, but a `Normalization` computes with constants made from them.
+        # A checkpoint only sets variables, but a `Normalization` computes with constants derived from them.
         old.set_weights(old.get_weights())
     except Exception as error:
         raise unreadable(path, error) from error
@@ -46,8 +46,8 @@ def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
 
 def _root(path: Path) -> dict[str, Any]:
     """Return the configuration of the whole model."""
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - with tf_keras
-    from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata  # noqa: PLC0415 - a second Keras
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 (with tf_keras)
+    from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata  # noqa: PLC0415 (a second Keras)
 
     metadata = SavedMetadata()
     try:
@@ -69,5 +69,5 @@ def _root(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: dict[str, Any]) -> object:
-    """Return a tuple, as SavedModels write it, as a list."""
+    """Convert SavedModel's representation of a tuple to a list."""
     return value["items"] if value.get("class_name") == "__tuple__" and "items" in value else value

@@ -1,4 +1,4 @@
-"""A model that takes figures as they come, and scales them itself."""
+"""Models with built-in scaling of unscaled numeric inputs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,11 @@ from mistify.parsing.validation import InvalidValue
 
 
 def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
-    """Return a flat model with a `Rescaling` behind each input of figures, or the model itself.
+    """Return a flat model with a `Rescaling` after each input of figures; the model itself without settings.
 
     Raises:
-        InvalidValue: There is no input of figures, or one has not as many channels as there are values.
+        InvalidValue: There is no input of figures, or its number of channels differs from the number of
+            values.
     """
     if scaling is None:
         return model
@@ -38,7 +39,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
 
 
 def _values(scaling: InputScaling) -> tuple[Any, Any]:
-    """Return factor and offset, for all channels or for each [channels]."""
+    """Return factor and offset, common to all channels or per channel [channels]."""
     if scaling.mean is None or scaling.std is None:
         return scaling.factor, scaling.offset
     pairs = list(zip(scaling.mean, scaling.std, strict=True))

@@ -1,4 +1,4 @@
-"""A model of Keras as a source: it can be cut and trained."""
+"""A Keras model as a source that can be cut and trained."""
 
 import json
 import shutil
@@ -14,13 +14,13 @@ from executors.structure.exporting import NamedFunction, folded
 from executors.structure.keras_internals import seed_states
 from executors.structure.signature import Signature, signature_of
 
-#: The part of a Keras file that has the time at which it was saved, and its name for that time.
+#: The part of a Keras file with the time of saving, and the key of that time.
 _METADATA: Final = "metadata.json"
 _SAVED_AT: Final = "date_saved"
 
 
 class KerasSource(SourceModel):
-    """A flat functional model of Keras."""
+    """A flat functional Keras model."""
 
     suffix = ".keras"
 
@@ -52,12 +52,12 @@ class KerasSource(SourceModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the model that `write` has written."""
+        """Load a model written by `write`."""
         return cls(keras.models.load_model(path, compile=False, safe_mode=True))
 
 
 def _copy_without_times(saved: Path, copy: Path) -> None:
-    """Copy a Keras file without the times at which it and its parts were written."""
+    """Copy a Keras file without the timestamps of the file and its parts."""
     with ZipFile(saved) as source, ZipFile(copy, "w") as target:
         for name in sorted(source.namelist()):
             with source.open(name) as part, target.open(ZipInfo(name), "w", force_zip64=True) as into:

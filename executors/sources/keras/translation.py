@@ -1,4 +1,4 @@
-"""From tf_keras to Keras 3: every layer rebuilt, called where the old one was, and given its weights."""
+"""Translation from tf_keras to Keras 3: layers are rebuilt, connected as before, and given their weights."""
 
 import json
 from pathlib import Path
@@ -14,15 +14,15 @@ from executors.sources.errors import unreadable
 from executors.structure import keras_internals, set_weights
 from executors.structure.equivalence import TOLERANCE, difference
 
-#: Settings that Keras 3 calls by another name.
+#: Settings with another name in Keras 3.
 _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
 
 
 def translated(path: Path, old: Any) -> keras.Model:
-    """Return a functional or sequential model of tf_keras as one of Keras 3, which computes the same.
+    """Translate a functional or sequential tf_keras model to an equivalent Keras 3 model.
 
     Raises:
-        MistifyError: INVALID_MODEL, it cannot be rebuilt, or computes something else.
+        MistifyError: INVALID_MODEL if it cannot be rebuilt, or computes different outputs.
     """
     try:
         model = _rebuilt(old)
@@ -33,7 +33,7 @@ def translated(path: Path, old: Any) -> keras.Model:
 
 
 def _rebuilt(old: Any) -> keras.Model:
-    """Return the graph of a model, followed from its inputs on."""
+    """Rebuild the graph of a model, starting from its inputs."""
     made: dict[int, Any] = {
         id(tensor): keras.Input(tensor.shape[1:], name=layer.name, dtype=tensor.dtype.name)
         for tensor, layer in zip(old.inputs, keras_internals.keras2_input_layers(old), strict=True)
@@ -59,7 +59,7 @@ def _rebuilt(old: Any) -> keras.Model:
 
 
 def _layer(old: Any) -> keras.layers.Layer:
-    """Return a layer, not yet built, or a nested model."""
+    """Return the equivalent of a layer, not yet built, or of a nested model."""
     if keras_internals.is_keras2_model(old):
         return _rebuilt(old)
     config = {"class_name": type(old).__name__, "config": old.get_config()}
@@ -67,12 +67,12 @@ def _layer(old: Any) -> keras.layers.Layer:
 
 
 def _as_list(value: Any) -> Any:
-    """Return a shape or an array of a layer's config."""
+    """Convert a shape or an array in a layer's config to a list."""
     return np.asarray(value).tolist()
 
 
 def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a layer's config as Keras 3 takes it, without options it no longer has: `_compare` decides."""
+    """Return a layer's config for Keras 3, without discontinued options; `_compare` checks the effect."""
     name, settings = config.get("class_name"), config.get("config")
     layer = getattr(keras.layers, name, None) if isinstance(name, str) else None
     if not isinstance(settings, dict) or not isinstance(layer, type):
@@ -83,18 +83,18 @@ def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
     settings = {key: value for key, value in settings.items() if key in known}
     if name == "BatchNormalization" and isinstance(settings.get("axis"), list):
         (settings["axis"],) = settings["axis"]
-    # Without the shapes that it was built for, which Keras 3 writes in another way.
+    # Drop the shapes that the layer was built for, which Keras 3 stores differently.
     return {"module": "keras.layers", "class_name": name, "config": settings, "registered_name": None}
 
 
 def _copy_weights(old: Any, new: keras.layers.Layer) -> None:
     if isinstance(new, keras.Model):
-        return  # with weights from the beginning
+        return  # already has its weights
     set_weights(new, old.get_weights())
 
 
 def _compare(path: Path, old: Any, model: keras.Model) -> None:
-    """Refuse a translation that computes something else."""
+    """Refuse a translation with different outputs."""
     rng = np.random.default_rng(0)
     indices = any(isinstance(layer, keras.layers.Embedding) for layer in model.layers)
     inputs = []
@@ -108,7 +108,7 @@ def _compare(path: Path, old: Any, model: keras.Model) -> None:
     apart = difference(_outputs(old, inputs), _outputs(model, inputs))
     if not apart <= TOLERANCE:
         raise invalid(
-            path, f"outputs that differ by {apart:.2g} of their size once translated to Keras 3",
+            path, f"outputs that differ by {apart:.2g} of their magnitude after translation to Keras 3",
             "equal outputs", "save the model with Keras 3",
         )  # fmt: skip
 

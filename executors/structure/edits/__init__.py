@@ -1,1 +1,1 @@
-"""Changes of a model's structure: widths, depth, resolution, and cutting it in two."""
+"""Changes to a model's structure: widths, depth, resolution, and splitting it in two."""

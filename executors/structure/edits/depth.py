@@ -1,4 +1,4 @@
-"""The depth of a network: residual blocks, which can be left out."""
+"""The depth of a network: residual blocks that can be removed."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ import keras
 from executors.structure.analysis import Channels, Structure
 from executors.structure.graph import Graph, Node
 
-#: Of a tensor that is not there any more.
+#: The channels of a removed tensor.
 _NONE: Final = Channels(0, {})
 
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """Calls whose result is added to the tensor that they start from, and serves no other purpose.
+    """A branch of calls from a tensor to a sum with that tensor, with no other readers.
 
     Attributes:
         name: Name of the call that adds.
         output: The sum.
-        skip: The tensor that goes round the block.
-        layers: The block's layers, the one that adds last.
+        skip: The tensor that bypasses the block.
+        layers: The block's layers, the adding one last.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ResidualBlock:
 
 
 def residual_blocks(graph: Graph) -> list[ResidualBlock]:
-    """Return the blocks without which the other tensors keep their shapes, from the inputs on."""
+    """Return the blocks that can be removed without changing other tensors' shapes, in order."""
     made_at = {node.output: place for place, node in enumerate(graph.nodes)}
     return [
         block
@@ -43,16 +43,15 @@ def residual_blocks(graph: Graph) -> list[ResidualBlock]:
 
 
 def removable_blocks(structure: Structure) -> list[ResidualBlock]:
-    """Return the residual blocks that can be left out of a network: those without layers that must stay."""
+    """Return the removable residual blocks of a network: those without layers that must stay."""
     blocks = residual_blocks(structure.graph)
     return [block for block in blocks if structure.staying.isdisjoint(block.layers)]
 
 
 def remove_blocks(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
-    """Return the structure of the network without the sums that these blocks add.
+    """Return the structure of the network without these blocks.
 
-    Groups keep their names, except for groups inside the blocks alone, which are gone. `narrow` makes its
-    model.
+    Groups keep their names; groups that only occur inside the blocks disappear. `narrow` makes the model.
     """
     graph = structure.graph.without({block.output: block.skip for block in blocks})
     groups = {}
@@ -66,15 +65,15 @@ def remove_blocks(structure: Structure, blocks: Iterable[ResidualBlock]) -> Stru
 
 
 def remove_named_blocks(structure: Structure, names: Collection[str]) -> Structure:
-    """Return the structure without the blocks of these names; the same one if it has none of them."""
+    """Return the structure without the blocks with these names; the same one if it has none of them."""
     blocks = [block for block in residual_blocks(structure.graph) if block.name in names] if names else []
     return remove_blocks(structure, blocks) if blocks else structure
 
 
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:
-    """Return the block between a tensor and the addend of a sum, if it is one.
+    """Return the block between a tensor and the addend of a sum, or None.
 
-    A sum that is an output stays: outputs are named after the layers that make them.
+    A sum that is an output is not a block, because outputs are named after the layers that make them.
     """
     if total.output in graph.outputs:
         return None

@@ -14,12 +14,12 @@ from executors.structure.signature import output_names
 
 layers = keras.layers
 
-#: Layers whose weights all have the channels that they make as their last axis.
+#: Layers with the output channels as the last axis of all weights.
 _MAKERS: Final = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D)
 
 
 class FixedOutputError(ValueError):
-    """An output whose channels cannot be told apart in the layers that make it."""
+    """An output with channels that cannot be separated in the layers that compute it."""
 
 
 def narrow_outputs(model: keras.Model, output: str, channels: Sequence[int]) -> keras.Model:

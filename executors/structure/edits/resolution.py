@@ -1,4 +1,4 @@
-"""The resolution at which a network looks at the images that it is given."""
+"""The resolution at which a network processes its input images."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from executors.structure.graph import Graph, Node, Shape, TensorRef
 
 layers = keras.layers
 
-#: Layers whose weights are the same for all positions. Of others, each weight has to belong to a channel.
+#: Layers with the same weights at all positions. The weights of other layers must be per channel.
 _SLIDING: Final = (
     layers.Conv2D,
     layers.Conv2DTranspose,
@@ -20,12 +20,12 @@ _SLIDING: Final = (
     layers.SeparableConv2D,
 )
 
-#: How many of them a network is tried with: reshaped for another size, they become more or fewer.
+#: Batch size of a trial run: reshaping for the wrong image size changes the number of examples.
 _EXAMPLES: Final = 2
 
 
 def resolution(graph: Graph) -> float:
-    """Return the height of the images that a network sees over that of its inputs; 1 where it has none."""
+    """Return the ratio of a network's internal image height to its input height; 1 without images."""
     image = _image(graph)
     if image is None or (first := _resizing(graph, image)) is None:
         return 1.0
@@ -33,17 +33,17 @@ def resolution(graph: Graph) -> float:
 
 
 def at_resolution(structure: Structure, share: float) -> Structure | None:
-    """Return the structure of the network that looks at its images smaller, by a `Resizing` in front of it.
+    """Return the structure of the network with smaller images, by a `Resizing` at its input.
 
-    Inputs, outputs, weights and groups are as before. `narrow` makes its model.
+    Inputs, outputs, weights and groups do not change. `narrow` makes the model.
 
     Args:
-        share: The new height and width, as a share of the present ones; below 1.
+        share: The new height and width, as a share of the current ones; below 1.
 
     Returns:
-        None where that cannot be: there are no images, or several; they have no fixed size, or are no floats;
-        an output has their size; a layer is frozen or kept as it is; or the network is made for their size,
-        as it flattens them, reshapes them or has weights of its own for each position.
+        None if this is impossible: there are no images, or several inputs of them; they have a variable size,
+        or are not floats; an output has their size; a layer is frozen or kept unchanged; or the network
+        depends on their size, because it flattens or reshapes them or has weights per position.
     """
     graph = structure.graph
     image = _image(graph)
@@ -61,7 +61,7 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
 
 
 def _image(graph: Graph) -> int | None:
-    """Return the one input of images [n, height, width, channels]."""
+    """Return the only input of images [n, height, width, channels]."""
     images = [index for index in graph.inputs if len(graph.shapes[index]) == 4]
     if len(images) != 1 or None in graph.shapes[images[0]][1:] or "float" not in graph.dtypes[images[0]]:
         return None
@@ -69,13 +69,13 @@ def _image(graph: Graph) -> int | None:
 
 
 def _resizing(graph: Graph, image: int) -> Node | None:
-    """Return the call that all else sees the images through."""
+    """Return the `Resizing` call through which all other calls read the images, if any."""
     readers = [node for node in graph.nodes if image in node.inputs]
     return readers[0] if len(readers) == 1 and isinstance(readers[0].layer, layers.Resizing) else None
 
 
 def _resized(graph: Graph, image: int, share: float) -> Graph | None:
-    """Return the graph with smaller images; None if a layer does not take them."""
+    """Return the graph with smaller images; None if a layer does not accept them."""
     first = _resizing(graph, image)
     shapes, dtypes = list(graph.shapes), list(graph.dtypes)
     if first is None:
@@ -94,15 +94,15 @@ def _resized(graph: Graph, image: int, share: float) -> Graph | None:
     try:
         for node in nodes:
             shapes[node.output] = _written(node, shapes, dtypes)
-    except Exception:  # layers refuse a size in many ways, and some are the user's
+    except Exception:  # layers, including users' own, may raise anything for an unsuitable size
         return None
     return replace(graph, shapes=tuple(shapes), dtypes=tuple(dtypes), nodes=tuple(nodes))
 
 
 def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
-    """Return the shape that a call writes now; a size that was free, and is the trial batch's, stays free.
+    """Return the output shape of a call; dimensions that depend on the trial batch stay free.
 
-    Operations are run: many derive their shape from their arguments alone, and not from their inputs.
+    Operations are run, because many derive their output shape from their arguments, not from their inputs.
     """
     is_layer = isinstance(node.layer, layers.Layer)
     make = keras.KerasTensor if is_layer else keras.ops.zeros
@@ -118,14 +118,14 @@ def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shap
 
 
 def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
-    """Check whether a call gives as many channels as before, at a position at least, with its weights.
+    """Check whether a call keeps its number of channels, has at least one position, and fits its weights.
 
-    A free size, such as the number of examples, has to stay free.
+    A free dimension, such as the number of examples, must stay free.
 
     Args:
-        node: The present call.
+        node: The current call.
         smaller: The same call with smaller images.
-        before: Present shapes of the tensors.
+        before: Current shapes of the tensors.
         after: Shapes of the tensors with smaller images.
     """
     was, now = before[node.output], after[smaller.output]

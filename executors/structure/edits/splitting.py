@@ -1,4 +1,4 @@
-"""Dividing a model into first layers shared by several networks, and the rest of each (paper 6)."""
+"""Splitting of a model into initial layers shared by several networks, and the rest of each (paper 6)."""
 
 import dataclasses
 from collections.abc import Collection, Iterator
@@ -12,16 +12,16 @@ from executors.structure.segments import divisions
 
 
 def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
-    """Return the layers from the inputs on that can be shared: as many as stay below some multiply-adds.
+    """Return the initial layers that can be shared: as many as a limit on multiply-adds allows.
 
-    They end where a single tensor goes on to the rest, beside inputs and values computed from inputs without
-    any weights, such as masks.
+    They end where only a single tensor is passed on to the rest, apart from inputs and values computed from
+    inputs without weights, such as masks.
 
     Args:
         most: Multiply-adds of one example.
 
     Returns:
-        Names of the layers in the graph; none where the first of them is beyond that.
+        Names of the layers in the graph; none if even the first exceeds the limit.
     """
     graph = structure.graph
     costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}
@@ -32,7 +32,7 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
 
 
 def blocks(graph: Graph) -> list[list[str]]:
-    """Return the layers with weights between tensors that everything passes through, from the inputs on."""
+    """Return the layers with weights in groups, divided at each tensor that all data pass through."""
     groups = []
     for first, last in pairwise([0, *_ends(graph), len(graph.nodes)]):
         names = dict.fromkeys(node.name for node in graph.nodes[first:last])
@@ -42,16 +42,16 @@ def blocks(graph: Graph) -> list[list[str]]:
 
 
 def freeze(model: keras.Model, layers: Collection[str]) -> None:
-    """Make some layers untrainable, so that no adaptation changes them; others stay as they are."""
+    """Make some layers untrainable, so that no adaptation changes them; leave others unchanged."""
     for layer in model.layers:
         if layer.name in layers:
             layer.trainable = False
 
 
 def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
-    """Return the calls of the layers `base`, and the other ones.
+    """Return the calls of the layers `base`, and the remaining calls.
 
-    The second graph's inputs are the first one's outputs, in their order.
+    The second graph's inputs are the first one's outputs, in order.
     """
     first = tuple(node for node in graph.nodes if node.name in base)
     rest = tuple(node for node in graph.nodes if node.name not in base)
@@ -64,7 +64,7 @@ def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
 
 
 def _ends(graph: Graph) -> Iterator[int]:
-    """Return the number of first calls that can be a base: a single learned tensor goes on to the rest."""
+    """Yield the numbers of initial calls that can be a base: they pass on a single learned tensor."""
     learned: set[int] = set()
     for node in graph.nodes:
         if graph.variables[node.name] or not learned.isdisjoint(node.inputs):
@@ -73,7 +73,7 @@ def _ends(graph: Graph) -> Iterator[int]:
 
 
 def _passed(graph: Graph, first: tuple[Node, ...], rest: tuple[Node, ...]) -> Iterator[int]:
-    """Yield the tensors that the rest needs and does not make itself, in the order in which they are made."""
+    """Yield the tensors that the rest reads but does not compute, in order of computation."""
     needed = {tensor for node in rest for tensor in node.inputs} | set(graph.outputs)
     made = [*graph.inputs, *(node.output for node in first)]
     yield from (tensor for tensor in made if tensor in needed)

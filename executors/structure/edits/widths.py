@@ -1,4 +1,4 @@
-"""Changing the widths of a model: `narrow` cuts units of channel groups, `widen` adds some."""
+"""Changes to the widths of a model: `narrow` cuts units of channel groups, `widen` adds units."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
@@ -12,17 +12,17 @@ from executors.structure.analysis import Channels, Structure, Widths, analyse
 from executors.structure.channels import Ids, Role, Slot
 from executors.structure.handlers import handler_of
 
-#: For each group one boolean per unit: whether it stays. A group that is absent stays whole.
+#: Group -> one boolean per unit: whether it stays. Absent groups stay complete.
 Keep = Mapping[str, npt.NDArray[np.bool_]]
 
 Weights = dict[str, list[npt.NDArray[Any]]]
 
 
 def narrow(structure: Structure, keep: Keep) -> keras.Model:
-    """Return a smaller model of its own that computes what the model computes with the cut channels ignored.
+    """Return a smaller, independent model that computes the same as the model without the cut channels.
 
     Raises:
-        ValueError: A mask of an unknown group, of the wrong length, or one that cuts a whole group.
+        ValueError: A mask has an unknown group or the wrong length, or cuts a whole group.
     """
     for name, mask in keep.items():
         group = structure.groups.get(name)
@@ -40,9 +40,9 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
 def narrow_arrays(
     structure: Structure, keep: Keep, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays of the shapes of the model's weights, by name, cut as `narrow` cuts the weights.
+    """Return arrays with the shapes of the model's weights, by name, cut as `narrow` cuts the weights.
 
-    Arrays of layers that the structure does not have are left out.
+    Arrays of layers that the structure lacks are dropped.
 
     Args:
         structure: The structure of the network before the cut.
@@ -66,12 +66,12 @@ def narrow_arrays(
 def widened(structure: Structure, factor: float) -> dict[str, int]:
     """Return the widths at which a model is `factor` times as wide, rounded up, and can compute the same.
 
-    Groups below a layer norm grow by a whole factor, which keeps its statistics. If the layer norm also
-    averages over channels that must stay, its groups keep their width, and so does every group that shares
-    a layer norm with one of them.
+    Groups under a layer norm grow by an integer factor, which preserves its statistics. If the layer norm
+    also averages over fixed channels, its groups keep their width, and so does every group that shares a
+    layer norm with one of them.
 
     Raises:
-        ValueError: A factor below 1.
+        ValueError: The factor is below 1.
     """
     if factor < 1:
         raise ValueError(f"factor is {factor}; expected at least 1; narrow() makes a model smaller")
@@ -94,17 +94,17 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     """Return a wider model that computes the same, with the widths of `widened`.
 
-    New units are variants of others: they have the other's weights, changed at random, and contribute nothing
-    at first. So each has gradients of its own; exact copies would stay alike. Below a layer norm new units
-    have to be copies, or its statistics would change: layers that sum over them divide their weights among
-    the copies, in unequal parts.
+    New units are randomly perturbed copies of others, with zero outgoing weights at first. Each therefore has
+    gradients of its own, whereas exact copies would stay identical. Under a layer norm, new units have to be
+    exact copies to preserve its statistics: layers that sum over them divide their weights among the copies,
+    in unequal parts.
 
     Args:
         factor: At least 1.
         seed: Seed for the new units, and the shares of copies.
 
     Raises:
-        ValueError: A factor below 1.
+        ValueError: The factor is below 1.
     """
     rng = np.random.default_rng(seed)
     widths = widened(structure, factor)
@@ -133,12 +133,12 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
 
 
 def averaged_groups(structure: Structure) -> set[str]:
-    """Return the groups over which a layer averages: all of their units count, masked ones, too."""
+    """Return the groups over which a layer averages, so that even masked units count."""
     return {name for channels in _averaged(structure) for name in channels.per_unit}
 
 
 def _cut(structure: Structure, keep: Keep, weights: Weights) -> None:
-    """Cut the units that do not stay out of arrays with the model's shapes."""
+    """Remove the cut units from arrays with the model's shapes."""
     for (layer, weight, axis), slots in _slots_by_axis(structure).items():
         cut = [slot.positions[~keep[group]].ravel() for group, slot in slots if group in keep]
         if cut:
@@ -159,7 +159,7 @@ def _build(structure: Structure, widths: Widths, weights: Weights) -> keras.Mode
 
 
 def _slots_by_axis(structure: Structure) -> dict[tuple[str, int, int], list[tuple[str, Slot]]]:
-    """Return the slots along each weight axis (layer, weight, axis) with their groups' names."""
+    """Return the slots along each weight axis (layer, weight, axis), with their groups' names."""
     axes: dict[tuple[str, int, int], list[tuple[str, Slot]]] = {}
     for name, group in structure.groups.items():
         for slot in group.slots:
@@ -171,10 +171,10 @@ def _copied(
     old: Sequence[tuple[str, Slot]], new: Sequence[tuple[str, Slot]], size: int,
     origins: Mapping[str, Ids], shares: Mapping[str, npt.NDArray[np.float32]],
 ) -> tuple[Ids, npt.NDArray[np.float32]]:  # fmt: skip
-    """Return for each new position along a weight axis the old one that it copies, and its factor.
+    """Return the old position that each new position along a weight axis copies, and its factor.
 
-    Both models were analysed alike, so the positions of a unit correspond to those of its origin, slot by
-    slot; positions of no group keep their order.
+    Both models were analysed in the same way, so the positions of a unit correspond to those of its origin,
+    slot by slot; positions without a group keep their order.
     """
     sources = np.full(size, -1)
     scale = np.ones(size, np.float32)
@@ -189,18 +189,18 @@ def _copied(
 
 
 def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Return each copy's part of its origin's outgoing weights; the parts of an origin sum to 1."""
+    """Return each copy's share of its origin's outgoing weights; the shares of an origin sum to 1."""
     parts = rng.uniform(0.5, 1.5, len(origins))
     return (parts / np.bincount(origins, parts)[origins]).astype(np.float32)
 
 
 def _is_first(origins: Ids) -> npt.NDArray[np.bool_]:
-    """Return for each unit, in the order of their origins, whether it is the first one of its origin."""
+    """Return which units, sorted by origin, are the first of their origin."""
     return np.diff(origins, prepend=-1) > 0
 
 
 def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Generator) -> None:
-    """Change at random, by half and at the same scale, the kernels that make some units.
+    """Perturb the kernels that make some units: half random, at the same scale.
 
     Args:
         weights: The weights of the wider model, changed in place.
@@ -209,14 +209,14 @@ def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Ge
     for slot in slots:
         kernel = weights[slot.layer][slot.weight]
         if slot.role is Role.MAKES and kernel.ndim > 1 and len(units):
-            own = np.moveaxis(kernel, slot.axis, 0)  # a view: what is assigned to it is in the kernel
+            own = np.moveaxis(kernel, slot.axis, 0)  # a view, so assignments change the kernel
             places = slot.positions[units].ravel()
             noise = rng.normal(0.0, kernel.std(), own[places].shape)
             own[places] = (sqrt(0.5) * (own[places] + noise)).astype(kernel.dtype)
 
 
 def _averaged(structure: Structure) -> list[Channels]:
-    """Return the channels that each layer norm averages over, which must keep their proportions."""
+    """Return the channels that each layer norm averages over, whose proportions must not change."""
     return [
         structure.channels[node.output]
         for node in structure.graph.nodes

@@ -1,4 +1,4 @@
-"""One handler per family of layers."""
+"""Layer handlers, one per family of layers."""
 
 from executors.structure.handlers import (
     applications,

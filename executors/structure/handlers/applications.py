@@ -1,4 +1,4 @@
-"""The layers that `keras.applications` brings along."""
+"""The custom layers of `keras.applications`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ class ScaledChannels(LayerHandler):
     in_place = True
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on with their factors."""
+        """Pass the channels on together with their factors."""
         space.bind(node, node.layer.gamma, 0, Role.PASSES, inputs[0])
         return inputs[0]
 
@@ -30,4 +30,4 @@ class ScaledChannels(LayerHandler):
 
 @register(StochasticDepth)
 class DroppedPath(Pointwise):
-    """Nothing at inference."""
+    """Stochastic depth, which does nothing at inference."""

@@ -13,7 +13,7 @@ from executors.structure.keras_internals import is_gated
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 
-#: Arguments of attention whose last axis are positions.
+#: Arguments of attention whose last axis holds positions.
 _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
 
 
@@ -21,8 +21,8 @@ _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
 class MultiHeadAttention(LayerHandler):
     """Kernels [C_in, heads, width] of query, key and value, and [heads, width, C_out] of the output.
 
-    Heads can be cut, and the width of values. The width of queries and keys stays: scores are divided by its
-    root, so the remaining weights would have to change with every cut.
+    Heads and the width of values can be cut. The width of queries and keys is fixed: scores are divided by
+    its square root, so the remaining weights would have to be rescaled after every cut.
     """
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -70,14 +70,14 @@ class MultiHeadAttention(LayerHandler):
         ]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set heads, the values' width, and the output's channels, which are no longer the query's."""
+        """Set heads, the values' width, and the output's channels, which may differ from the query's."""
         heads, value_dim, _ = weights[-2 if layer.use_bias else -1]
         return {**layer.get_config(), "num_heads": heads, "value_dim": value_dim, "output_shape": [channels]}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count four products with kernels, and two among positions: queries and keys, scores and values."""
+        """Count four products with kernels, and two over positions: queries and keys, scores and values."""
         read = _read(node)
         queries, keys = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         kernels = [shape for shape in weights if len(shape) == 3]
@@ -92,7 +92,7 @@ class MultiHeadAttention(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return three products with kernels, two among positions around a softmax, and one with a kernel."""
+        """Return three products with kernels, two over positions around a softmax, and one with a kernel."""
         read = _read(node)
         queries, keys = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         query, _, value, made = [shape for shape in weights if len(shape) == 3]
@@ -113,7 +113,7 @@ class MultiHeadAttention(LayerHandler):
 
 
 def _read(node: Node) -> dict[str, int]:
-    """Return which of the inputs are query, key and value; without a key the values are keys as well."""
+    """Map query, key and value to inputs; without a key, the values are also the keys."""
     query, value, key = (node.argument(name) for name in ("query", "value", "key"))
     values = value or 0
     return {"query": query or 0, "value": values, "key": values if key is None else key}
@@ -121,7 +121,7 @@ def _read(node: Node) -> dict[str, int]:
 
 @register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)
 class Embedding(LayerHandler):
-    """A table [tokens, C] that is looked up."""
+    """A lookup table [tokens, C]."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -130,7 +130,7 @@ class Embedding(LayerHandler):
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Make the channels. The input is tokens at positions, which stay."""
+        """Make the channels. The input is tokens at positions, which are fixed."""
         if node.kwargs.get("reverse"):
             raise UnsupportedLayerError(
                 f"layer {node.name!r} is called in reverse, for its own tokens; expected another layer there"
@@ -141,5 +141,5 @@ class Embedding(LayerHandler):
         return channels
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the channels of a token."""
+        """Set the number of channels per token."""
         return {**layer.get_config(), "output_dim": channels}

@@ -1,4 +1,4 @@
-"""The base of the handlers of layers, and shared code."""
+"""The base class of layer handlers, and shared code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,13 +19,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Window:
-    """The positions of an input that a kernel [*size, C_in, C_out] sums over, for each one of its output.
+    """The input positions that a kernel [*size, C_in, C_out] sums over for each output position.
 
     Attributes:
-        size: Positions along each axis between the batch and the channels; empty for one position.
-        strides: Distance between neighbouring positions of the output along each axis, in positions of the
-            input.
-        dilation: Distance between neighbouring positions of the kernel along each axis.
+        size: Positions along each axis between the batch and the channels; empty for a single position.
+        strides: Distance between neighbouring output positions along each axis, in input positions.
+        dilation: Distance between neighbouring kernel positions along each axis.
         padding: `same`, `valid` or `causal`.
     """
 
@@ -40,11 +39,12 @@ class Product:
     """A kernel that sums over the channels of an input directly.
 
     Attributes:
-        input: Index of the tensor among those that the call reads.
-        axis: The weight's axis along which the input's channels stand.
-        bias: The bias of the kernel's last axes; None where there is none.
-        window: The positions that the kernel sums over, if nothing else makes the output; None otherwise.
-        spread: Number of output positions among which an input position divides its kernel.
+        input: Index of the tensor among the inputs of the call.
+        axis: The weight's axis with the input's channels.
+        bias: The bias along the kernel's last axes; None if there is none.
+        window: The positions that the kernel sums over, if the kernel alone computes the output; otherwise
+            None.
+        spread: Number of output positions over which an input position distributes its kernel.
     """
 
     input: int
@@ -55,27 +55,27 @@ class Product:
     spread: int = 1
 
     def added(self, constant: Array, rank: int) -> Array:
-        """Return the amount that a constant at every position of the kernel adds to an output position.
+        """Return the change of an output position if a constant is added at every position of the kernel.
 
         It is the sum over the positions; for a transposed kernel, it is the average share of each output
         position (except at padded borders).
 
         Args:
             constant: [*positions, *outputs].
-            rank: Number of axes of the outputs, as of a bias.
+            rank: Number of axes of the outputs, as in a bias.
         """
         return np.asarray(constant.sum(axis=tuple(range(constant.ndim - rank))) / self.spread)
 
 
 class LayerHandler(ABC):
-    """Handles one family of layers: the flow of channels through it, its narrow form, its costs.
+    """A handler of one family of layers: the flow of channels, the narrowed layer, and its costs.
 
-    Handlers keep no state. Channels are the last axis of every tensor (`channels_last`).
+    Handlers are stateless. Channels are the last axis of every tensor (`channels_last`).
 
     Attributes:
-        in_place: Whether the output takes no memory of its own in a packaged network.
+        in_place: Whether the output needs no memory of its own in a packaged network.
         averages_channels: Whether a channel's output depends on the mean over all channels.
-        least_channels: With fewer, the output carries no information about the input.
+        least_channels: Minimum number of channels; with fewer, the output would not depend on the input.
     """
 
     in_place = False
@@ -84,27 +84,27 @@ class LayerHandler(ABC):
 
     @abstractmethod
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Tie and bind the channels of one call.
+        """Tie the channels of one call, and bind them to weights.
 
         Args:
             node: A call of a built layer.
-            inputs: For each tensor read, the numbers of its channels [C_in].
-            output: Shape of the tensor written.
+            inputs: For each input tensor, the numbers of its channels [C_in].
+            output: Shape of the output tensor.
             space: Makes and ties channels, and binds them to weights.
 
         Returns:
             The numbers of the output's channels [C_out].
 
         Raises:
-            UnsupportedLayerError: The layer has an option that cannot be treated.
+            UnsupportedLayerError: An option of the layer is not supported.
         """
 
     def products(self, node: Node) -> Sequence[Product]:
-        """Return the kernels whose weights for one channel of an input can take over from another's."""
+        """Return the kernels in which an input channel's weights can compensate for another channel."""
         return ()
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Return the layer's config once its weights have these shapes and its output `channels` channels.
+        """Return the layer's config for new weight shapes and a new number of output channels.
 
         Args:
             weights: The new shapes of its weights.
@@ -115,29 +115,29 @@ class LayerHandler(ABC):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Return the multiply-adds of one call at batch 1; only products of weights and channels count.
+        """Return the multiply-adds of one call at batch size 1, only for products of weights and channels.
 
         Args:
             weights: Shapes of the layer's weights.
-            inputs: Shapes of the tensors read, batch dimension first.
-            output: Shape of the tensor written.
+            inputs: Shapes of the input tensors, batch dimension first.
+            output: Shape of the output tensor.
         """
         return 0
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return the operations of one call in LiteRT at batch 1: by default a pass over its output, or none.
+        """Return the operations of one call in LiteRT at batch size 1: by default one pass over its output.
 
         Args:
             weights: Shapes of the layer's weights.
-            inputs: Shapes of the tensors read, batch dimension first.
-            output: Shape of the tensor written.
+            inputs: Shapes of the input tensors, batch dimension first.
+            output: Shape of the output tensor.
         """
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Return the number of operators of one call in the packaged file; 1 if as many as its operations."""
+        """Return the number of operators of one call in the packaged file; 1 if it equals its operations."""
         return 1
 
 
@@ -145,7 +145,7 @@ HANDLERS: dict[type, LayerHandler] = {}
 
 
 def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerHandler]]:
-    """Return a class decorator for the handler of exactly these layer classes, not their subclasses."""
+    """Return a class decorator that registers a handler for exactly these layer classes, not subclasses."""
 
     def add(handler: type[LayerHandler]) -> type[LayerHandler]:
         HANDLERS.update({layer_class: handler() for layer_class in layer_classes})
@@ -155,7 +155,7 @@ def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerH
 
 
 def elements(shape: Shape) -> int:
-    """Return the number of elements of a tensor at batch 1.
+    """Return the number of elements of a tensor at batch size 1.
 
     Raises:
         UnsupportedLayerError: A dimension other than the batch is free.
@@ -171,7 +171,7 @@ def elements(shape: Shape) -> int:
 
 
 def positions(shape: Shape) -> int:
-    """Return the positions (height x width, or steps) of a tensor at batch 1: elements over channels."""
+    """Return the positions (height x width, or steps) of a tensor at batch size 1: elements / channels."""
     return elements(shape[:-1])
 
 
@@ -191,7 +191,7 @@ _FUSED = frozenset({keras.activations.linear, keras.activations.relu, keras.acti
 
 
 def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
-    """Return an activation function over a tensor, or no operation where it is fused."""
+    """Return the operation of an activation function on a tensor, or none if it is fused."""
     if activation in _FUSED:
         return ()
     kind = OperatorKind.SOFTMAX if activation is keras.activations.softmax else OperatorKind.ACTIVATION
@@ -199,7 +199,7 @@ def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
 
 
 def require_channels_last(node: Node) -> None:
-    """Refuse layers whose channels are not the last axis."""
+    """Refuse layers with channels on another axis than the last."""
     if getattr(node.layer, "data_format", "channels_last") != "channels_last":
         raise UnsupportedLayerError(
             f"layer {node.name!r} is channels_first; expected channels_last; convert the model"
@@ -238,11 +238,11 @@ _POINTWISE = frozenset(
 )
 
 
-#: Others that read no other channel, by their modules and names.
+#: Other activations without interaction between channels, by module and name.
 _POINTWISE_ELSEWHERE = frozenset({("keras_hub.src.utils.keras_utils", "gelu_approximate")})
 
 
 def mixes_channels(activation: object) -> bool:
-    """Check whether an activation function may read other channels than the one it writes."""
+    """Check whether an output channel of an activation function may depend on other channels."""
     place = getattr(activation, "__module__", ""), getattr(activation, "__name__", "")
     return activation not in _POINTWISE and place not in _POINTWISE_ELSEWHERE

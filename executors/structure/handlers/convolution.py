@@ -27,7 +27,7 @@ layers = keras.layers
 
 
 def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
-    """Bind the parts that follow every kernel: a bias along the channels, an activation that may mix them.
+    """Bind the parts after a kernel: a bias along the channels, and an activation that may mix them.
 
     Args:
         channels: Numbers of the output's channels [C_out].
@@ -42,7 +42,7 @@ def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
 
 @register(layers.Conv1D, layers.Conv2D, layers.Conv3D)
 class Convolution(LayerHandler):
-    """Kernel [..., C_in / groups, C_out]. Grouped convolutions lose whole groups."""
+    """Kernel [..., C_in / groups, C_out]. Grouped convolutions only lose whole groups."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels; tie both within each group."""
@@ -71,7 +71,7 @@ class Convolution(LayerHandler):
         return (Product(0, layer.kernel, len(layer.kernel.shape) - 2, bias, window),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the filters, and groups of unchanged width."""
+        """Set the filters, and the number of groups of unchanged width."""
         groups = 1 if layer.groups == 1 else layer.groups * channels // layer.filters
         return {**layer.get_config(), "filters": channels, "groups": groups}
 
@@ -85,7 +85,7 @@ class Convolution(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator for each group; an activation that is not fused."""
+        """Return one operator for each group, and an activation unless it is fused."""
         *kernel, c_in, c_out = _sizes(weights[0])
         groups = max(1, (inputs[0][-1] or 0) // max(1, c_in))
         window = _window(prod(kernel), inputs, output, groups)
@@ -120,14 +120,14 @@ class TransposedConvolution(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count every input position times the whole kernel: `S_out` is the input's positions."""
+        """Count the whole kernel at every input position: `S_out` is the number of input positions."""
         *kernel, c_out, c_in = _sizes(weights[0])
         return multiply_adds(c_in, c_out, prod(kernel), positions(inputs[0]))
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator: each input position makes all that the kernel covers."""
+        """Return one operator: each input position computes all outputs that the kernel covers."""
         *kernel, c_out, c_in = _sizes(weights[0])
         made = Operation(OperatorKind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
@@ -147,14 +147,14 @@ class DepthwiseConvolution(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count a grouped convolution with one group for each input channel."""
+        """Count as for a grouped convolution with one group per input channel."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         return multiply_adds(c_in, c_in * multiplier, prod(kernel), positions(output), groups=c_in)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator; an activation that is not fused."""
+        """Return one operator, and an activation unless it is fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
         made = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
@@ -166,7 +166,7 @@ class SeparableConvolution(LayerHandler):
     """A depthwise kernel [..., C_in, multiplier], then a pointwise one [..., C_in * multiplier, C_out]."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the input channels through the depthwise kernel, sum over them in the pointwise one."""
+        """Pass the input channels through the depthwise kernel, and sum over them in the pointwise one."""
         require_channels_last(node)
         rank = len(node.layer.depthwise_kernel.shape)
         space.bind(node, node.layer.depthwise_kernel, rank - 2, Role.PASSES, inputs[0])
@@ -183,7 +183,7 @@ class SeparableConvolution(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Count the depthwise and the pointwise part, both at the output's positions."""
+        """Count the depthwise and the pointwise part, both at the output positions."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         between = c_in * multiplier
         depthwise = multiply_adds(c_in, between, prod(kernel), positions(output), groups=c_in)
@@ -192,7 +192,7 @@ class SeparableConvolution(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return two operators; an activation that is not fused."""
+        """Return two operators, and an activation unless it is fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
         apart = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
@@ -201,13 +201,13 @@ class SeparableConvolution(LayerHandler):
 
 
 def _window(kernel: int, inputs: Sequence[Shape], output: Shape, times: int = 1) -> dict[str, int]:
-    """Return an operation's sizes of kernel and positions."""
+    """Return the kernel size, stride and positions of an operation."""
     stride = max(1, round(positions(inputs[0]) / positions(output)))
     return {"positions": positions(output), "kernel": kernel, "stride": stride, "times": times}
 
 
 def _around(inputs: Sequence[Shape], output: Shape, *made: Operation) -> tuple[Operation, ...]:
-    """Return operators on images; a sequence is made one before, and is one again after."""
+    """Return operators on images, with reshapes before and after for a sequence."""
     if len(output) > 3:
         return made
     return (over(OperatorKind.RESHAPE, inputs[0]), *made, over(OperatorKind.RESHAPE, output))

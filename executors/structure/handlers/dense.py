@@ -43,7 +43,7 @@ class Dense(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator; an activation that is not fused."""
+        """Return one operator, and an activation unless it is fused."""
         c_in, c_out = weights[0]
         made = Operation(OperatorKind.DENSE, positions(output), c_in or 0, c_out or 0)
         return (made, *activated(node.layer.activation, output))

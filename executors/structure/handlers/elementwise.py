@@ -1,4 +1,4 @@
-"""Layers that treat every channel alike: activations, poolings, padding, dropout, rescaling."""
+"""Layers without interaction between channels: activations, pooling, padding, dropout, rescaling."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -23,7 +23,7 @@ layers = keras.layers
 
 
 class PassesChannels(LayerHandler):
-    """Output channel c depends on input channel c alone."""
+    """Output channel c depends only on input channel c."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""
@@ -50,12 +50,12 @@ class PassesChannels(LayerHandler):
     layers.ZeroPadding2D,
 )
 class Pooling(PassesChannels):
-    """Changes positions, not channels."""
+    """Layers that change positions, not channels."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return a window over positions, a mean over all of them, or elements moved."""
+        """Return a window over positions, a mean over all of them, or a pass that moves elements."""
         kind, channels = _POOLING.get(type(node.layer), OperatorKind.COPY), output[-1] or 1
         if kind is OperatorKind.COPY:
             return (over(kind, output),)
@@ -68,16 +68,16 @@ class Pooling(PassesChannels):
         return (over(OperatorKind.RESHAPE, inputs[0]), made, over(OperatorKind.RESHAPE, output))
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Return six for each dimension in which positions are repeated, for batches of any size."""
+        """Return six for each dimension with repeated positions, for any batch size."""
         if getattr(node.layer, "interpolation", "nearest") != "nearest":
             return 1
         return 6 * _REPEATING.get(type(node.layer), 0) or 1
 
 
-#: Layers that repeat positions, and in how many dimensions.
+#: Layers that repeat positions -> number of dimensions.
 _REPEATING: Mapping[type, int] = {layers.UpSampling1D: 1, layers.UpSampling2D: 2}
 
-#: What is not among them moves elements.
+#: Layer -> kind of its operation; other layers move elements.
 _POOLING: Mapping[type, OperatorKind] = {
     layers.AveragePooling1D: OperatorKind.AVERAGE_POOL,
     layers.AveragePooling2D: OperatorKind.AVERAGE_POOL,
@@ -104,14 +104,14 @@ _POOLING: Mapping[type, OperatorKind] = {
     layers.SpatialDropout2D,
 )
 class Pointwise(PassesChannels):
-    """Fused into the layer before it, or nothing at inference."""
+    """Layers that are fused into the preceding one, or do nothing at inference."""
 
     in_place = True
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return a function of every element, where it is not fused."""
+        """Return a function of every element, unless it is fused."""
         if isinstance(node.layer, layers.ReLU):
             fused = node.layer.negative_slope == 0 and node.layer.max_value in (None, 6.0)
             return () if fused else (over(OperatorKind.ACTIVATION, output),)
@@ -123,12 +123,12 @@ _ACTIVATIONS = frozenset({layers.ELU, layers.LeakyReLU})
 
 @register(layers.Rescaling)
 class Rescaling(PassesChannels):
-    """A scale and an offset, the same for all channels or one for each."""
+    """A scale and an offset, common to all channels or one per channel."""
 
     in_place = True
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on, or keep them where the layer's config has a value for each."""
+        """Pass the channels on, or fix them if the layer's config has a value per channel."""
         if np.ndim(node.layer.scale) or np.ndim(node.layer.offset):
             space.fix(inputs[0])
             return space.fixed(output[-1] or 0)
@@ -137,7 +137,7 @@ class Rescaling(PassesChannels):
 
 @register(layers.PReLU)
 class PReLU(PassesChannels):
-    """Slopes [..., C], or [..., 1] where all channels share them; one per position unless shared."""
+    """Slopes [..., C], or [..., 1] if all channels share them; one per position unless shared."""
 
     in_place = True
 
@@ -148,7 +148,7 @@ class PReLU(PassesChannels):
         return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on, with their slopes unless they share them."""
+        """Pass the channels on, with their slopes unless these are shared."""
         last = len(output) - 1
         if last not in (node.layer.shared_axes or ()):
             space.bind(node, node.layer.alpha, last - 1, Role.PASSES, inputs[0])
@@ -164,7 +164,7 @@ class ActivationHandler(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return no operation where it is fused."""
+        """Return no operation if the function is fused."""
         return activated(node.layer.activation, output)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -176,7 +176,7 @@ class ActivationHandler(PassesChannels):
 
 @register(layers.Softmax)
 class Softmax(LayerHandler):
-    """Sums over the channels: every one of them counts in every output."""
+    """A normalisation over the channels: every output depends on all of them."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -185,6 +185,6 @@ class Softmax(LayerHandler):
         return (over(OperatorKind.SOFTMAX, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Keep the channels."""
+        """Fix the channels."""
         space.fix(inputs[0])
         return inputs[0]

@@ -1,4 +1,4 @@
-"""The layers of KerasHub that have weights of their own. Imported where such a layer is met."""
+"""KerasHub layers with weights of their own; imported only if such a layer is used."""
 
 from collections.abc import Sequence
 
@@ -16,9 +16,9 @@ register(layers.ReversibleEmbedding)(Embedding)
 
 @register(layers.PositionEmbedding)
 class PositionEmbedding(LayerHandler):
-    """A table [positions, C] as wide as the tensor whose positions it encodes."""
+    """A table [positions, C], as wide as the tensor whose positions it encodes."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on, for the layer takes its width from its input."""
+        """Pass the channels on; the layer takes its width from its input."""
         space.bind(node, node.layer.position_embeddings, 1, Role.MAKES, inputs[0])
         return inputs[0]

@@ -16,16 +16,16 @@ layers = keras.layers
 
 @register(layers.Add, layers.Average, layers.Maximum, layers.Minimum, layers.Multiply, layers.Subtract)
 class ElementwiseMerge(LayerHandler):
-    """Position by position; a tensor with one channel is spread over all channels of the others."""
+    """Elementwise operations on several tensors; a single channel is broadcast to all others."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return an operator for each tensor that is joined to the first."""
+        """Return an operator for each tensor after the first."""
         return (over(OperatorKind.ADD, output, times=len(inputs) - 1),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Tie the channels of all tensors that have as many as the output, which may have none."""
+        """Tie the channels of all tensors with as many channels as the output."""
         full = [channels for channels in inputs if len(channels) == output[-1]]
         for channels in inputs:
             if len(channels) == output[-1]:
@@ -37,7 +37,7 @@ class ElementwiseMerge(LayerHandler):
 
 @register(layers.Concatenate)
 class Concatenation(LayerHandler):
-    """One after the other along the channels, or along another axis."""
+    """Concatenation along the channels or another axis."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -46,7 +46,7 @@ class Concatenation(LayerHandler):
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Put the channels side by side, or tie them where another axis is joined."""
+        """Put the channels side by side, or tie them if another axis is joined."""
         axis = node.layer.axis % len(output)
         if axis == 0:
             raise UnsupportedLayerError(

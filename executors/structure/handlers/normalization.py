@@ -1,4 +1,4 @@
-"""Normalisations and rescaling: channels pass through, each with its own values."""
+"""Normalisation and rescaling: channels pass through, each with its own values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,16 +29,16 @@ class BatchNormalization(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return a scale and a shift, where it is not folded."""
+        """Return a scale and a shift, unless it is folded."""
         return (over(OperatorKind.ADD, output, times=2),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on; every vector of the layer stands along them."""
+        """Pass the channels on; every vector of the layer has an entry per channel."""
         _require_last_axis(node, len(output))
         if getattr(node.layer, "renorm", False):
             raise UnsupportedLayerError(
                 f"layer {node.name!r} has renorm=True; expected renorm=False: "
-                "rebuild it so with the same gamma, beta and moving statistics"
+                "rebuild it with the same gamma, beta and moving statistics"
             )
         for weight in node.layer.weights:
             space.bind(node, weight, 0, Role.PASSES, inputs[0])
@@ -47,9 +47,9 @@ class BatchNormalization(LayerHandler):
 
 @register(layers.LayerNormalization, layers.RMSNormalization)
 class LayerNormalization(BatchNormalization):
-    """Its statistics are over the remaining channels; a single channel minus its mean would be 0.
+    """Statistics over the remaining channels; with a single channel, the output would always be 0.
 
-    LiteRT aborts the process on such a tensor in int8: its scale is 0.
+    LiteRT aborts the process on such a tensor in int8, because its scale is 0.
     """
 
     averages_channels = True
@@ -64,7 +64,7 @@ class LayerNormalization(BatchNormalization):
 
 @register(layers.GroupNormalization)
 class GroupNormalization(LayerHandler):
-    """Statistics over each of a number of groups, which all keep the same width; or over each channel."""
+    """Statistics over each of several groups, which all keep the same width, or over each channel."""
 
     averages_channels = True
 
@@ -75,7 +75,7 @@ class GroupNormalization(LayerHandler):
         return (over(OperatorKind.ADD, output, times=9),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on with their factors; tie those at the same place of every group."""
+        """Pass the channels on with their factors; tie those at the same position in every group."""
         _require_last_axis(node, len(output))
         for weight in node.layer.weights:
             space.bind(node, weight, 0, Role.PASSES, inputs[0])
@@ -85,8 +85,8 @@ class GroupNormalization(LayerHandler):
         return inputs[0]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set as many groups, unless each channel is one."""
-        # The only axis that it was built for: there need not be any weights.
+        """Keep the number of groups, unless each channel is one."""
+        # The axis for which the layer was built: there may be no weights to read the shape from.
         (built,) = layer.input_spec.axes.values()
         each = layer.groups == built
         return {**layer.get_config(), "groups": channels if each else layer.groups}
@@ -94,9 +94,9 @@ class GroupNormalization(LayerHandler):
 
 @register(layers.Normalization)
 class InputNormalization(LayerHandler):
-    """Mean and variance of the data: the channels of an input, which stay."""
+    """The mean and variance of the data, per channel of an input; these channels are fixed."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Keep the channels."""
+        """Fix the channels."""
         space.fix(inputs[0])
         return inputs[0]

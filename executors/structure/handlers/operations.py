@@ -1,4 +1,4 @@
-"""Operations of `keras.ops` that no layer stands for, and layers that keep all channels."""
+"""Operations of `keras.ops` without an equivalent layer, and layers that fix all channels."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ layers = keras.layers
 
 
 class KeepsChannels(LayerHandler):
-    """A layer whose channels all stay."""
+    """A layer with fixed channels."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Keep the channels."""
+        """Fix the channels."""
         for channels in inputs:
             space.fix(channels)
         return space.fixed((output[-1] or 0) if output else 0)
@@ -44,7 +44,7 @@ class KeepsChannels(LayerHandler):
     *SERVED.values(),
 )
 class Rearrangement(KeepsChannels):
-    """Compares, rearranges, or joins broadcast tensors: no products of weights and channels."""
+    """Comparisons, rearrangements and broadcasting: no products of weights and channels."""
 
 
 @register(
@@ -52,10 +52,10 @@ class Rearrangement(KeepsChannels):
     _numpy.TrueDivide,
 )
 class Arithmetic(KeepsChannels):
-    """Position by position: of two tensors of one shape, or with a number."""
+    """Elementwise arithmetic with two tensors of one shape, or with a number."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Tie the channels where both tensors have all of them, keep those that are broadcast."""
+        """Tie the channels if both tensors have all of them; fix those that are broadcast."""
         with_number = len(inputs) == 1 and any(isinstance(arg, Real) for arg in node.args)
         alike = len(inputs) == len(node.args) and len(set(map(len, inputs))) == 1
         if not with_number and not alike:
@@ -70,12 +70,12 @@ class Arithmetic(KeepsChannels):
     *(layers.RandomRotation, layers.RandomTranslation, layers.RandomZoom),
 )
 class AugmentationHandler(KeepsChannels):
-    """Changes images, in training alone."""
+    """Image augmentation, which is only active in training."""
 
 
 @register(layers.Masking, layers.UnitNormalization)
 class WholeVectors(KeepsChannels):
-    """Looks at all channels at once."""
+    """Layers that read all channels at once."""
 
 
 @register(_numpy.Matmul)
@@ -116,7 +116,7 @@ class Einsum(KeepsChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator; the tensors are transposed for it."""
+        """Return one operator, for which the tensors are transposed."""
         product = _product(self.multiply_adds(node, weights, inputs, output), output)
         return (*(over(OperatorKind.COPY, shape) for shape in (*inputs, output)), product)
 
@@ -128,7 +128,7 @@ def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
 
 
 def _product(multiply_adds: int, output: Shape) -> Operation:
-    """Return a product of tensors that writes a shape."""
+    """Return a product of tensors with the given output shape."""
     made = elements(output)
     return Operation(OperatorKind.PRODUCT, positions(output), multiply_adds // max(made, 1), output[-1] or 1)
 
@@ -142,7 +142,7 @@ def _product(multiply_adds: int, output: Shape) -> Operation:
     _numpy.Tanh,
 )
 class Elementwise(LayerHandler):
-    """Output channel c depends on input channel c alone."""
+    """Output channel c depends only on input channel c."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -156,17 +156,17 @@ class Elementwise(LayerHandler):
 
 
 class PassesLastAxis(KeepsChannels):
-    """Passes the channels on while they stay the last axis, keeps all of them elsewhere."""
+    """Operations that pass the channels on if they stay the last axis, and fix them otherwise."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass or keep the channels."""
+        """Pass the channels on, or fix them."""
         if self.leaves_last(node, len(output)):
             return inputs[0]
         return super().couple(node, inputs, output, space)
 
     @abstractmethod
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check whether the last of the output's `rank` axes is that of the input, untouched."""
+        """Check whether the last of the output's `rank` axes is the unchanged last axis of the input."""
 
 
 @register(
@@ -186,14 +186,14 @@ class Reduction(PassesLastAxis):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return one operator; where channels are summed, a pass over them."""
+        """Return one operator; if channels are summed, a pass over them."""
         if positions(output) > 1 or output[-1] != inputs[0][-1]:
             return (over(OperatorKind.ADD, inputs[0]),)
         channels = output[-1] or 1
         return (Operation(OperatorKind.MEAN, 1, channels, channels, 1, positions(inputs[0])),)
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check that it is not reduced."""
+        """Check that the last axis is not reduced."""
         axes = _axes(node.layer.axis)
         before = rank if node.layer.keepdims else rank + len(axes)
         return bool(axes) and all(axis % before != before - 1 for axis in axes)
@@ -210,7 +210,7 @@ class ExpandDims(PassesLastAxis):
 
 @register(_numpy.Squeeze)
 class Squeeze(PassesLastAxis):
-    """Without some axes of size 1."""
+    """Removal of axes of size 1."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
         """Check that the last axis is not removed."""
@@ -221,10 +221,10 @@ class Squeeze(PassesLastAxis):
 
 @register(_numpy.GetItem)
 class GetItem(PassesLastAxis):
-    """Some positions."""
+    """Selection of positions."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check that no channels are picked, and that the picked axis is not moved to the end."""
+        """Check that no channels are selected, and that the selected axis is not moved to the end."""
         key = node.args[1] if len(node.args) > 1 else node.kwargs["key"]
         keys = list(key) if isinstance(key, tuple | list) else [key]
         if Ellipsis in keys:
@@ -235,7 +235,7 @@ class GetItem(PassesLastAxis):
 
 
 def _axes(axis: Any) -> list[int]:
-    """Return axes as a list, which is empty where all of them are meant."""
+    """Return axes as a list; empty for all axes."""
     if axis is None:
         return []
     return [axis] if isinstance(axis, int) else list(axis)

@@ -33,7 +33,7 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
 
 
 def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
-    """Return the channels of a layer's sequence; refuse an external state, and keep the steps of a mask."""
+    """Return the channels of a layer's sequence, fixing the steps of a mask; refuse an external state."""
     if node.layer.stateful:
         raise UnsupportedLayerError(
             f"layer {node.name!r} is stateful; expected stateful=False, "
@@ -48,7 +48,7 @@ def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
 
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
-    """Return a recurrent layer as the config of a wrapper names it, not yet built."""
+    """Return the config of a recurrent layer inside a wrapper, for a new number of units."""
     config = {**layer.get_config(), "units": units, "unroll": True}
     serialized: dict[str, Any] = keras.layers.serialize(layer)
     return {key: serialized[key] for key in ("module", "class_name", "registered_name")} | {"config": config}
@@ -61,12 +61,12 @@ def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
 
 
 def _gates(kernels: Sequence[Shape]) -> int:
-    """Return the number of gates: a recurrent kernel is [C_out, gates * C_out]."""
+    """Return the number of gates, from a recurrent kernel [C_out, gates * C_out]."""
     return (kernels[1][1] or 0) // (kernels[1][0] or 1)
 
 
 def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation, ...]:
-    """Return both kernels of a cell at every step, their sum, and for each gate a function and a product."""
+    """Return both kernels of a cell at every step, their sum, and a function and a product per gate."""
     steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
     return (
         *(Operation(OperatorKind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
@@ -76,11 +76,11 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
     )
 
 
-#: Operators of a step of a simple RNN, a GRU and an LSTM, by their gates. A cell without units has none.
+#: Number of gates -> operators per step, for a simple RNN, a GRU and an LSTM; a cell without units has none.
 _STEP_OPERATORS = {0: 0, 1: 4, 3: 17, 4: 14}
 
 
-#: Operators that make the state before the first step, for batches of any size, and turn the steps around.
+#: Operators that make the initial state, for any batch size, and transpose the steps.
 _FIRST_OPERATORS = 10
 
 
@@ -92,10 +92,10 @@ def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
 
 @register(layers.GRU, layers.LSTM, layers.SimpleRNN)
 class Recurrent(LayerHandler):
-    """One cell that is called step after step. Unrolled: LiteRT has no loop over steps for free batches."""
+    """A cell called at every step. Unrolled, because LiteRT has no loop over steps for free batch sizes."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Sum over the channels of the input and of the previous step, and make the output's."""
+        """Sum over the channels of the input and of the previous step, and make the output channels."""
         return _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class Recurrent(LayerHandler):
 
 @register(layers.Bidirectional)
 class Bidirectional(LayerHandler):
-    """Two recurrent layers, one from the end, of one width: Keras doubles it where they are joined."""
+    """Two recurrent layers of one width, one of them backwards; Keras doubles the width on concatenation."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Tie the units of both, and put them side by side unless they are added up or multiplied."""
+        """Tie the units of both layers; concatenate them unless they are added or multiplied."""
         read = _sequence(node, inputs, space)
         both = (node.layer.forward_layer, node.layer.backward_layer)
         if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
@@ -157,5 +157,5 @@ class Bidirectional(LayerHandler):
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Count both cells' operators; with their long names seven are as large as eight of one cell."""
+        """Count both cells' operators times 8/7, because their longer names take that much more space."""
         return 2 * _operators(weights[:2], inputs) * 8 // 7

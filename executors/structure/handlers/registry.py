@@ -1,4 +1,4 @@
-"""The handlers of layers by the layers' classes."""
+"""The handlers of layers, by layer class."""
 
 import keras
 
@@ -17,27 +17,27 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
     if handler is None:
         kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
         raise UnsupportedLayerError(
-            f"layer {name!r} is a {kind}, which no handler knows; register one with "
+            f"layer {name!r} is a {kind}, which has no handler; register one with "
             f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
         )
     return handler
 
 
 def is_leaf(layer: keras.layers.Layer) -> bool:
-    """Check whether a layer is handled as a whole: it has a handler, or it is Keras's own and needs one.
+    """Check whether a layer is not expanded: it has a handler, or is Keras's own and needs one.
 
-    Any other layer is made of such layers, or cannot be treated.
+    Any other layer must consist of such layers to be supported.
     """
     return _known_handler(layer) is not None or is_keras_own(layer)
 
 
 def _known_handler(layer: keras.layers.Layer) -> LayerHandler | None:
-    """Return a layer's handler, or None; import KerasHub's when it is in use, which takes seconds."""
+    """Return a layer's handler, or None; import KerasHub's handlers if KerasHub is in use (takes seconds)."""
     if type(layer) not in HANDLERS and type(layer).__module__.startswith("keras_hub."):
-        from executors.structure.handlers import hub  # noqa: F401, PLC0415 (it registers its handlers)
+        from executors.structure.handlers import hub  # noqa: F401, PLC0415 (registers its handlers)
     return HANDLERS.get(type(layer))
 
 
 def registered() -> tuple[type, ...]:
-    """Return the layer classes that can be treated."""
+    """Return the supported layer classes."""
     return tuple(HANDLERS)

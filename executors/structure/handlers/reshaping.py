@@ -31,7 +31,7 @@ def _require_size(node: Node, output: Shape) -> int:
 
 @register(layers.Flatten)
 class Flatten(LayerHandler):
-    """[N, ..., C] to [N, positions * C]: each channel stands once per position."""
+    """[N, ..., C] to [N, positions * C]: each channel occurs once per position."""
 
     in_place = True
 
@@ -42,7 +42,7 @@ class Flatten(LayerHandler):
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Repeat the channels, position after position; a single value for each example has none."""
+        """Repeat the channels for each position; a single value per example has no channels."""
         require_channels_last(node)
         size = _require_size(node, output)
         if not len(inputs[0]):
@@ -52,7 +52,7 @@ class Flatten(LayerHandler):
 
 @register(layers.Reshape)
 class Reshape(LayerHandler):
-    """Follows the channels where they stay together, or are flattened or split into positions."""
+    """Channels are followed if they stay together, are flattened, or are split into positions."""
 
     in_place = True
 
@@ -63,7 +63,7 @@ class Reshape(LayerHandler):
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass the channels on, repeat them, tie the channels of a block, or keep them all."""
+        """Pass the channels on, repeat them, tie the channels of a block, or fix all of them."""
         if len(output) == 1:
             space.fix(inputs[0])
             return space.fixed(0)
@@ -79,14 +79,14 @@ class Reshape(LayerHandler):
         return space.fixed(last)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the target, with the remaining channels."""
+        """Set the target shape for the remaining channels."""
         target = layer.target_shape
         return {**layer.get_config(), "target_shape": (*target[:-1], channels) if target else ()}
 
 
 @register(layers.Permute)
 class Permute(LayerHandler):
-    """Follows the channels while they stay the last axis, keeps them all elsewhere."""
+    """Channels are followed if they stay the last axis, and fixed otherwise."""
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -95,7 +95,7 @@ class Permute(LayerHandler):
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Pass or keep the channels."""
+        """Pass the channels on, or fix them."""
         if node.layer.dims[-1] == len(output) - 1:
             return inputs[0]
         space.fix(inputs[0])

@@ -1,1 +1,1 @@
-"""From a Keras model to a graph of layers."""
+"""Conversion of a Keras model to a graph of layers."""

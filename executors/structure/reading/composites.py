@@ -1,4 +1,4 @@
-"""The parts of a composite layer or a subclassed model: its `call`, run on symbolic tensors."""
+"""Expansion of composite layers and subclassed models, by running their `call` on symbolic tensors."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from executors.structure.graph import Shape
 
 
 def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Model:
-    """Return one call of a layer as a functional model of the layers and operations that the call is made of.
+    """Return one call of a layer as a functional model of the layers and operations in that call.
 
-    The layers are the same, with their weights.
+    The layers and their weights are shared.
 
     Args:
         name: The layer's name in errors.
         layer: A built layer.
-        arguments: Arguments of the call, as Keras keeps them; its tensors become the inputs of the model, in
+        arguments: Arguments of the call, as stored by Keras; its tensors become the inputs of the model, in
             order.
 
     Raises:
-        UnsupportedLayerError: The layer has weights of its own, reads those of other layers, does something
-            of its own in training, takes an implicit mask, or its call does not run on symbolic tensors.
+        UnsupportedLayerError: The layer has weights of its own, reads those of other layers, behaves
+            differently in training, takes an implicit mask, or cannot be called on symbolic tensors.
     """
     own = keras_internals.own_variables(layer)
     if own:
@@ -48,29 +48,29 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
 
 
 def subclassed(model: keras.Model) -> keras.Model:
-    """Return a subclassed model of one input as a functional model of the layers that its call is made of.
+    """Return a subclassed model with one input as a functional model of the layers in its call.
 
     Raises:
-        UnsupportedLayerError: The call cannot be expanded (see `expanded`); the model was never built, or on
-            several inputs.
+        UnsupportedLayerError: The call cannot be expanded (see `expanded`), or the model was not built on a
+            single input.
     """
     tensors = getattr(model, "inputs", None)
     shapes = [tensor.shape for tensor in tensors or ()] or _built_shapes(model)
     if len(shapes) != 1:
         raise _opaque(model.name, model, "was never built on one input")
-    name = next(iter(inspect.signature(model.call).parameters))  # by which its user knows what it takes
+    name = next(iter(inspect.signature(model.call).parameters))  # the input's name for users
     inputs = keras.Input(batch_shape=(None, *shapes[0][1:]), name=name)
     return _called(model.name, model, [inputs], (inputs,), {})
 
 
 def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> keras.Model:
-    """Return a functional model as it computes on tensors that have masks, which are its further inputs.
+    """Return a functional model for tensors with masks; the masks are additional inputs.
 
-    Masks go with the tensors into a nested model; the tensors that it was made on have none.
+    Masks are passed with the tensors into a nested model, which was built on tensors without masks.
     """
     inputs = [_input_like(tensor) for tensor in model.inputs]
     mask_inputs = [None if mask is None else _input_like(mask) for mask in masks]
-    for tensor, mask in zip(inputs, mask_inputs, strict=False):  # as Keras does: a dictionary may have more
+    for tensor, mask in zip(inputs, mask_inputs, strict=False):  # as in Keras, a dictionary may have more
         keras_internals.set_mask(tensor, mask)
     outputs = keras_internals.called_again(model, inputs)
     return keras.Model(
@@ -94,7 +94,7 @@ def _called(
             outputs = layer.call(*args, **kwargs)
         model = keras.Model(inputs, keras.tree.flatten(outputs), name=layer.name)
     except Exception as error:
-        # A foreign call may fail in any way.
+        # User code may raise anything.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _opaque(name, layer, f"cannot be called on symbolic tensors ({reason[:200]})") from error
     if reads.paths:
@@ -103,9 +103,9 @@ def _called(
 
 
 class _Reads(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
-    """Notes the variables that are read outside of the layers called in it: their values would be constants.
+    """Records the variables that are read outside nested layers: their values would become constants.
 
-    Layers that are called on symbolic tensors read theirs in a scope of their own.
+    Nested layers called on symbolic tensors read their variables in a scope of their own.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class _Reads(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
         self.paths: set[str] = set()
 
     def get_current_value(self, variable: keras.Variable) -> Any:
-        """Note a variable that is read."""
+        """Record a variable that is read."""
         self.paths.add(variable.path)
         return super().get_current_value(variable)
 
@@ -125,6 +125,6 @@ def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
 def _opaque(name: str, layer: keras.layers.Layer, reason: str) -> UnsupportedLayerError:
     kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
     return UnsupportedLayerError(
-        f"layer {name!r} is a {kind}, which no handler knows, and which {reason}; register a handler with "
+        f"layer {name!r} is a {kind}, which has no handler, and which {reason}; register a handler with "
         f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
     )

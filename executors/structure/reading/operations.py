@@ -1,4 +1,4 @@
-"""Operations such as `x + y` or `keras.ops.relu(x)`, and wrappers, as the layers that compute the same."""
+"""Conversion of operations such as `x + y` or `keras.ops.relu(x)`, and of wrappers, to equivalent layers."""
 
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -28,43 +28,43 @@ _ACTIVATIONS = {
     "Softplus": "softplus",
     "Tanh": "tanh",
 }
-#: What an operation with a constant on its right does: scale and offset.
-_BY_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+#: Operation with a constant on its right -> scale and offset.
+_CONSTANT_ON_RIGHT: Mapping[str, Callable[[float], tuple[float, float]]] = {
     "Add": lambda value: (1.0, value),
     "Divide": lambda value: (1.0 / value, 0.0),
     "Multiply": lambda value: (value, 0.0),
     "Subtract": lambda value: (1.0, -value),
     "TrueDivide": lambda value: (1.0 / value, 0.0),
 }
-#: The same with the constant on the left.
-_OF_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
-    "Add": _BY_CONSTANT["Add"],
-    "Multiply": _BY_CONSTANT["Multiply"],
+#: The same for a constant on the left.
+_CONSTANT_ON_LEFT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+    "Add": _CONSTANT_ON_RIGHT["Add"],
+    "Multiply": _CONSTANT_ON_RIGHT["Multiply"],
     "Subtract": lambda value: (-1.0, value),
 }
-#: Layers that do the same with whatever stands before their input's last axis.
-_OF_LAST_AXIS = (
+#: Layers whose result does not depend on the axes before the last.
+_LAST_AXIS_LAYERS = (
     *(layers.Dense, layers.Activation, layers.Dropout, layers.Rescaling),
     *(layers.ReLU, layers.LeakyReLU, layers.ELU),
 )
 
 
 def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """Return the call of a layer that computes what the call of an operation does; any other call unchanged.
+    """Return an equivalent layer call for the call of an operation; other calls are returned unchanged.
 
-    Operations have neither handlers nor the options of layers. Those without an equivalent layer, and layers
-    at each step of a sequence that cannot take a whole one, are left for the handlers to refuse.
+    Operations have neither handlers nor layer options. Operations without an equivalent layer, and layers
+    applied per step that cannot take a whole sequence, are left for the handlers to refuse.
 
     Args:
         operation: An operation or a layer.
         args: Positional arguments of the call.
         kwargs: Keyword arguments of the call.
     """
-    if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _OF_LAST_AXIS):
+    if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _LAST_AXIS_LAYERS):
         return operation.layer, args[:1], {}
     if not keras_internals.is_operation(operation) or kwargs:
         return operation, args, kwargs
-    # Layers pass on the mask of a padded text; operations drop it.
+    # Layers pass the mask of a padded text on; operations drop it.
     if any(keras_internals.mask_of(tensor) is not None for tensor in keras.tree.flatten(args)):
         return operation, args, kwargs
     layer = _layer_of(operation, args)
@@ -83,11 +83,11 @@ def _layer_of(operation: Any, args: tuple[Any, ...]) -> keras.layers.Layer | Non
     if len(args) != 2:
         return None
     left, right = args
-    for value, rules in ((right, _BY_CONSTANT), (left, _OF_CONSTANT)):
+    for value, rules in ((right, _CONSTANT_ON_RIGHT), (left, _CONSTANT_ON_LEFT)):
         if isinstance(value, Real) and kind in rules:
             scale, offset = rules[kind](float(value))
             return layers.Rescaling(scale, offset, name=name)
-    # Tensors of different rank are aligned differently by operations and by layers.
+    # Operations and layers align tensors of different rank in different ways.
     if kind in _MERGES and all(map(keras.backend.is_keras_tensor, args)) and left.ndim == right.ndim:
         return _MERGES[kind](name=name)
     return None

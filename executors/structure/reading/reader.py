@@ -1,7 +1,7 @@
-"""Reading a Keras model as a flat graph of layer calls.
+"""Conversion of a Keras model to a flat graph of layer calls.
 
-Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`. So are
-composite layers, and subclassed models, whose `call` is made of Keras layers and operations.
+Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`. Composite
+layers and subclassed models are inlined as well if their `call` consists of Keras layers and operations.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves,
 from executors.structure.reading.composites import expanded, masked, subclassed
 from executors.structure.reading.operations import as_layer_call
 
-#: What `keras.Model(inputs, outputs)` makes.
+#: The class of models made by `keras.Model(inputs, outputs)`.
 _Functional = type(keras.Model(*[keras.Input((1,))] * 2))
 
 
@@ -25,12 +25,11 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
 
     Args:
         model: A built model.
-        is_leaf: Whether a layer that is no model is kept as it is rather than replaced by the calls it is
-            made of.
+        is_leaf: Whether a layer is kept as it is, rather than replaced by the calls that it consists of.
 
     Raises:
-        UnsupportedLayerError: The parts of a composite layer or a subclassed model cannot be found out.
-        TypeError: A layer with several outputs, or a model that was never built.
+        UnsupportedLayerError: A composite layer or a subclassed model cannot be expanded.
+        TypeError: A layer has several outputs, or the model was never built.
     """
     reader = _Reader(is_leaf)
     model = _functional(model) if _is_functional(model) else subclassed(model)
@@ -53,7 +52,7 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
 def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
     """Return the calls that the outputs need, each after the calls that it reads, branch by branch.
 
-    The order follows from the connections alone, so that a graph and its copy are in the same order.
+    The order depends only on the connections, so that a graph and its copy have the same order.
     """
     writer = {node.output: node for node in nodes}
     done = dict.fromkeys(inputs)
@@ -69,7 +68,7 @@ def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[
 
 
 class _Reader:
-    """Collects the calls of a model and, recursively, of the models nested in it."""
+    """A collector of the calls of a model and, recursively, of its nested models."""
 
     def __init__(self, is_leaf: Callable[[Any], bool]) -> None:
         self._is_leaf = is_leaf
@@ -84,7 +83,7 @@ class _Reader:
         return len(self.shapes) - 1
 
     def read(self, model: keras.Model, inputs: list[int], prefix: str) -> list[int]:
-        """Read one model that is given the tensors `inputs`; returns its outputs."""
+        """Read one model, called on the tensors `inputs`; return its outputs."""
         tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
         # The nodes and not get_config(): the config renumbers the calls of nested models differently
         # for readers and outputs, and needs every layer to be serializable.
@@ -111,8 +110,8 @@ class _Reader:
         for item in values:
             if isinstance(item, keras.Variable):
                 raise UnsupportedLayerError(
-                    f"{wanted!r} is given the weight {item.path!r} itself; expected tensors; "
-                    "let a layer that has the weight compute with it, and register a handler for that"
+                    f"{wanted!r} is given the weight {item.path!r} directly; expected tensors; "
+                    "use the weight inside a layer, and register a handler for it"
                 )
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
@@ -134,9 +133,9 @@ class _Reader:
         return outputs
 
     def _name(self, wanted: str, operation: Any) -> str:
-        """Return one name for each layer with weights, one for each call of a layer without any.
+        """Return one name per layer with weights, and one name per call of a layer without weights.
 
-        The calls of a shared `Reshape` may come to differ in width; nothing but the weights ties them.
+        The calls of a shared layer without weights, such as `Reshape`, may have different widths later.
         """
         if getattr(operation, "weights", None):
             for name, layer in self._layers.items():
@@ -151,14 +150,14 @@ class _Reader:
 
 
 def _is_functional(layer: Any) -> bool:
-    """Check whether it is a model whose calls Keras knows."""
+    """Check whether a layer is a model with known calls."""
     return isinstance(layer, keras.Sequential) or (
         isinstance(layer, _Functional) and type(layer).call is _Functional.call
     )
 
 
 def _arguments(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
-    """Return the arguments of a nested model in the order of its inputs; a dict is taken by name."""
+    """Return the arguments of a nested model in the order of its inputs, matching a dict by name."""
     argument = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
     if isinstance(argument, dict) and not isinstance(model.input, dict):
         return [argument[tensor.name] for tensor in model.inputs]
@@ -174,7 +173,7 @@ def _functional(model: keras.Model) -> keras.Model:
 def _output_specs(
     operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
 ) -> list[keras.KerasTensor]:
-    """Return shapes and types of a call's results, found without running it."""
+    """Return the shapes and types of a call's results, inferred without running it."""
 
     def symbolic(ref: TensorRef) -> keras.KerasTensor:
         return keras.KerasTensor(shapes[ref.index], dtypes[ref.index])

@@ -1,1 +1,1 @@
-"""The `dataset` of a config: the data, their metrics and losses, and the figures to reach."""
+"""The `dataset` of a config: the data, their metrics and losses, and the targets."""

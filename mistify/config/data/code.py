@@ -1,4 +1,4 @@
-"""Metrics and losses from a file of the user's own, written as `FILE.py:NAME`."""
+"""Metrics and losses from a user's own file, written as `FILE.py:NAME`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -25,10 +25,10 @@ class CodeFile(Settings):
 
 
 def with_code_apart(model: type[Settings], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of data with names in place of each `FILE.py:NAME`, and the files by name in `code`.
+    """Return the settings with a name in place of each `FILE.py:NAME`, and the files by name in `code`.
 
     Args:
-        model: The model of the settings, in which those that may be in a file are marked.
+        model: The model of the settings, which marks the settings that may name a file.
 
     Raises:
         ValidationError: Two files have the same name, or one has the name of a metric of Mistify's own.
@@ -42,10 +42,10 @@ def with_code_apart(model: type[Settings], settings: Mapping[str, Any]) -> dict[
             return text
         path, name = file_and_name
         if name in Metric.__members__.values():
-            expected = f"another name than {name}, a metric of Mistify's own"
+            expected = f"a name other than {name}, which is a built-in metric"
             mistakes.append((place, InvalidValue(text, expected, "rename it")))
         elif code.setdefault(name, {"path": path}) != {"path": path}:
-            mistakes.append((place, InvalidValue(text, f"one file that has {name}", "rename one of the two")))
+            mistakes.append((place, InvalidValue(text, f"a single file for {name}", "rename one of the two")))
         return name
 
     apart: dict[str, Any] = with_files(model, settings, name_of)

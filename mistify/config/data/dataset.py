@@ -22,11 +22,11 @@ from mistify.config.data.preparation import File, InputScaling, Labels, Positive
 from mistify.config.files import FileField, FileForm, PathKind
 from mistify.parsing.validation import InvalidValue, Settings
 
-#: What data are called that are to be generated, followed by how many; and the most.
+#: Prefix of the number of examples to generate.
 GENERATED: Final = "generated:"
 MOST_GENERATED: Final = 1_000_000
 
-#: The largest share of the training data that can be set apart to choose by.
+#: The largest share of the training data that can be held out for validation.
 _MOST_HELD_OUT: Final = 0.5
 
 ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
@@ -65,12 +65,12 @@ Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation), File
 
 
 class TextSettings(Settings):
-    """The way text becomes token ids; 0 is padding.
+    """The conversion of text to token ids; 0 is padding.
 
     Attributes:
         vocabulary: A file with one token per line; its id is the number of the line, from 0.
-        hashing: In place of a vocabulary: ids 1 to `hashing - 1` by a hash of the token.
-        length: Tokens in an example, if the model does not fix it; longer texts are cut.
+        hashing: Instead of a vocabulary: maps tokens to ids 1 to `hashing - 1` by a hash.
+        length: Tokens per example, if the model does not fix it; longer texts are truncated.
     """
 
     vocabulary: File | None = Field(
@@ -80,7 +80,7 @@ class TextSettings(Settings):
     length: int | None = Field(default=None, ge=1, description="a number of tokens", examples=[64])
 
     @model_validator(mode="after")
-    def _one_way(self) -> "TextSettings":
+    def _check_token_source(self) -> "TextSettings":
         if (self.vocabulary is None) == (self.hashing is None):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
@@ -91,12 +91,12 @@ class TextSettings(Settings):
 
 
 class Augmentation(Settings):
-    """Random changes to the images of a training step, each image on its own.
+    """Random changes to training images, drawn for each image separately.
 
     Attributes:
-        flip: Whether every other image is mirrored left to right.
-        crop: The largest shift of an image, in pixels; the image's border fills the gap.
-        brightness: An image is multiplied by `1 - brightness` to `1 + brightness`.
+        flip: Whether images are mirrored left to right with a probability of 50 %.
+        crop: The largest shift of an image, in pixels; the gap is filled from the image's border.
+        brightness: Images are multiplied by a factor from `1 - brightness` to `1 + brightness`.
     """
 
     flip: bool = False
@@ -105,26 +105,25 @@ class Augmentation(Settings):
 
 
 class DataSettings(Settings):
-    """Settings for reading data, training on them and measuring with them.
+    """Settings for reading data, training and evaluation.
 
     Attributes:
-        metric: The metric by which networks are compared; by default the one that suits the targets.
-        metrics: Output -> the metric also reported for it; outputs not named get the one that suits their
-            targets.
-        losses: Output -> its loss, one of a plug-in or a file; outputs not named get the one that suits their
-            targets.
-        validation: The data that decide every choice: a share of the training data, which is then not
-            trained on, or the name of a file.
-        augment: Random changes to the images of a training step.
+        metric: The metric by which networks are compared; by default, the one that suits the labels.
+        metrics: Output -> an additional metric to report for it; other outputs get the one that suits their
+            labels.
+        losses: Output -> its loss, from a plug-in or a file; other outputs get the one that suits their
+            labels.
+        validation: The validation set, on which every choice is based: a share of the training data, which is
+            held out, or the name of a file.
+        augment: Random changes to training images.
         scale: How the model expects raw data to be scaled.
-        class_weights: The weight of each class in the loss: a list, or "balanced", which makes the
-            totals of all classes equal.
-        text: How text becomes token ids.
-        labels: The names of classes by output, or a file with them; by default those that the training data
-            have.
+        class_weights: The weight of each class in the loss: a list, or "balanced", which gives all classes
+            the same total weight.
+        text: How text is converted to token ids.
+        labels: The names of classes by output, or a file with them; by default, those in the training data.
         tasks: A file with the space of the tasks that the data answer (`mistify.scenarios`).
-        preparation: Input -> the way an app prepares it.
-        code: Filled in by the program from `FILE.py:NAME`; not to be written.
+        preparation: Input -> how an app prepares it.
+        code: Filled in by the program from `FILE.py:NAME`; not for configs.
     """
 
     metric: Annotated[Metric, _IN_CODE] | None = Field(
@@ -176,13 +175,13 @@ class DataSettings(Settings):
 
 
 class DatasetConfig(DataSettings):
-    """The place of the data, as names that the server resolves below its data roots, and their settings.
+    """The names of the data, which the server resolves below its data roots, and their settings.
 
     Attributes:
-        unlabelled: Inputs whose labels are unknown or ignored: the source's answers replace them. Used in
-            place of training data, or beside them.
+        unlabelled: Inputs without labels (any labels are ignored): the source's predictions serve as labels.
+            Used instead of training data, or in addition.
         train: Training data.
-        test: Test data; without them and training data, some of the unlabelled inputs.
+        test: Test data; without test and training data, some of the unlabelled inputs.
     """
 
     unlabelled: DataName | None = Field(
@@ -194,7 +193,7 @@ class DatasetConfig(DataSettings):
     train: DataName | None = Field(
         default=None,
         validate_default=True,
-        description='the name of the training data, or of "unlabelled" inputs in their place',
+        description='the name of the training data, or of "unlabelled" inputs instead',
         examples=["cifar10/train.npz"],
     )
     test: DataName | None = Field(
@@ -206,35 +205,35 @@ class DatasetConfig(DataSettings):
 
     @field_validator("unlabelled")
     @classmethod
-    def _of_the_user(cls, unlabelled: str | None) -> str | None:
+    def _not_generated(cls, unlabelled: str | None) -> str | None:
         if unlabelled is not None and unlabelled.startswith(GENERATED):
             raise InvalidValue(unlabelled, "inputs of your own", f'write "train": "{unlabelled}"')
         return unlabelled
 
     @field_validator("train", "test")
     @classmethod
-    def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
-        """Accept a missing part only where unlabelled inputs replace it."""
-        unlabelled = info.data.get("unlabelled", "")  # the latter where it has an error of its own
+    def _required_unless_unlabelled(cls, name: str | None, info: ValidationInfo) -> str | None:
+        """Accept a missing part only if unlabelled inputs replace it."""
+        unlabelled = info.data.get("unlabelled", "")  # "" if that setting is invalid itself
         if name is None and (unlabelled is None or info.data.get("train") is not None):
             raise PydanticCustomError("missing", "it is missing")
         if name is not None and unlabelled is not None and name.startswith(GENERATED):
-            raise InvalidValue(name, 'nothing generated beside "unlabelled" inputs', "leave it out")
+            raise InvalidValue(name, 'no generated data in addition to "unlabelled" inputs', "leave it out")
         return name
 
     @model_validator(mode="after")
-    def _chosen_by_one_kind_of_labels(self) -> "DatasetConfig":
+    def _check_validation_labels(self) -> "DatasetConfig":
         if self.test is None and isinstance(self.validation, str):
             raise InvalidValue(
                 {"validation": self.validation},
-                "a share of the unlabelled inputs where there are no test data",
+                "a share of the unlabelled inputs if there are no test data",
                 'leave it out, or name labelled data as "test" as well',
             )
         return self
 
     @property
     def has_validation_labels(self) -> bool:
-        """True if the labels of the validation data are true, and not the source's answers."""
+        """True if the validation data have labels of their own, not predictions of the source."""
         return isinstance(self.validation, str) or not trains_on_pseudo_labels(self.train)
 
     @property
@@ -244,7 +243,7 @@ class DatasetConfig(DataSettings):
 
 
 def trains_on_pseudo_labels(train: str | None) -> bool:
-    """Check whether training uses pseudo-labels: there are no training data, or generated ones.
+    """Check whether training uses pseudo-labels: there are no training data, or they are generated.
 
     Raises:
         InvalidValue: See `generated_count`.
@@ -253,10 +252,10 @@ def trains_on_pseudo_labels(train: str | None) -> bool:
 
 
 def generated_count(data: str) -> int:
-    """Return how many examples `generated:COUNT` asks for, 0 where data are not generated.
+    """Return the number of examples in `generated:COUNT`, 0 for other data.
 
     Raises:
-        InvalidValue: COUNT is no number between 1 and `MOST_GENERATED`.
+        InvalidValue: COUNT is not a number from 1 to `MOST_GENERATED`.
     """
     if not data.startswith(GENERATED):
         return 0

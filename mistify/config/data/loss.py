@@ -25,5 +25,5 @@ LossName: TypeAlias = Annotated[str, PlainValidator(_loss_name)]
 
 
 def known_losses() -> tuple[str, ...]:
-    """Return the names of all losses that are known here; no plug-in is imported."""
+    """Return the names of all known losses, without importing plug-ins."""
     return tuple(plug_ins(LOSSES))

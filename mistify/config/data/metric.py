@@ -10,31 +10,31 @@ from typing import Final, cast
 from mistify.plugins import plug_ins
 
 #: The entry points of metrics that plug-ins add.
-SCORES: Final = "mistify.scores"
+METRICS: Final = "mistify.metrics"
 
-#: The names that metrics can have; those of plug-ins' errors have an end of their own.
+#: Names of metrics; errors of plug-ins end in `_error`.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ERROR: Final = "_error"
 
 
 class Metric(StrEnum):
-    """A metric by its name in a config. All but `mse` and `mae` are shares, the higher the better.
+    """A metric by its name in a config. All but `mse` and `mae` are shares, for which higher is better.
 
-    A goal's `accuracy` is the figure to reach: a lower limit of a share, an upper one of an error.
+    A goal's `accuracy` is its target: a lower limit on a share, an upper limit on an error.
 
-    - `accuracy`: the share of right answers.
-    - `agreement`: the same where the right answers are unknown: the share of answers that are the source's.
-    - `balanced_accuracy`: the mean over the classes of the share of their examples with the right answer.
-    - `balanced_agreement`: the same where the source's answers stand for the right ones.
+    - `accuracy`: the share of correct predictions.
+    - `agreement`: the same without labels: the share of predictions that agree with the source.
+    - `balanced_accuracy`: the mean recall over the classes.
+    - `balanced_agreement`: the same with the source's predictions in place of labels.
     - `f1`, `roc_auc`: means over the classes.
     - `mean_iou`: intersection over union, mean over the classes, for a class at each position of an image.
-    - `mse`, `mae`: the mean squared and the mean absolute error of figures.
-    - `exact_match`: the share of examples of which all outputs are right at all positions.
-    - `mean_score`: of several outputs, the mean of their scores between 0 and 1: that of classes is their
-      accuracy or `mean_iou`, that of figures the share of their variance that is explained.
+    - `mse`, `mae`: the mean squared and the mean absolute error of numeric outputs.
+    - `exact_match`: the share of examples for which all outputs are correct at all positions.
+    - `mean_score`: for several outputs, the mean of their scores between 0 and 1: accuracy or `mean_iou` of
+      classes, the share of explained variance of numeric outputs.
 
     Any other word is the metric of a plug-in: `Metric("pinball_error")`. It is an error if it ends in
-    `_error`, and otherwise a share, so that the name suffices without the plug-in.
+    `_error`, and otherwise a share, so its direction is known without the plug-in.
     """
 
     ACCURACY = "accuracy"
@@ -58,12 +58,12 @@ class Metric(StrEnum):
         return cast(Metric, cls._value2member_map_.setdefault(value, metric))
 
     def __reduce_ex__(self, protocol: object) -> tuple[type["Metric"], tuple[str]]:
-        """Return how a copy or a pickle is made: by the value. Python 3.11.2 would look for the name."""
+        """Copy and pickle by value. Python 3.11.2 would look up the name."""
         return Metric, (self.value,)
 
     @property
     def plugged_in(self) -> bool:
-        """True if it is not one of Mistify's own."""
+        """True if it comes from a plug-in."""
         return self.name not in Metric.__members__
 
     @property
@@ -73,12 +73,12 @@ class Metric(StrEnum):
 
     @property
     def of_all_outputs(self) -> bool:
-        """True if it is no metric of a single output."""
+        """True if it scores all outputs together."""
         return self in (Metric.EXACT_MATCH, Metric.MEAN_SCORE)
 
     @property
     def without_labels(self) -> "Metric":
-        """The equivalent metric where the source's answers replace labels."""
+        """The equivalent metric when the source's predictions replace labels."""
         agreement = {
             Metric.ACCURACY: Metric.AGREEMENT,
             Metric.BALANCED_ACCURACY: Metric.BALANCED_AGREEMENT,
@@ -96,13 +96,13 @@ class Metric(StrEnum):
         return 1.0 if self.is_share else 0.0
 
     def reaches(self, figure: float, target: float | None) -> bool:
-        """Check whether a figure is at least as good as its target; without a target every figure is."""
+        """Check whether a figure is at least as good as the target; every figure is if there is no target."""
         if target is None:
             return True
         return figure >= target if self.is_share else figure <= target
 
     def missed(self, figure: float, target: float | None) -> str:
-        """Describe the distance of a figure from its target; empty if it reaches it."""
+        """Describe how far a figure misses its target; empty if it reaches it."""
         if target is None or self.reaches(figure, target):
             return ""
         return f"{self} {figure:.4f} {'below' if self.is_share else 'above'} {target:.4f}"
@@ -112,14 +112,14 @@ class Metric(StrEnum):
         return figure > reference if self.is_share else figure < reference
 
     def best(self, figures: Iterable[float]) -> float:
-        """Return the best of several figures, `worst` where there are none."""
+        """Return the best of several figures, `worst` if there are none."""
         figures = list(figures)
         if not figures:
             return self.worst
         return max(figures) if self.is_share else min(figures)
 
     def lost(self, figure: float, reference: float) -> float:
-        """Return the share of a reference by which a figure is worse; negative where it is better."""
+        """Return by which share of a reference a figure is worse; negative if it is better."""
         less, more = (figure, reference) if self.is_share else (reference, figure)
         return 1 - less / more if more else 0.0
 
@@ -144,5 +144,5 @@ class OutputScore:
 
 
 def known_metrics() -> tuple[str, ...]:
-    """Return the names of all metrics that are known here; no plug-in is imported."""
-    return tuple(dict.fromkeys([*Metric, *filter(_NAME.fullmatch, plug_ins(SCORES))]))
+    """Return the names of all known metrics, without importing plug-ins."""
+    return tuple(dict.fromkeys([*Metric, *filter(_NAME.fullmatch, plug_ins(METRICS))]))

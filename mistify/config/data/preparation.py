@@ -1,4 +1,4 @@
-"""The way an app handles a package's inputs and outputs: preparing an input, and naming classes."""
+"""How an app handles a package's inputs and outputs: preparing inputs, and naming classes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeAlias
@@ -9,7 +9,7 @@ from mistify.config.data.targets import OVERALL
 from mistify.config.files import FileField
 from mistify.parsing.validation import InvalidValue, Settings
 
-#: A shape without the batch; None where a size is free.
+#: A shape without the batch dimension; None for a free size.
 Shape: TypeAlias = Sequence[int | None]
 Positive = Annotated[float, Field(gt=0)]
 Pixels = Annotated[int, Field(ge=1)]
@@ -21,7 +21,7 @@ _EXAMPLE_OF_LABELS: Final = 'for example ["cat", "dog"]'
 
 
 def _names(raw: object) -> object:
-    """Check names of classes, or the name of a file with a name on each line."""
+    """Check names of classes, or the name of a file with one name per line."""
     names = [raw] if isinstance(raw, str) else raw
     if isinstance(names, list | tuple) and names and all(isinstance(n, str) and n.strip() for n in names):
         return raw
@@ -33,7 +33,7 @@ def _by_output(raw: object) -> object:
     return raw if isinstance(raw, Mapping) and raw else {OVERALL: raw}
 
 
-#: Names of classes by output, or with `OVERALL` of the only output of classes.
+#: Names of classes by output, or under `OVERALL` for the only classification output.
 Labels = Annotated[
     dict[str, Annotated[tuple[str, ...] | str, BeforeValidator(_names), FileField()]],
     BeforeValidator(_by_output),
@@ -42,22 +42,23 @@ Labels = Annotated[
 
 
 class InputScaling(Settings):
-    """The conversion of the data's figures to those that the model expects; a package contains it.
+    """The conversion of raw data to the values that the model expects; it is part of a package.
 
     Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
     """
 
-    factor: float = Field(default=1.0, description="the factor that each value is multiplied by")
-    offset: float = Field(default=0.0, description="added to each value after that")
+    factor: float = Field(default=1.0, description="a factor for each value")
+    offset: float = Field(default=0.0, description="added to each value after the multiplication")
     mean: tuple[float, ...] | None = Field(
-        default=None, description="subtracted, one value per channel; with `std`, in place of the two above"
+        default=None,
+        description="subtracted from each value, one per channel; with `std`, replaces `factor` and `offset`",
     )
     std: tuple[Positive, ...] | None = Field(
-        default=None, description="the divisor after that, one value per channel"
+        default=None, description="the divisor after the subtraction, one per channel"
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> "InputScaling":
+    def _check_scaling(self) -> "InputScaling":
         by_channel = self.mean is not None or self.std is not None
         equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
         if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
@@ -70,10 +71,10 @@ class InputScaling(Settings):
 
 
 class ImagePreparation(InputScaling):
-    """The way from an image, RGB values from 0 to 255, to an input of the package.
+    """The conversion of an image, RGB values from 0 to 255, to an input of the package.
 
-    It is resized, its channels are put into order, and its values are scaled. Mean and standard deviation are
-    in the order of the input's channels. In a manifest, size and colour are always given.
+    The image is resized, its channels are reordered, and its values are scaled. Mean and standard deviation
+    are in the order of the input's channels. Manifests always contain size and colour.
     """
 
     size: tuple[Pixels, Pixels] | None = Field(
@@ -96,7 +97,7 @@ class ImagePreparation(InputScaling):
         """Return the preparation for an input of this shape, with its size and colour.
 
         Raises:
-            InvalidValue: The input takes no such image.
+            InvalidValue: The input does not accept such an image.
         """
         sizes = list(shape)
         if len(sizes) != len(("height", "width", "channels")):
@@ -116,7 +117,7 @@ class ImagePreparation(InputScaling):
     def _size(self, sizes: Shape) -> tuple[int, int]:
         height, width = self.size or sizes
         if height is None or width is None:
-            raise InvalidValue("no size", "one, because the input does not fix it", 'add "size"')
+            raise InvalidValue("no size", "a size, because the input does not fix one", 'add "size"')
         for size, own in zip((height, width), sizes, strict=True):
             if own not in (None, size):
                 raise InvalidValue([height, width], f"the input's {list(sizes)}", "leave it out")
@@ -126,17 +127,17 @@ class ImagePreparation(InputScaling):
 class TokenPreparation(Settings):
     """The tokens of an input.
 
-    A package contains the vocabulary: in its manifest `vocabulary` is the name of a file beside it.
+    A package contains the vocabulary: `vocabulary` in its manifest is the name of that file.
     """
 
     length: int | None = Field(
         default=None,
         ge=1,
-        description="tokens in an example; by default, as many as the input takes",
+        description="tokens in an example; by default, the length of the input",
         examples=[64],
     )
     vocabulary: File = Field(
-        description="a file with one token per line; its id is the number of the line, from 0",
+        description="a file with one token per line; the id of a token is its line number, from 0",
         examples=["vocab.txt"],
     )
 
@@ -144,12 +145,10 @@ class TokenPreparation(Settings):
         """Return the preparation for an input of this shape, with its length.
 
         Raises:
-            InvalidValue: The input takes no such tokens.
+            InvalidValue: The input does not accept such tokens.
         """
         if len(shape) != 1:
-            raise InvalidValue(
-                list(shape), "an input with one token id at each place", "declare another kind"
-            )
+            raise InvalidValue(list(shape), "an input with one token id per position", "declare another kind")
         length = self.length or shape[0]
         if length is None:
             raise InvalidValue("no length", "a length, because the input does not fix one", 'add "length"')
@@ -162,15 +161,15 @@ class Preparation(Settings):
     """The preparation of one input: as an image or as tokens.
 
     Attributes:
-        image: How an image becomes the input.
-        tokens: The tokens of a text.
+        image: How an image is converted to the input.
+        tokens: How a text is converted to the input.
     """
 
     image: ImagePreparation | None = Field(default=None, exclude_if=lambda image: image is None)
     tokens: TokenPreparation | None = Field(default=None, exclude_if=lambda tokens: tokens is None)
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Preparation":
+    def _check_kind(self) -> "Preparation":
         if (self.image is None) == (self.tokens is None):
             raise InvalidValue(
                 self.model_dump(exclude_defaults=True),
@@ -180,23 +179,23 @@ class Preparation(Settings):
         return self
 
     def of(self, shape: Shape) -> "Preparation":
-        """Return the preparation for an input of this shape, with all that follows from it.
+        """Return the preparation for an input of this shape, with all derived settings.
 
         Args:
-            shape: Without the batch; None where a size is free.
+            shape: Without the batch dimension; None for a free size.
 
         Raises:
-            InvalidValue: The input takes nothing of the kind.
+            InvalidValue: The input does not accept this kind of data.
         """
         return Preparation(
             image=self.image and self.image.of(shape), tokens=self.tokens and self.tokens.of(shape)
         )
 
     def with_vocabulary(self, name_of: Callable[[str], str]) -> "Preparation":
-        """Return the preparation with another name of its vocabulary, if it has one.
+        """Return the preparation with its vocabulary renamed, if it has one.
 
         Args:
-            name_of: Gives the name, such as a path, for the present one.
+            name_of: Maps the present name to the new one, such as a path.
         """
         if self.tokens is None:
             return self

@@ -1,4 +1,4 @@
-"""Targets of goals: the figures that a network and its outputs have to reach, and the check of scores."""
+"""Targets of goals: the accuracies that a network and its outputs have to reach."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Final
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue
 
-#: Stands in place of an output's name for the metric by which networks are compared.
+#: Used instead of an output's name for the metric by which networks are compared.
 OVERALL: Final = ""
 
 
 def above_all_shares(figure: float, output: str, metric: Metric | None) -> InvalidValue | None:
-    """Return the mistake in a figure above 1 that a share should reach; None where there is none.
+    """Return the problem of a target above 1 for a share; None if there is none.
 
     Args:
         output: The output's name, or `OVERALL`.
-        metric: None where the config names none.
+        metric: None if the config does not name one.
     """
     if figure <= 1 or not (metric is None or metric.is_share):
         return None
@@ -32,18 +32,18 @@ def above_all_shares(figure: float, output: str, metric: Metric | None) -> Inval
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of a network on a part of the data.
+    """The scores of a network on one part of the data.
 
     Attributes:
-        overall: By the metric that compares networks.
-        outputs: Output -> score, by a metric of its own.
+        overall: By the metric for comparing networks.
+        outputs: Output -> score, by its own metric.
     """
 
     overall: float
     outputs: tuple[OutputScore, ...] = ()
 
     def of(self, output: str, metric: Metric) -> float | None:
-        """Return the score of an output, or for `OVERALL` of the network; None if there is none."""
+        """Return the score of an output, or of the network for `OVERALL`; None if there is none."""
         if output == OVERALL:
             return self.overall
         own = (score.value for score in self.outputs if (score.output, score.metric) == (output, metric))
@@ -52,11 +52,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Target:
-    """The figure to reach of an output, or with `OVERALL` of the network.
+    """A target for an output, or for the network with `OVERALL`.
 
     Attributes:
         output: An output's name, or `OVERALL`.
-        value: A lower limit of a share, an upper one of an error.
+        value: A lower limit on a share, an upper limit on an error.
     """
 
     output: str
@@ -64,7 +64,7 @@ class Target:
     value: float
 
     def missed(self, scores: Scores) -> str:
-        """Describe the distance of scores from the target; empty if they reach it."""
+        """Describe how far scores miss the target; empty if they reach it."""
         figure = scores.of(self.output, self.metric)
         if figure is None:
             return f"{self.output}: no {self.metric} was measured"
@@ -73,7 +73,7 @@ class Target:
 
 
 def missed(targets: Iterable[Target], scores: Scores) -> str:
-    """Describe the targets that scores miss; empty where they reach all."""
+    """Describe the targets that scores miss; empty if they reach all."""
     return ", ".join(filter(None, (target.missed(scores) for target in targets)))
 
 
@@ -85,13 +85,13 @@ def reached(targets: Iterable[Target], scores: Scores) -> bool:
 def serves_better(
     metric: Metric, scores: Scores, present: Scores, targets: Iterable[Target], *, by: float = 0.0
 ) -> bool:
-    """Check whether a network is preferable to another: it alone reaches all targets, or it is more accurate.
+    """Check whether a network is preferable to another: only it reaches all targets, or it is more accurate.
 
     Args:
         metric: The metric by which networks are compared.
         present: The scores of the network to beat.
-        targets: All targets of the goals that both networks could serve.
-        by: Least difference, as a share, where both networks or neither reach the targets.
+        targets: All targets of the goals for which both networks are candidates.
+        by: Minimum difference, as a share, if both networks or neither reach the targets.
     """
     targets = tuple(targets)
     able, other_able = reached(targets, scores), reached(targets, present)
@@ -102,7 +102,7 @@ def serves_better(
 
 
 def strictest(*targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Return the targets that imply all of these: one for each output."""
+    """Return the targets that imply all of these: at most one for each output."""
     best: dict[tuple[str, Metric], Target] = {}
     for target in chain.from_iterable(targets):
         key = target.output, target.metric

@@ -1,4 +1,4 @@
-"""The `branches` of a config: the budgets between which a package can switch on the device (paper 6)."""
+"""The `branches` of a config: the budgets of a package's networks, switched on the device (paper 6)."""
 
 from fractions import Fraction
 from math import log
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_
 
 from mistify.parsing.validation import InvalidValue, Settings
 
-#: Beyond these a branch has nothing in common with the network that it shares its first layers with.
+#: Beyond these multiples, a branch has nothing in common with the network whose first layers it shares.
 _LEAST: Final = Fraction(1, 20)
 _MOST: Final = Fraction(20)
 
@@ -33,16 +33,16 @@ Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda v
 
 
 class BranchesConfig(Settings):
-    """A number of branches, whose budgets are spread evenly, on a logarithmic scale, around the goal's.
+    """A number of branches with budgets spread evenly, on a logarithmic scale, around the goal's.
 
     Attributes:
-        count: The number of branches, the goal's own network among them.
+        count: The number of branches, including the goal's own network.
         from_: The budget of the smallest, as a multiple of the goal's.
         to: The budget of the largest.
         saved_model: Whether the package also has them as a TensorFlow SavedModel.
     """
 
-    model_config = ConfigDict(serialize_by_alias=True)  # within tasks as within configs
+    model_config = ConfigDict(serialize_by_alias=True)  # the same keys in tasks and in configs
 
     count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
     from_: Multiple = Field(
@@ -52,18 +52,18 @@ class BranchesConfig(Settings):
     saved_model: bool = Field(default=False, description="true or false", examples=[True])
 
     @model_validator(mode="after")
-    def _goal_is_between(self) -> "BranchesConfig":
+    def _range_includes_goal(self) -> "BranchesConfig":
         if not self.from_ <= 1 <= self.to or self.from_ == self.to:
             raise InvalidValue(
                 f"from {self.from_:g}x to {self.to:g}x",
-                "two different multiples with the goal, 1x, at or between them",
+                "two different multiples that enclose the goal, 1x, or include it",
                 'for example "from": "1/3x", "to": "3x"',
             )
         return self
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The budgets as multiples of the goal's, ascending; the one nearest to the goal's is the goal's."""
+        """The budgets as multiples of the goal's, ascending; the one nearest to 1 is replaced by 1."""
         steps = self.count - 1
         even = [self.from_ * (self.to / self.from_) ** (step / steps) for step in range(self.count)]
         own = min(even, key=lambda share: round(abs(log(share)), 9))

@@ -1,4 +1,4 @@
-"""Sparsity and clusters of a packaged network's kernels: the request, and axes for the result."""
+"""Sparsity and weight clustering of a package's kernels: the request, and axes for the result."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 
 from mistify.parsing.validation import InvalidValue, Settings
 
-#: What is measured of a package whose goal asks for compression, by axis of its achieved costs: the share of
-#: the weights in its kernels that are zero, the most different values in a kernel as it is stored, and the
-#: bytes of the network zipped by gzip.
+#: Axes measured on a package with compression, as part of its achieved costs: the share of zero weights in
+#: its kernels, the largest number of different values in a stored kernel, and the size of the network after
+#: gzip in bytes.
 ZEROS: Final = "zero_share"
 VALUES: Final = "kernel_values"
 GZIP: Final = "gzip_bytes"
@@ -17,13 +17,13 @@ COMPRESSION_AXES: Final = (ZEROS, VALUES, GZIP)
 
 
 class CompressionConfig(Settings):
-    """The `compression` of a config: either of the two.
+    """The `compression` of a config: sparsity or clusters.
 
-    Neither makes the file smaller or an inference faster; only the zipped download shrinks.
+    Neither makes the file smaller or inference faster; only the compressed download shrinks.
 
     Attributes:
         sparsity: Share of each kernel's weights that become zero.
-        clusters: Number of different values that each kernel is left with.
+        clusters: Number of different values left in each kernel.
     """
 
     sparsity: float | None = Field(
@@ -34,7 +34,7 @@ class CompressionConfig(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> "CompressionConfig":
+    def _check_method(self) -> "CompressionConfig":
         if (self.sparsity is None) == (self.clusters is None):
             raise InvalidValue(
                 self.model_dump(exclude_none=True),

@@ -18,8 +18,9 @@ class QuantizationConfig(Settings):
     """The `quantization` of a config: a precision alone, or an object with its settings.
 
     Attributes:
-        precision: The arithmetic of the package.
-        inputs: The type of an integer package's inputs and outputs: floats, which it converts, or int8.
+        precision: The precision of the package.
+        inputs: The type of an integer package's inputs and outputs: float32, converted in the package, or
+            int8.
     """
 
     precision: Annotated[Quantization, BeforeValidator(_known)] = Field(
@@ -35,11 +36,11 @@ class QuantizationConfig(Settings):
         return {"precision": raw} if isinstance(raw, str) else raw
 
     @model_validator(mode="after")
-    def _integers_throughout(self) -> "QuantizationConfig":
+    def _check_inputs(self) -> "QuantizationConfig":
         if self.inputs == "int8" and not self.precision.integer:
             raise InvalidValue(
                 self.model_dump(mode="json"),
-                f"float32 inputs of a network whose precision is {self.precision.value}",
+                f"float32 inputs for a network of precision {self.precision.value}",
                 'leave "inputs" out, or ask for the precision "int8"',
             )
         return self

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from mistify.parsing.validation import InvalidValue, Settings
 
-_PARTS: Final = '"none", "network", "head", or how many of the last blocks'
+_PARTS: Final = '"none", "network", "head", or the number of last blocks'
 
 
 def _part(part: object) -> object:
@@ -22,15 +22,15 @@ Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part
 class TuningConfig(Settings):
     """The `tuning` of a config: how a float32 package is trained on the device.
 
-    Its goal has neither branches nor compression, nor a model without layers.
+    Not available with branches or compression, or for models without layers.
 
     Attributes:
-        trainable: The part that is trained: nothing, the network, its head (what makes the outputs), or some
-            of the last blocks. A block is what has weights between two places where the whole network goes
-            through one tensor.
-        optimizer: Adam's steps do not depend on the range of the inputs; "sgd" hardly learns from figures
-            such as pixels from 0 to 255.
-        batch_size: The examples of a training step.
+        trainable: The part to train: nothing, the network, its head (the layers that make the outputs), or a
+            number of last blocks. A block is the layers with weights between two places where the whole
+            network passes through one tensor.
+        optimizer: Adam's step sizes do not depend on the range of the inputs; "sgd" learns very slowly from
+            values such as pixels from 0 to 255.
+        batch_size: The examples per training step.
     """
 
     trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
@@ -38,5 +38,5 @@ class TuningConfig(Settings):
         default="adam", description='"adam" or "sgd" (with momentum)', examples=["sgd"]
     )
     batch_size: int = Field(
-        default=32, ge=1, le=4096, description="the examples of a step, from 1 to 4096", examples=[32]
+        default=32, ge=1, le=4096, description="the examples per step, from 1 to 4096", examples=[32]
     )

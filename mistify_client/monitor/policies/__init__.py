@@ -1,1 +1,1 @@
-"""Policies, which choose the option that runs."""
+"""Policies, which choose the current option."""

@@ -1,4 +1,4 @@
-"""The contract of a policy, which chooses the option that runs (paper 6), and the registry of policies."""
+"""The interface of policies, which choose the current option (paper 6), and the policy registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ class Situation:
         option: Id of the chosen option; while its blocks are being loaded, another one runs.
         since: Time at which it was chosen, on the same clock.
         options: The options of the package, with latencies corrected by measurements on this device.
-        ratio: Measured over expected latencies; 1 before any was measured.
+        ratio: Ratio of measured to expected latencies; 1 before the first measurement.
         idle: True if the last interval had too few inferences to measure the ratio, which is then older.
-        reading: The device's present resources.
+        reading: The device's current resources.
         measured_at: The resources when the ratio was measured.
-        targets: The limits to keep to.
+        targets: The limits to meet.
     """
 
     now: float
@@ -52,7 +52,7 @@ class Situation:
 
     @property
     def chosen(self) -> Option:
-        """Return the option that was chosen."""
+        """The chosen option."""
         return next(option for option in self.options if option.id == self.option)
 
 
@@ -61,8 +61,8 @@ class Decision:
     """The decision of a policy.
 
     Attributes:
-        option: Id of the option that runs from now on.
-        fits: True if that option keeps to all targets.
+        option: Id of the option to run from now on.
+        fits: True if that option meets all targets.
         reason: An explanation for the log.
     """
 
@@ -72,13 +72,13 @@ class Decision:
 
 
 class Policy(ABC):
-    """Base of the policies, which choose the option that runs once in each interval.
+    """The base class of policies, which choose the option once in each interval.
 
-    A policy is used by one thread and may keep state between decisions. It never waits and reads no clock:
-    its decisions depend only on its settings and on the situations so far.
+    A policy is used by one thread and may keep state between decisions. It must not block or read a clock:
+    its decisions depend only on its settings and on past situations.
 
     Attributes:
-        params_class: The settings that the config's `policy` table may have beside `name`.
+        params_class: The settings allowed in the config's `policy` table in addition to `name`.
     """
 
     params_class: ClassVar[type[Settings]]
@@ -89,22 +89,21 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, situation: Situation) -> Decision:
-        """Choose the option that runs from now on, which may be the present one.
+        """Choose the option to run from now on, which may be the current one.
 
-        If no option fits, the decision names the best of them. If that lasts, the daemon requests a new
-        package.
+        If no option fits, choose the best one. If that persists, the daemon requests a new package.
         """
 
 
 def make_policy(settings: Mapping[str, object]) -> Policy:
-    """Return the policy of a config, from the entry points `mistify.policies`.
+    """Return the policy for a config, from the entry points `mistify.policies`.
 
     Args:
         settings: The policy's `name`, by default `DEFAULT`, and its own settings.
 
     Raises:
-        MistifyError: INVALID_CONFIG: the name is unknown, the plug-in cannot be loaded, or the policy refuses
-            its settings or cannot decide in a situation that is made up.
+        MistifyError: INVALID_CONFIG: the name is unknown, the plug-in cannot be loaded, or the policy rejects
+            its settings or fails in a made-up situation.
     """
     name = settings.get("name", DEFAULT)
     registered = plug_ins(ENTRY_POINTS)
@@ -132,7 +131,7 @@ def _load(point: EntryPoint) -> type[Policy]:
 
 
 def _try(policy: Policy, point: EntryPoint) -> None:
-    """Let a policy decide once, so that one written for another version of Mistify is refused at once."""
+    """Let a policy decide once, so that a policy for another version of Mistify is rejected at once."""
     ids = [option_id(OptionKind.BRANCH, number) for number in range(2)]
     options = tuple(
         Option(OptionKind.BRANCH, each, Engine(), OptionCosts(latency_ms), OptionScore(accuracy))
@@ -143,7 +142,7 @@ def _try(policy: Policy, point: EntryPoint) -> None:
         decision = policy.decide(Situation(0.0, ids[0], 0.0, options, 1.0, True, reading, reading, Targets()))
         if decision.option not in ids:
             raise ValueError(f"it chose the option {decision.option!r} of {listed(ids)}")
-    except Exception as error:  # of whatever the plug-in does
+    except Exception as error:  # a plug-in may raise anything
         expected = f"a policy that decides as {Policy.__module__}.{Policy.__name__} says"
         fix = f"fix {point.value}: {type(error).__name__}: {error}"
         problem = Problem("policy.name", shown(point.name), expected, fix)

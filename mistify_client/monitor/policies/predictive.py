@@ -1,4 +1,4 @@
-"""The default policy: the best option that is predicted to keep to the targets."""
+"""The default policy: the best option that is predicted to meet the targets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,7 +12,7 @@ from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.runtime.options import Option
 
-#: A smaller share of free processor time counts as this one, so that the predicted slowdown stays bounded.
+#: Lower bound on the share of free processor time, so that the predicted slowdown stays bounded.
 _LEAST_CPU: Final = 0.05
 
 
@@ -20,11 +20,11 @@ class PredictiveParams(Settings):
     """Settings of the predictive policy.
 
     Attributes:
-        hysteresis: Margin below the target's latency, as a share of it, that a better option has to keep. On
-            the way down, an option with half this margin is preferred, if there is one.
-        dwell: Seconds for which a better option has to keep the margin without a break, and for which the
-            present option has to have run, before the better one takes over. An option that exceeds a target
-            is left at once.
+        hysteresis: Margin below the latency target, as a share of it, that a better option has to keep. When
+            switching down, an option with half this margin is preferred, if there is one.
+        dwell: Seconds for which a better option has to keep the margin without interruption, and the current
+            option has to have run, before a switch to the better one. A switch away from an option that
+            misses a target happens at once.
     """
 
     hysteresis: float = Field(default=0.1, ge=0, lt=1, description="a share from 0 to 1", examples=[0.1])
@@ -35,7 +35,7 @@ class PredictivePolicy(Policy):
     """Policy that predicts latencies as the expected ones times the measured ratio (paper 6).
 
     It switches down at once, but up only to an option that has kept a margin in every decision for a while.
-    Noise around the target therefore costs one switch down, and no swinging between options.
+    Noise around the target therefore causes one switch down, but no oscillation.
     """
 
     params_class = PredictiveParams
@@ -46,7 +46,7 @@ class PredictivePolicy(Policy):
         self._clear_since: dict[str, float] = {}
 
     def decide(self, situation: Situation) -> Decision:
-        """Choose the option that runs from now on, as `Policy.decide` describes."""
+        """Choose the option to run from now on; see `Policy.decide`."""
         predicted = _Predictions(situation)
         steadily_clear = self._steadily_clear(predicted, situation.since, situation.now)
         if not predicted.within(situation.chosen):
@@ -54,7 +54,7 @@ class PredictivePolicy(Policy):
         return predicted.decision(predicted.best([situation.chosen, *steadily_clear]))
 
     def _steadily_clear(self, predicted: "_Predictions", since: float, now: float) -> list[Option]:
-        """Return the options that have kept the margin for the dwell, if the present one has run as long."""
+        """Return the options that have kept the margin for the dwell, if the current one has run as long."""
         clear = predicted.all_within(self._params.hysteresis)
         self._clear_since = {option.id: self._clear_since.get(option.id, now) for option in clear}
         latest = now - self._params.dwell
@@ -77,7 +77,7 @@ class _Predictions:
         self._places = {option.id: place for place, option in enumerate(situation.options)}
 
     def within(self, option: Option, margin: float = 0.0) -> bool:
-        """Return True if an option keeps to the limits, its latency by a margin (a share of the limit)."""
+        """Return True if an option meets the limits, its latency with a margin (a share of the limit)."""
         costs, targets = option.costs, self._situation.targets
         if targets.latency is not None and self._predicted(option) > targets.latency * (1 - margin):
             return False
@@ -89,14 +89,14 @@ class _Predictions:
     def best(self, options: Iterable[Option]) -> Option:
         """Return the best of the options.
 
-        Among branches it is the most accurate one; among equals the fastest, and then the first. Subnets are
-        ordered by accuracy and loss, so it is the last of those that reach the target's accuracy, if any do.
+        Among branches it is the most accurate one; in a tie the fastest, and then the first. Subnets are
+        ordered by accuracy and loss, so it is the last one that reaches the target accuracy, if any does.
         """
         return max(options, key=self._rank)
 
     @property
     def fastest(self) -> Option:
-        """Return the fastest option within the memory limit, or of all options if none is within it."""
+        """Return the fastest option within the memory limit, or the fastest of all if none is within it."""
         limit = self._situation.targets.memory
         return min(
             self._situation.options,
@@ -131,7 +131,7 @@ class _Predictions:
             left = situation.chosen
             parts.append(f"{left.id} would take {format_time(self._predicted(left), 3)}")
         if not self.within(option):
-            parts.append("no option keeps to the targets")
+            parts.append("no option meets the targets")
         elif not accurate:
             parts.append(option.score.metric.missed(option.score.value, situation.targets.accuracy))
         return "; ".join(parts)
@@ -140,8 +140,8 @@ class _Predictions:
 def _cpu_lost(situation: Situation) -> float:
     """Return the factor by which inferences may have slowed down since the last measurement; at least 1.
 
-    While there are no inferences, the free processor time, now and then, is the only hint. It is good enough
-    to predict higher latencies, but too rough to predict lower ones.
+    Without inferences, the change in free processor time is the only evidence. It is good enough to predict
+    higher latencies, but too imprecise to predict lower ones.
     """
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     if then is None or now is None:

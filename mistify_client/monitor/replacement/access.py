@@ -1,4 +1,4 @@
-"""Access to the server for the monitor's threads, with retries, and calls that can be ended at any time."""
+"""Access to the server for the monitor's threads, with retries and cancellable calls."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ from mistify_client.rpc.retry import Backoff
 
 Client = TypeVar("Client", bound=ServiceClient)
 
-#: Failures that may pass by themselves, or once somebody corrects the token.
+#: Failures that may be temporary, or end when the token is corrected.
 _PASSING: Final = (ErrorCode.UNAVAILABLE, ErrorCode.ADDRESS_IN_USE, ErrorCode.UNAUTHENTICATED)
 
-#: Waiting times in seconds for work that is attempted without limit.
+#: Delays in seconds between an unlimited number of attempts.
 RETRY: Final = Backoff(first=1.0, longest=300.0)
 _ONE_ATTEMPT: Final = Backoff(attempts=0)
 
@@ -27,12 +27,12 @@ def passes(error: Exception) -> bool:
 
 
 class ServerAccess(Generic[Client]):
-    """Connections to the server for one thread, which another thread can end for good.
+    """Connections to the server for one thread, which another thread can close permanently.
 
     Args:
         settings: Address and token of the server.
         client: Client class of the service to connect to.
-        retry: The time to wait after a failure.
+        retry: The delay after a failure.
     """
 
     def __init__(self, settings: ServerConfig, client: type[Client], retry: Backoff = RETRY) -> None:
@@ -44,19 +44,19 @@ class ServerAccess(Generic[Client]):
 
     @property
     def stopped(self) -> bool:
-        """Return True after `stop`: no new work may begin."""
+        """True after `stop`: no new work may begin."""
         return self._stopping.is_set()
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
-        """Yield a client whose calls fail at once if the server is away.
+        """Yield a client whose calls fail immediately if the server is unreachable.
 
         Raises:
             MistifyError: UNAUTHENTICATED, the token cannot be read, for example while it is being replaced.
         """
         with self._make(self._settings.server, self._token(), backoff=_ONE_ATTEMPT) as client:
             self._client = client
-            if self.stopped:  # `stop` may have been called before it could see this client
+            if self.stopped:  # `stop` may have been called before this client was visible to it
                 client.close()
             try:
                 yield client
@@ -74,20 +74,20 @@ class ServerAccess(Generic[Client]):
         """Wait before the next attempt, at most until `stop`.
 
         Args:
-            failures: The number of failures in a row.
+            failures: The number of consecutive failures.
         """
         self._stopping.wait(self._retry.delay(failures))
 
     def repeat(self, attempt: Callable[[], bool]) -> None:
-        """Call a function until it returns True, waiting longer after each failure, at most until `stop`."""
+        """Call a function until it returns True or `stop` is called, waiting longer after each failure."""
         failures = 0
         while not self.stopped and not attempt():
             failures += 1
             self.wait(failures)
 
     def stop(self) -> None:
-        """Cancel the present call, and all later ones."""
+        """Cancel the current call and all later ones."""
         self._stopping.set()
-        client = self._client  # the thread may forget it at any time
+        client = self._client  # the thread may clear the attribute at any time
         if client is not None:
             client.close()

@@ -1,4 +1,4 @@
-"""The background path, which requests a new package and follows it up to its probation (paper 6)."""
+"""The background path: request a new package, and handle it until the end of its probation (paper 6)."""
 
 import threading
 import uuid
@@ -28,20 +28,20 @@ _ABOUT: Final = "new package"
 
 
 class BackgroundReplacement:
-    """Background thread that works on one replacement at a time, whose phase is kept on disk.
+    """Background thread that works on one replacement at a time; the phase is stored on disk.
 
     Args:
-        package: The directory of the package that was shipped.
+        package: The directory of the shipped package.
         state: The daemon's files.
         config: Settings of the background path.
         template: The template of new goals.
         journal: The log for phases and problems.
-        retry: The time to wait after a failure; the number of attempts is not limited.
-        run_trial: Tries a candidate beside the package in use.
+        retry: The delay after a failure; the number of attempts is not limited.
+        run_trial: Tries a candidate next to the current package.
 
     Attributes:
-        fastest_ms: Present milliseconds of the fastest option in use, set by the foreground path; None before
-            the first measurement.
+        fastest_ms: Present latency of the fastest current option in milliseconds, set by the foreground path;
+            None before the first measurement.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class BackgroundReplacement:
 
     @property
     def replacement(self) -> Replacement | None:
-        """Return the present or the last replacement; None if there was none."""
+        """The current or most recent replacement; None if there was none."""
         return self._ledger.replacement
 
     def resume(self) -> None:
-        """Start the thread if there is work for it and it does not run; called in each interval."""
+        """Start the thread if it has work and is not running; called in each interval."""
         replacement = self.replacement
         if replacement is None or self._steps.of(replacement.phase) is None:
             return
@@ -89,20 +89,20 @@ class BackgroundReplacement:
             self._thread.start()
 
     def ask(self, shortfall: Shortfall, package: Manifest) -> None:
-        """Request a package that makes up for a shortfall.
+        """Request a package that meets the missed targets.
 
-        Nothing happens while another replacement is in progress, or if the same goal was requested before.
+        Does nothing while another replacement is in progress, or if the same goal was requested before.
 
         Args:
             shortfall: The reason why no option fits.
-            package: Manifest of the version in use.
+            package: Manifest of the current version.
         """
         last = self.replacement
         if last is not None and not last.phase.ended:
             return
         with self._noting_problems():
             goal = new_goal(self._template, package, shortfall)
-            if goal.id not in self._ledger.asked:
+            if goal.id not in self._ledger.requested:
                 job = self._config.job or (None if last is None else last.job)
                 asked = Replacement(
                     goal=goal.id, config=goal.config, key=uuid.uuid4().hex, job=job, faster=shortfall.too_slow
@@ -114,7 +114,7 @@ class BackgroundReplacement:
 
         Args:
             now: Seconds of the monotonic clock.
-            fits: True if an option keeps to the targets.
+            fits: True if an option meets the targets.
         """
         self._outdated_since = None
         replacement = self.replacement
@@ -127,7 +127,7 @@ class BackgroundReplacement:
         takes, before = median(taken for _, taken in self._probation), replacement.fastest_ms
         reason = f"its fastest option takes {format_time(takes, 3)}"
         if before is not None:
-            reason += f", that of the package before took {format_time(before, 3)}"
+            reason += f", that of the previous package took {format_time(before, 3)}"
         worse = not fits and before is not None and takes > before
         with self._noting_problems():
             self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
@@ -135,8 +135,8 @@ class BackgroundReplacement:
     def judge_unused(self, ended: float) -> None:
         """Judge a package on probation that no app has run, although apps run inferences.
 
-        Perhaps no app can load it. It is rolled back if apps have not run it within the time after which
-        they try to load it again, plus the length of the probation.
+        Apps may be unable to load it. It is rolled back if apps have not run it after the delay until they
+        retry loading it, plus the probation.
 
         Args:
             ended: End of the last inference of another version, in seconds of the monotonic clock.
@@ -153,7 +153,7 @@ class BackgroundReplacement:
             self._advance(replacement.at(Phase.ROLLING_BACK, reason))
 
     def stop(self) -> None:
-        """End the thread after a running trial or installation; the next daemon continues the work."""
+        """Stop the thread after a running trial or installation; the next daemon continues the work."""
         self._access.stop()
         if self._thread is not None:
             self._thread.join()
@@ -171,7 +171,7 @@ class BackgroundReplacement:
                 self._access.wait(failures)
 
     def _apply(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
-        """Return the replacement after a step; rejected if the step failed for good."""
+        """Return the replacement after a step; rejected if the step failed permanently."""
         try:
             return step(replacement)
         except Exception as error:  # no failure of a package or a server may end the daemon
@@ -191,7 +191,7 @@ class BackgroundReplacement:
 
     @contextmanager
     def _noting_problems(self) -> Iterator[list[Exception]]:
-        """Note a failure, or the end of earlier ones, in the log; the list then holds the failure."""
+        """Log a failure, or the end of earlier ones; after a failure, the yielded list contains it."""
         problems: list[Exception] = []
         try:
             yield problems

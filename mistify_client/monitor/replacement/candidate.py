@@ -1,4 +1,4 @@
-"""Trial of a new package on this device, beside the one in use that it may replace."""
+"""Trial of a new package on this device, next to the current package that it may replace."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import chosen_blocks
 from mistify_client.runtime.versions import check_interchangeable, open_current, state_directory
 
-#: Calls of each network while they are compared.
+#: Number of inferences of each network in a comparison.
 _RUNS: Final = 30
 _RANDOM_EXAMPLES: Final = 16
 
-#: Numbers agree if they differ by at most this share of the largest one.
+#: Maximum difference of numbers that agree, as a share of the largest one.
 _TOLERANCE: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Result of a trial, in which both packages ran under equal conditions.
+    """Result of a trial in which both packages ran under the same conditions.
 
     Attributes:
-        candidate_ms: Median milliseconds of an inference of the candidate.
-        running_ms: The same of the package in use.
+        candidate_ms: Median latency of the candidate in milliseconds.
+        running_ms: The same for the current package.
         agreement: Share of the examples, 0 to 1, on which both packages agree; None without examples.
     """
 
@@ -51,17 +51,17 @@ def try_candidate(
     examples: Path | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Trial:
-    """Verify a candidate, run it beside the package in use, and compare them.
+    """Verify a candidate, run it next to the current package, and compare them.
 
-    The candidate runs its default branch, which is the network of the goal; the package in use runs its
-    fastest option. Both run with the threads that they were measured with, as an app runs them, and take
-    turns, so that other load on the device affects both alike.
+    The candidate runs its default branch, which is the network of the goal; the current package runs its
+    fastest option. Both run with the numbers of threads that they were measured with, as in an app, and
+    alternate, so that other load on the device affects both equally.
 
     Args:
         candidate: The directory of the new package.
-        package: The directory of the package that was shipped; its current version is in use.
+        package: The directory of the shipped package; its current version is compared.
         examples: `.npz` file with an array for each input; None for random inputs.
-        clock: The clock that inferences are measured with, in seconds.
+        clock: The clock for measuring inferences, in seconds.
 
     Returns:
         Latencies and agreement of both packages.
@@ -99,10 +99,10 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
 
     Args:
         path: `.npz` file with an array for each input.
-        package: Manifest of the package whose inputs the examples have to fit.
+        package: Manifest of the package, with the inputs that the examples have to fit.
 
     Returns:
-        Arrays by the names of the inputs, whose first axis counts the examples.
+        Input name -> array, with examples along the first axis.
 
     Raises:
         MistifyError: INVALID_DATASET, the file has no arrays, or they do not fit the inputs.
@@ -113,14 +113,14 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
 def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:
     """Run the default branch on examples, one at a time, and return its dequantized outputs.
 
-    A batch of all examples would need more memory than a device can spare beside an app.
+    A batch of all examples would need more memory than a device can spare while an app runs.
 
     Args:
         network: The network to run.
-        examples: Arrays of shape (examples, ...) by the names of the inputs.
+        examples: Input name -> array of shape (examples, ...).
 
     Returns:
-        Arrays of shape (examples, ...) by the names of the outputs.
+        Output name -> array of shape (examples, ...).
     """
     infos, branch = network.manifest.outputs, network.manifest.default_branch
     results = [network(_bound(network, single), branch) for single in _singles(examples)]
@@ -132,19 +132,19 @@ def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str
 def share_of_agreement(new: Mapping[str, Array], old: Mapping[str, Array]) -> float:
     """Return the share of examples, 0 to 1, on which all outputs of two networks agree.
 
-    Outputs with several values along the last axis agree if their largest values are at the same place, as
-    for scores of classes. Single numbers agree if they are close, relative to the largest of `old`.
+    Outputs with several values along the last axis agree if their largest values are at the same index, as
+    for class scores. Single numbers agree if they are close, relative to the largest one in `old`.
 
     Args:
-        new: Arrays of shape (examples, ...) by the names of the outputs.
-        old: The same of the other network.
+        new: Output name -> array of shape (examples, ...).
+        old: The same for the other network.
     """
     agreements = [_agreements(new[name], old[name]) for name in new]
     return float(np.mean(np.logical_and.reduce(agreements)))
 
 
 def _agreements(new: Array, old: Array) -> Array:
-    """Return for each example whether one output agrees, as an array of shape (examples,)."""
+    """Return whether an output agrees, for each example, as an array of shape (examples,)."""
     if new.ndim > 1 and new.shape[-1] > 1:
         equal = new.argmax(axis=-1) == old.argmax(axis=-1)
     else:
@@ -156,7 +156,7 @@ def _agreements(new: Array, old: Array) -> Array:
 def _fastest(
     network: Network, package: Package, state: Path, values: Mapping[str, Array]
 ) -> Callable[[], object]:
-    """Return a function that runs the fastest option of a package on its inputs, by name."""
+    """Return a function that runs the fastest option of a package on the given inputs."""
     options = options_of(package, state)
     fastest = options.options[options.fastest]
     if fastest.kind is OptionKind.BRANCH:
@@ -166,7 +166,7 @@ def _fastest(
 
 
 def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:
-    """Return inputs that any network accepts; integers are 0 or 1, since they may be indices."""
+    """Return inputs that any network accepts; integers are 0 or 1, because they may be indices."""
     random = np.random.default_rng(0)
     values: dict[str, Array] = {}
     for info in inputs:
@@ -190,7 +190,7 @@ def _singles(examples: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
 def _alternating(
     first: Callable[[], object], second: Callable[[], object], clock: Callable[[], float]
 ) -> tuple[float, float]:
-    """Run two functions in turn and return the median milliseconds of each."""
+    """Run two functions alternately and return the median milliseconds of each."""
     durations: tuple[list[float], list[float]] = [], []
     for _ in range(_RUNS):
         for run, seconds in zip((first, second), durations, strict=True):

@@ -1,4 +1,4 @@
-"""The goal of a new package that would keep to the targets under the present conditions (paper 6)."""
+"""The goal of a new package that would meet the targets under the current conditions (paper 6)."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from mistify.parsing.quantities import format_bytes, format_count, format_time
 from mistify_client.monitor.sensing.costs import made_for
 from mistify_client.monitor.state.targets import Targets
 
-#: Limits are rounded down to powers of this, so that nearly equal conditions lead to the same goal.
+#: Limits are rounded down to powers of this, so that similar conditions lead to the same goal.
 _STEP = 1.1
 
-#: How many times as far as by the latency alone a network is cut at most because of the time that stays,
-#: which is a rough estimate.
-_MOST_STEEP = 2.0
+#: Maximum factor by which a network is reduced further than for the latency alone, to compensate for the
+#: fixed time, which is a rough estimate.
+_MOST_EXTRA_REDUCTION = 2.0
 
 _DIGITS = 4
 _LONGEST_ID = 64
@@ -30,9 +30,9 @@ class Shortfall:
 
     Attributes:
         targets: The limits.
-        ratio: Measured over expected latencies.
-        fastest_ms: Present milliseconds of an inference of the fastest option.
-        fixed_ms: The part of `fastest_ms` that stays however small a network is, if known.
+        ratio: Ratio of measured to expected latencies.
+        fastest_ms: Present latency of the fastest option in milliseconds.
+        fixed_ms: The part of `fastest_ms` that does not depend on the network's size, if known.
     """
 
     targets: Targets
@@ -42,11 +42,11 @@ class Shortfall:
 
     @property
     def too_slow(self) -> bool:
-        """Return True if latency is among the targets that are missed."""
+        """True if the latency target is missed."""
         return self.targets.latency is not None and self.fastest_ms > self.targets.latency
 
     def share(self, latency_ms: float) -> float:
-        """Return the share that fits the target, of the fastest option's time that depends on the network.
+        """Return the share of the fastest option's size-dependent time that would meet the target.
 
         Args:
             latency_ms: The target.
@@ -54,7 +54,9 @@ class Shortfall:
         share = latency_ms / self.fastest_ms
         if not self.fixed_ms < latency_ms < self.fastest_ms:
             return share
-        return max((latency_ms - self.fixed_ms) / (self.fastest_ms - self.fixed_ms), share / _MOST_STEEP)
+        return max(
+            (latency_ms - self.fixed_ms) / (self.fastest_ms - self.fixed_ms), share / _MOST_EXTRA_REDUCTION
+        )
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class NewGoal:
     """A goal to submit to the server.
 
     Attributes:
-        id: Id of the goal; goals with equal limits have equal ids.
+        id: Id of the goal; goals with the same limits have the same id.
         config: Porting config of the goal, as JSON text.
         reason: An explanation of the goal and its limits for the log.
     """
@@ -73,20 +75,20 @@ class NewGoal:
 
 
 def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -> NewGoal:
-    """Return a copy of the template with limits that keep to the targets.
+    """Return a copy of the template with limits that meet the targets.
 
-    On the template's hardware, the latency is limited to the share of the fastest option's latency that keeps
-    to the target: if no time stays, to the target's latency divided by the ratio. If the template limits
-    `FLOP`, so does the new goal, to that share of the multiply-adds of the smallest branch. The limit of
-    `FLOP` also replaces one of latency if the package was not made for the template's hardware and threads,
-    because the ratio then refers to the host, or to other threads.
+    On the template's hardware, the latency is limited to the share of the fastest option's latency that meets
+    the target: without fixed time, to the target's latency divided by the ratio. If the template limits
+    `FLOP`, so does the new goal, to the same share of the smallest branch's multiply-adds. A `FLOP` limit
+    also replaces a latency limit if the package was not made for the template's hardware and threads, because
+    the ratio then refers to the host, or to another number of threads.
 
     Args:
         template: Porting config with one goal.
-        package: Manifest of the version in use.
+        package: Manifest of the current version.
         shortfall: The targets, and the conditions under which they are missed.
     """
-    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no option keeps to the targets"
+    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no option meets the targets"
     if targets.accuracy is not None:
         accuracy = {**(goal.accuracy or {}), OVERALL: targets.accuracy}
         goal = goal.model_copy(update={"accuracy": accuracy})
@@ -116,8 +118,8 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
 
 
 def rounded_down(limit: float) -> float:
-    """Return a limit that is the same under nearly equal conditions: a power of 1.1."""
-    # Without the tiny addition, rounding errors could lower a limit that already is such a power.
+    """Round a limit down to a power of 1.1, so that similar conditions lead to the same limit."""
+    # The small addend prevents rounding errors from lowering a limit that already is such a power.
     return float(_STEP ** floor(log(limit, _STEP) + 1e-9))
 
 

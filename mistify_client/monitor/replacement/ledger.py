@@ -1,4 +1,4 @@
-"""The record on disk of the work on a new package: its phase, and the goals requested so far."""
+"""The record on disk of the work on a new package: its phase, and all requested goals."""
 
 import json
 from contextlib import suppress
@@ -26,25 +26,25 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Return True if nothing is left to do."""
+        """True if no work remains."""
         return self in (Phase.KEPT, Phase.REJECTED, Phase.ROLLED_BACK)
 
 
 class Replacement(BaseModel):
-    """A new package that was requested.
+    """A requested new package.
 
     Attributes:
         goal: The goal's id.
-        config: Porting config of the goal, as JSON text. It is kept on disk before it is submitted, so that a
-            crash neither loses the goal nor submits a second one.
-        key: Idempotency key, with which the config can be submitted again without effect.
-        job: Id of the server's job that goals are added to; None while there is none.
-        phase: The phase of the work that comes next.
-        faster: True if the new package has to be faster than the one in use, which is too slow.
+        config: Porting config of the goal, as JSON text. It is stored before it is submitted, so that a crash
+            neither loses the goal nor submits it twice.
+        key: Idempotency key, with which the config can be resubmitted without effect.
+        job: Id of the server's job that goals are added to; None if there is none yet.
+        phase: The next phase of the work.
+        faster: True if the new package has to be faster than the current one, which is too slow.
         fastest_ms: Milliseconds of the fastest option of the previous package when the new one was installed;
-            None if not known.
-        trials: Number of trials that were begun on this device, including those that ended the daemon.
-        reason: The reason for the present phase.
+            None if unknown.
+        trials: Number of trials started on this device, including trials that crashed the daemon.
+        reason: The reason for the current phase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,34 +69,34 @@ class Replacement(BaseModel):
 
 
 class Ledger:
-    """Record on disk of the present or last replacement, and of all goals requested so far.
+    """Record on disk of the current or most recent replacement, and of all requested goals.
 
-    A goal is requested only once, because a second request would have the same outcome.
+    Each goal is requested only once, because a second request would have the same outcome.
 
     Args:
-        path: The file. If it has no valid content, the record starts empty.
+        path: The file. If its content is invalid, the record starts empty.
 
     Attributes:
-        replacement: The present or the last replacement; None if there was none.
+        replacement: The current or most recent replacement; None if there was none.
         asked: Ids of all requested goals.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.replacement: Replacement | None = None
-        self.asked: tuple[str, ...] = ()
+        self.requested: tuple[str, ...] = ()
         with suppress(OSError, ValueError, ValidationError, KeyError, TypeError):
             content = json.loads(path.read_bytes())
             asked = tuple(map(str, content["asked"]))
-            self.replacement, self.asked = Replacement.model_validate(content["replacement"]), asked
+            self.replacement, self.requested = Replacement.model_validate(content["replacement"]), asked
 
     def save(self, replacement: Replacement) -> None:
-        """Write a replacement in its present phase to disk.
+        """Write a replacement in its current phase to disk.
 
         Raises:
-            OSError: The file cannot be written; the previous record stays.
+            OSError: The file cannot be written; the previous record is kept.
         """
-        asked = tuple(dict.fromkeys((*self.asked, replacement.goal)))
+        asked = tuple(dict.fromkeys((*self.requested, replacement.goal)))
         content = {"replacement": replacement.model_dump(mode="json"), "asked": asked}
         write_json(self._path, content, durable=True)
-        self.replacement, self.asked = replacement, asked
+        self.replacement, self.requested = replacement, asked

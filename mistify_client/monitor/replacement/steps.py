@@ -1,4 +1,4 @@
-"""Steps of a replacement, one for each phase; a step that a crash interrupted is repeated."""
+"""Steps of a replacement, one for each phase; a step interrupted by a crash is repeated."""
 
 import shutil
 from collections.abc import Callable
@@ -17,26 +17,27 @@ from mistify_client.origin import note_token_file
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime.versions import announce, current, install, roll_back, state_directory
 
-#: A trial may need more memory than the daemon has and so end it; further trials would do the same.
+#: A trial may need too much memory and crash the daemon; more trials would fail in the same way.
 _MOST_TRIALS: Final = 3
 
 TrialRunner = Callable[[Path, Path, Path | None], Trial]
 
 
 class ReplacementSteps:
-    """Steps of the background path, each of which returns the replacement in its next phase.
+    """Steps of the background path; each returns the replacement in its next phase.
 
-    A step raises `MistifyError` if the server cannot be reached or refuses, or if the package is unusable,
-    and `OSError` if a disk is full.
+    A step raises `MistifyError` if the server is unreachable or rejects the request, or if the package is
+    unusable, and `OSError` if a disk is full.
 
     Args:
-        package: The directory of the package that was shipped.
-        candidate: The directory that a new package is downloaded to.
+        package: The directory of the shipped package.
+        candidate: The download directory for a new package.
         config: Settings of the background path.
         connect: Returns a new client of the server for each step.
         keep: Writes a replacement to disk in the middle of a step.
-        fastest_ms: Returns the present milliseconds of the fastest option in use; None if not known.
-        run_trial: Tries a candidate beside the package in use.
+        fastest_ms: Returns the present latency of the fastest current option in milliseconds; None if
+            unknown.
+        run_trial: Tries a candidate next to the current package.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ReplacementSteps:
         }
 
     def of(self, phase: Phase) -> Callable[[Replacement], Replacement] | None:
-        """Return the step of a phase; None if the phase has no work for the thread."""
+        """Return the step for a phase; None if the thread has no work in it."""
         return self._steps.get(phase)
 
     def rejected(self, replacement: Replacement, reason: str) -> Replacement:
@@ -81,7 +82,7 @@ class ReplacementSteps:
         return replacement.at(Phase.ADAPTING, f"submitted to job {job.id}", job=job.id)
 
     def _added(self, client: PortingClient, replacement: Replacement) -> Job | None:
-        """Add the goal to its job; return None if there is no job, or the last goal's job is gone."""
+        """Add the goal to its job; return None if there is no job, or the previous goal's job was removed."""
         if replacement.job is None:
             return None
         try:
@@ -116,7 +117,7 @@ class ReplacementSteps:
         return replacement.at(Phase.VALIDATING, "downloaded")
 
     def _validate(self, replacement: Replacement) -> Replacement:
-        """Try the candidate beside the package in use: verify, run, compare and measure it."""
+        """Try the candidate next to the current package: verify, run, compare and measure it."""
         if replacement.trials >= _MOST_TRIALS:
             return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
         replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
@@ -124,7 +125,7 @@ class ReplacementSteps:
         trial = self._run_trial(self._candidate, self._package, self._config.examples)
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "
-            f"{format_time(trial.running_ms, 3)} with the package in use"
+            f"{format_time(trial.running_ms, 3)} with the current package"
         )
         if trial.agreement is not None:
             figures += f"; both agree on {trial.agreement:.0%} of the examples"
@@ -135,7 +136,7 @@ class ReplacementSteps:
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
-        if self._is_installed(replacement):  # already, but a crash came before that was recorded
+        if self._is_installed(replacement):  # a crash occurred before that was recorded
             announce(self._package)
         else:
             install(self._package, self._candidate)
@@ -143,9 +144,9 @@ class ReplacementSteps:
         return replacement.at(Phase.PROBATION, "installed")
 
     def _roll_back(self, replacement: Replacement) -> Replacement:
-        if not self._is_installed(replacement):  # rolled back already, as above
+        if not self._is_installed(replacement):  # already rolled back, as above
             announce(self._package)
-        while self._is_installed(replacement):  # again, if it was tuned meanwhile
+        while self._is_installed(replacement):  # repeated if it was tuned in the meantime
             roll_back(self._package)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
 

@@ -1,1 +1,1 @@
-"""Knowledge of the device: its sensors, and the latencies of inferences."""
+"""The state of the device: its sensors, and the latencies of inferences."""

@@ -1,4 +1,4 @@
-"""The part of an inference's time that the network causes, and the part that no smaller network saves."""
+"""Which part of an inference's time depends on the network, and which part no smaller network saves."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,14 +6,14 @@ from typing import Final
 
 from mistify.parsing.quantities import format_time
 
-#: Two measurements of one network in a row agree if neither exceeds the other by more than this factor. Only
-#: then are conditions steady enough to compare networks.
+#: Two consecutive measurements of a network agree if their ratio is at most this. Only then are conditions
+#: steady enough to compare networks.
 _STEADY: Final = 1.2
 
-#: What was found out of the time that stays no longer holds once inferences take less than this share of it.
+#: The estimate of the fixed time is discarded once inferences take less than this share of it.
 _BETTER: Final = 0.75
 
-#: From this share of its time on, waiting is named as the cause of a slow inference.
+#: Minimum share of its time for waiting to be reported as the cause of a slow inference.
 _MUCH: Final = 0.5
 
 _DIGITS: Final = 3
@@ -24,9 +24,9 @@ class Timing:
     """The times of an inference of one network: medians, in milliseconds.
 
     Attributes:
-        expected_ms: Expected latency, by the manifest.
-        latency_ms: Latency of the network, as its target limits it.
-        computing_ms: The part of the latency for which the network had the processor.
+        expected_ms: Expected latency according to the manifest.
+        latency_ms: Latency of the network, to which the target applies.
+        computing_ms: The part of the latency during which the network used the processor.
         before_ms: Time from the app's call until the network ran.
     """
 
@@ -37,23 +37,23 @@ class Timing:
 
     @property
     def waiting_ms(self) -> float:
-        """Return the part of the latency for which the network did not have the processor."""
+        """The part of the latency during which the network did not use the processor."""
         return max(0.0, self.latency_ms - self.computing_ms)
 
 
 class FixedTime:
-    """Estimator of the time of an inference that is the same for networks of different size.
+    """Estimator of the fixed time: the part of an inference that does not depend on the network's size.
 
-    Two networks that run one after the other, as before and after a switch, are points of a line: measured
-    over expected latency. The line's value at an expected latency of 0 is the time that stays, however small
-    a network is. For example, networks of 10 and 5 ms that take 30 and 25 ms lose 20 ms elsewhere.
+    Two networks that run one after the other, before and after a switch, are points on a line of measured
+    over expected latency. The line's value at an expected latency of 0 is the fixed time. For example,
+    networks of 10 and 5 ms that take 30 and 25 ms have a fixed time of 20 ms.
 
-    Most switches happen because conditions change, and then the points say nothing. A network counts only
-    when two measurements in a row agree, the last two before the switch and the first two after it. If the
-    smaller network takes longer than the larger one, conditions have changed as well.
+    Most switches happen because conditions change, which makes the points meaningless. So a network counts
+    only if two consecutive measurements agree: the last two before the switch and the first two after it. If
+    the smaller network takes longer than the larger one, conditions have changed as well.
 
     Attributes:
-        fixed_ms: The time that stays; None while no two networks could be compared.
+        fixed_ms: The fixed time; None until two networks could be compared.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class FixedTime:
         self._other: Timing | None = None
 
     def observe(self, timing: Timing) -> None:
-        """Take the measurement of an interval into account."""
+        """Include the measurement of an interval."""
         last, self._last = self._last, timing
         if last is None or last.expected_ms != timing.expected_ms:
             self._other, self._steady = self._steady, None
@@ -100,7 +100,7 @@ class Diagnosis:
 
     Attributes:
         cause: The main cause.
-        smaller_helps: False if a smaller network would not keep to the target either.
+        smaller_helps: False if a smaller network would not meet the target either.
         reason: An explanation for people.
     """
 
@@ -112,14 +112,14 @@ class Diagnosis:
 def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> Diagnosis | None:
     """Return why inferences are too slow; None if they are not.
 
-    Calls wait for each other where that takes at least half as long as the network; any call takes some time.
-    A smaller network helps if the time that stays is below the target. If no two networks have shown how much
-    stays, and the network waits most of the time, the wait counts as the time that stays: it might shrink
-    with the network, but nothing has shown that.
+    Queueing is the cause if calls wait at least half as long as the network takes; any call takes some time.
+    A smaller network helps if the fixed time is below the target. If the fixed time is unknown, and the
+    network waits most of the time, the waiting time is taken as fixed: it might shrink with the network, but
+    there is no evidence for that.
 
     Args:
         timing: The times of the running network.
-        fixed_ms: The time that stays, by `FixedTime`.
+        fixed_ms: The fixed time, from `FixedTime`.
         limit_ms: The target; None for no target.
     """
     if limit_ms is None or timing.latency_ms + timing.before_ms <= limit_ms:
@@ -132,13 +132,13 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
         return Diagnosis(Cause.CALLS, False, reason)
     if fixed_ms is not None and fixed_ms >= limit_ms:
         stays = format_time(fixed_ms, _DIGITS)
-        reason = f"{stays} of the {takes} of an inference stay however small the network is"
+        reason = f"{stays} of the {takes} of an inference do not depend on the network's size"
         return Diagnosis(Cause.FIXED, False, f"{reason}: a smaller one would not help")
     if timing.waiting_ms >= _MUCH * timing.latency_ms:
         waits = format_time(timing.waiting_ms, _DIGITS)
-        reason = f"{waits} of the {takes} of an inference the network waits for the processor or a device"
+        reason = f"{waits} of the {takes} of an inference are waiting time for the processor or a device"
         return Diagnosis(Cause.WAITING, fixed_ms is not None or timing.waiting_ms < limit_ms, reason)
-    return Diagnosis(Cause.NETWORK, True, f"an inference takes {takes}, most of which the network computes")
+    return Diagnosis(Cause.NETWORK, True, f"an inference takes {takes}, mostly computation of the network")
 
 
 def _agree(first: Timing, second: Timing) -> bool:

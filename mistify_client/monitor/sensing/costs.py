@@ -1,4 +1,4 @@
-"""The hardware that the latencies in a package's manifest are for."""
+"""The hardware to which the latencies in a package's manifest refer."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from mistify_client.runtime.options import PackageOptions, own_host, parts
 
 
 def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> PackageOptions:
-    """Return options with the latencies that were predicted for hardware.
+    """Return options with the latencies predicted for hardware.
 
-    They stay as they are if the package was not made for it (see `made_for`). Latencies of subnets, which
-    were measured on this device, always stay.
+    If the package was not made for it (see `made_for`), latencies are unchanged. Latencies of subnets, which
+    were measured on this device, are never changed.
 
     Args:
         hardware: Name of a hardware profile.
@@ -30,7 +30,7 @@ def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> P
 def made_for(manifest: Manifest, hardware: str) -> bool:
     """Return True if a manifest has latencies for a hardware profile.
 
-    Every manifest has the host's, with the number of threads that it was measured with.
+    Every manifest has the host's, with the number of threads of the measurement.
     """
     if is_host(hardware):
         return hardware == own_host(manifest)

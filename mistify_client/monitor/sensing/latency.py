@@ -1,4 +1,4 @@
-"""Present latency of options: the ratio of measured to expected latency, corrected by option (paper 6)."""
+"""Present latency of options: the ratio of measured to expected latency, corrected per option (paper 6)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,15 +10,15 @@ import numpy.typing as npt
 from mistify_client.monitor.sensing.bottleneck import Timing
 from mistify_client.runtime.options import Option
 
-#: Fewer inferences are ignored: a single one that was interrupted does not show a change of conditions.
+#: Fewer inferences are ignored: a single interrupted one does not indicate a change of conditions.
 LEAST_INFERENCES = 3
-#: An interval with fewer inferences is filled up with earlier ones to this number. Beyond
-#: `LEAST_INFERENCES`, only recent ones are used.
+#: If an interval has fewer inferences, earlier ones are added up to this number. Beyond `LEAST_INFERENCES`,
+#: only recent ones are added.
 USUAL_INFERENCES = 5
 #: An inference is recent if it ended at most this long before the last one.
 RECENT_SECONDS = 10.0
 
-#: The share of a deviation that is attributed to the option. The rest may come from conditions that changed
+#: The share of a deviation that is attributed to the option. The rest may be due to conditions that changed
 #: in the meantime.
 _LEARNED = 0.5
 #: The largest factor by which an option is corrected, up or down.
@@ -28,23 +28,23 @@ _MOST = 2.0
 class LatencyEstimator:
     """Estimator of the present latency of option o: expected_ms[o] * corrections[o] * ratio.
 
-    Conditions such as load change the ratio, which all options share. A change of latency that comes with a
-    switch to another option shows that the two options deviate from each other, for example because one
-    has operations that this device is slow at. Without a correction, an option that always takes longer than
-    expected would be left and chosen again forever.
+    Conditions such as load change the ratio, which all options share. A change of latency at a switch to
+    another option shows that the two options deviate differently, for example because one has operations that
+    are slow on this device. Without a correction, the policy would alternate forever between other options
+    and one that always takes longer than expected.
 
-    The correction is split equally between the option that was entered and the one that was left. Most
-    switches happen while conditions worsen, and the ratio measured before the switch contains only part of
-    that. If only the entered option were corrected, all corrections would rise with time.
+    The correction is split equally between the two options. Most switches happen while conditions worsen, and
+    the ratio measured before the switch reflects that only partly. If only the new option were corrected, all
+    corrections would drift upwards.
 
     Args:
-        expected_ms: Milliseconds of each option by the manifest, in the order of the options.
+        expected_ms: Milliseconds of each option according to the manifest, in the order of the options.
         ratio: Initial value of the ratio.
 
     Attributes:
         corrections: A factor for each option.
-        ratio: Measured over expected latencies.
-        timing: The times that were measured last; None before the first measurement.
+        ratio: Ratio of measured to expected latencies.
+        timing: The most recently measured times; None before the first measurement.
     """
 
     def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
@@ -56,7 +56,7 @@ class LatencyEstimator:
 
     @property
     def predicted_ms(self) -> tuple[float, ...]:
-        """Return the milliseconds that an inference of each option would take now."""
+        """The present latency of each option in milliseconds."""
         pairs = zip(self._expected_ms, self.corrections, strict=True)
         return tuple(expected * correction * self.ratio for expected, correction in pairs)
 
@@ -68,13 +68,13 @@ class LatencyEstimator:
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
         """Update the ratio and the corrections from measured inferences.
 
-        The median of the recent inferences of one option counts: the option that ran last, at batch size 1,
-        which the latencies in manifests refer to.
+        Uses the median of the recent inferences of one option: the option that ran last, at batch size 1, to
+        which the latencies in manifests refer.
 
         Args:
-            inferences: Candidates in order of time, an array of shape (n,) and dtype
+            inferences: Candidates in chronological order, an array of shape (n,) and dtype
                 `runtime.statistics.INFERENCE`.
-            since: Start of the present interval, in seconds of the monotonic clock. At least one inference
+            since: Start of the current interval, in seconds of the monotonic clock. At least one inference
                 has to have ended in the interval.
 
         Returns:

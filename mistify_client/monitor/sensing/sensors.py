@@ -11,10 +11,10 @@ __all__ = ["SensorReading"]
 
 @dataclass(frozen=True)
 class SensorReading:
-    """Resources at one moment; a value that the device does not report is None.
+    """Resources at one time; a value that the device does not report is None.
 
     Attributes:
-        cpu_available: Share of the processors' time that was idle since the previous reading, 0 to 1.
+        cpu_available: Idle share of the processors since the previous reading, 0 to 1.
         cpu_mhz: Clock frequency in MHz, the mean over the processors.
         memory_available: Bytes that can be allocated without swapping.
         temperature: Degrees Celsius of the hottest sensor.
@@ -30,22 +30,22 @@ class SensorReading:
     plugged: bool | None = None
 
 
-#: Takes a reading. A replayed trace is a sensor as well.
+#: Takes a reading. A replayed trace can serve as a sensor, too.
 Sensor: TypeAlias = Callable[[], SensorReading]
 
 
 class DeviceSensor:
-    """Sensor of the device that the process runs on, through psutil.
+    """Sensor of the device on which the process runs, based on psutil.
 
-    A sensor that is missing or fails leaves its value None and raises nothing. The first reading has no
-    `cpu_available`, since there is no earlier one to compare with.
+    The value of a missing or failing sensor is None; no error is raised. The first reading has no
+    `cpu_available`, because there is no earlier one to compare with.
     """
 
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
     def __call__(self) -> SensorReading:
-        """Return the present resources of the device."""
+        """Return the current resources of the device."""
         battery = _read_or_none(_battery)
         return SensorReading(
             cpu_available=self._cpu_available(),
@@ -85,7 +85,7 @@ def _read_or_none(read: Callable[[], Any]) -> Any:
     """Return the value of a sensor, or None if the sensor is missing.
 
     A sensor can be missing in many ways: psutil lacks the function on this system, or returns None or an
-    empty result, or the file behind the sensor is unreadable, holds no number or has vanished.
+    empty result, or the file behind the sensor is unreadable, contains no number or has disappeared.
     """
     try:
         return read()

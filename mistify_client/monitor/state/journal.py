@@ -1,4 +1,4 @@
-"""The daemon's log: one line of JSON for each change, in a file of limited size."""
+"""The daemon's log: one line of JSON per change, in a file of limited size."""
 
 import json
 import sys
@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-#: The limit for one file. The log consists of at most two: the present file and the previous one.
+#: The size limit of one file. The log consists of at most two: the current file and the previous one.
 LARGEST_BYTES = 1_000_000
 
-#: How many of the last entries are remembered for `mistify status`.
+#: Number of recent entries kept in memory for `mistify status`.
 REMEMBERED = 10
 
 
@@ -23,15 +23,15 @@ class Journal:
     If the disk is full, entries are lost, but no error is raised.
 
     Args:
-        path: The log file. When it would exceed the limit, it is renamed to `NAME.1` and replaces the
+        path: The log file. Before it exceeds the limit, it is renamed to `NAME.1` and replaces the
             previous file of that name.
-        echo: A stream that receives every entry as well; None for no stream.
+        echo: A stream that also receives every entry; None for no stream.
         now: The wall clock.
         largest: The limit of the file in bytes.
 
     Attributes:
         noted: The number of entries so far.
-        last: The last `REMEMBERED` entries.
+        last: The most recent `REMEMBERED` entries.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Journal:
         Args:
             event: The kind of entry, such as "switch".
             reason: An explanation for people.
-            fields: Further values of the entry, which JSON can represent.
+            fields: Additional JSON-serialisable values of the entry.
         """
         time = self._now().isoformat(timespec="milliseconds")
         entry = {"time": time, "event": event, "reason": reason, **fields}
@@ -72,13 +72,13 @@ class Journal:
                     self._echo.flush()
 
     def problem(self, about: str, reason: str | None) -> None:
-        """Note a problem once while it lasts, and its end.
+        """Log a problem once while it lasts, and its end.
 
         Args:
-            about: The part that has the problem, such as "package".
-            reason: A description of the problem; None if there is none any more.
+            about: The part with the problem, such as "package".
+            reason: A description of the problem; None if it is solved.
         """
-        with self._lock:  # other threads may note the same
+        with self._lock:  # other threads may log the same problem
             if reason == self._problems.get(about):
                 return
             if reason is None:
@@ -92,7 +92,7 @@ class Journal:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Return the present problems: reasons by the part that has the problem."""
+        """Return the current problems: part with the problem -> reason."""
         return dict(self._problems)
 
     def _append(self, line: str) -> None:

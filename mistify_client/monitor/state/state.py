@@ -1,4 +1,4 @@
-"""The daemon's persistent files, in the state directory beside the package."""
+"""The daemon's persistent files, in the state directory next to the package."""
 
 import os
 from collections.abc import Iterator
@@ -28,44 +28,44 @@ class MonitorState:
         """Return the paths of a package's daemon; the files need not exist.
 
         Raises:
-            MistifyError: The directory is no package; raised by `Manifest.load`.
+            MistifyError: The directory is not a package; raised by `Manifest.load`.
         """
         Manifest.load(package)
         return cls(state_directory(package) / "monitor")
 
     @property
     def targets(self) -> Path:
-        """Return the file of the targets set by `mistify target`."""
+        """The file with the targets set by `mistify target`."""
         return self.directory / "targets.json"
 
     @property
     def status(self) -> Path:
-        """Return the file that `mistify status` shows."""
+        """The file shown by `mistify status`."""
         return self.directory / "status.json"
 
     @property
     def log(self) -> Path:
-        """Return the file of the decisions, one JSON object per line."""
+        """The log of decisions, one JSON object per line."""
         return self.directory / "decisions.jsonl"
 
     @property
     def replacement(self) -> Path:
-        """Return the file with the progress of the work on a new package."""
+        """The file with the progress of the work on a new package."""
         return self.directory / "replacement.json"
 
     @property
     def search(self) -> Path:
-        """Return the file with the output of the last search for other subnets."""
+        """The file with the output of the last search for other subnets."""
         return self.directory / "search.log"
 
     @property
     def reports(self) -> Path:
-        """Return the file of the measured latencies of packages, and whether they were reported."""
+        """The file with the measured latencies of packages, and whether they were reported."""
         return self.directory / "reports.json"
 
     @property
     def candidate(self) -> Path:
-        """Return the directory that a new package is downloaded into."""
+        """The download directory for a new package."""
         return self.directory / "candidate"
 
     @contextmanager
@@ -81,7 +81,7 @@ class MonitorState:
             self.directory.mkdir(parents=True, exist_ok=True)
             opened = self._lock.open("a+")
         with opened as file:
-            with locked(self.directory):  # `is_held` takes the daemon's lock for a moment as well
+            with locked(self.directory):  # `is_held` briefly takes the daemon's lock as well
                 if not try_lock(file):
                     file.seek(0)
                     raise _held_by(file.read(), self.directory)
@@ -92,7 +92,7 @@ class MonitorState:
 
     @property
     def is_held(self) -> bool:
-        """Return True if a daemon runs."""
+        """Return True if a daemon is running."""
         if not self._lock.exists():
             return False
         with damage_reported(self.directory), locked(self.directory), self._lock.open() as file:
@@ -107,7 +107,7 @@ def stamp(path: Path) -> tuple[int, int] | None:
     """Return a value that changes when a file is replaced or overwritten.
 
     Returns:
-        The inode and the time of the last change in nanoseconds; None if there is no file.
+        The inode and the modification time in nanoseconds; None if there is no file.
     """
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""Targets of a package on its device: those of the config, overridden while the daemon runs."""
+"""Targets of a package on its device: from the config, with overrides while the daemon runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ class Targets(Settings):
 
     Attributes:
         latency: Upper limit in milliseconds.
-        accuracy: Lower limit of the package's metric; for an error (`mse`, `mae`, and names that end in
+        accuracy: Lower limit on the package's metric; for an error (`mse`, `mae`, and names that end in
             `_error`), the upper limit.
-        memory: Upper limit in bytes for the option that runs, by the cost model.
+        memory: Upper limit in bytes for the current option, by the cost model.
     """
 
     latency: Milliseconds | None = Field(default=None, description='a time such as "20ms"', examples=["20ms"])
@@ -56,22 +56,22 @@ class Targets(Settings):
         """Return a copy of these targets with changes.
 
         Args:
-            changes: New values by the name of the target; None removes the target.
+            changes: Target name -> new value; None removes the target.
 
         Raises:
-            ValidationError: A change is no valid target.
+            ValidationError: A change is not a valid target.
         """
         return Targets.model_validate(self.model_dump(exclude_none=True) | dict(changes))
 
 
 def check_accuracy(targets: Targets, metric: Metric, source: str) -> None:
-    """Check that an accuracy of targets can be reached.
+    """Check that an accuracy target is reachable.
 
     Args:
         source: The origin of the targets, for errors.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is above 1, and the metric a share.
+        MistifyError: INVALID_CONFIG, it is above 1 although the metric is a share.
     """
     figure = targets.accuracy
     if figure is not None and figure > 1 and metric.is_share:
@@ -84,11 +84,11 @@ class LiveTargets:
     """Targets of a config, overridden by a file that may change at any time.
 
     Args:
-        configured: The targets that hold where the file sets none.
+        configured: The targets if the file sets none.
         path: The file written by `write_changes`.
 
     Attributes:
-        current: The targets that hold now.
+        current: The targets currently in force.
     """
 
     def __init__(self, configured: Targets, path: Path) -> None:
@@ -98,13 +98,13 @@ class LiveTargets:
         self.current = configured
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed.
+        """Reload the file if it has changed.
 
         Returns:
             True if the file has changed.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the file holds no valid targets; the previous targets stay.
+            MistifyError: INVALID_CONFIG, the file contains invalid targets; the previous targets are kept.
         """
         latest = stamp(self._path)
         if latest == self._read:
@@ -115,7 +115,7 @@ class LiveTargets:
 
 
 def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:
-    """Return the changes that texts such as `latency=20ms` describe; `latency=none` removes a target.
+    """Parse changes such as `latency=20ms`; `latency=none` removes a target.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the texts.
@@ -134,10 +134,10 @@ def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:
 
 
 def read_changes(path: Path) -> dict[str, str | None]:
-    """Return the changes that `write_changes` wrote; an empty mapping if there is no file.
+    """Return the changes written by `write_changes`; an empty mapping if there is no file.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the file holds no valid changes.
+        MistifyError: INVALID_CONFIG, the file contains invalid changes.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -153,7 +153,7 @@ def read_changes(path: Path) -> dict[str, str | None]:
 
 
 def write_changes(path: Path, changes: Mapping[str, str | None]) -> None:
-    """Write changes to a file atomically: a reader sees the old or the new ones, even after a power cut."""
+    """Write changes to a file atomically: readers see the old or the new ones, even after a power cut."""
     write_json(path, dict(changes), durable=True)
 
 

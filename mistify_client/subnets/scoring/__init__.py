@@ -1,1 +1,1 @@
-"""The scores of subnets on the data of a device, with shared parts run once (AdaptiveNet 5.2)."""
+"""The scores of subnets on the data of a device; shared parts run only once (AdaptiveNet 5.2)."""

@@ -1,4 +1,4 @@
-"""A cache of blocks in memory, as many as a limit allows; those that run last leave it."""
+"""A cache of blocks in memory within a size limit, with optimal eviction."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -9,10 +9,10 @@ from mistify_client.assembly.memory import return_memory
 
 
 class BlockCache:
-    """The blocks of runs that are known and come again and again, each loaded when it is needed.
+    """The blocks of a known, repeating sequence of runs, loaded on demand.
 
-    Where there is no room for another block, the one that is not needed for the longest time leaves (Belady,
-    1966). A block that runs is in memory, whatever its size.
+    If there is no room for another block, the one whose next run is furthest in the future is evicted
+    (Belady, 1966). The running block is in memory, whatever its size.
 
     Attributes:
         loads: Number of blocks loaded.
@@ -29,9 +29,9 @@ class BlockCache:
 
         Args:
             load: Loads a block.
-            size: Returns the bytes of memory that a block takes.
-            limit_bytes: Bytes of all blocks in memory.
-            runs: The blocks of one round in the order in which they run; further rounds are the same.
+            size: Returns the bytes of memory that a block needs.
+            limit_bytes: Limit on the bytes of all blocks in memory.
+            runs: The blocks of one round in execution order; further rounds are the same.
         """
         self.loads = 0
         self._load = load
@@ -45,7 +45,7 @@ class BlockCache:
         self._cached: dict[BlockVariant, LoadedBlock] = {}
 
     def next(self, variant: BlockVariant) -> LoadedBlock:
-        """Return the block that runs next."""
+        """Return the next block to run."""
         if variant not in self._cached:
             self._make_room(self._size(variant))
             self._cached[variant] = self._load(variant)
@@ -64,7 +64,7 @@ class BlockCache:
         return_memory()
 
     def _runs_until(self, variant: BlockVariant) -> int:
-        """Return the number of runs before the next one of a block, without the present one."""
+        """Return the number of runs until the next one of a block, excluding the current one."""
         places = self._places[variant]
         later = bisect_right(places, self._now)
         return (places[later] if later < len(places) else places[0] + self._round) - self._now

@@ -1,4 +1,4 @@
-"""Criteria by which the outputs of subnets are scored on the examples of a device."""
+"""Criteria for scoring the outputs of subnets on the examples of a device."""
 
 from typing import Final, Protocol
 
@@ -13,15 +13,15 @@ from mistify_client.subnets.search.candidates import SubnetScore
 
 Floats = npt.NDArray[np.float64]
 
-#: Below it, probabilities count as this much: a loss stays finite.
+#: Lower bound on probabilities, so that losses stay finite.
 _LEAST: Final = 1e-7
 
 
 class OutputCriterion(Protocol):
-    """The score of one output by right answers."""
+    """The score of one output, given the targets."""
 
     def sums(self, output: Array, rows: slice) -> Floats:
-        """Return the gains and losses of a network on a batch, for `score`.
+        """Return the sums of scores and losses on a batch, for `score`.
 
         Args:
             output: [batch, ...].
@@ -35,7 +35,7 @@ class OutputCriterion(Protocol):
 
 
 class ClassificationCriterion:
-    """Accuracy and cross-entropy of classes that are predicted as probabilities.
+    """Accuracy and cross-entropy of classes predicted as probabilities.
 
     Yes and no are two classes.
     """
@@ -45,11 +45,11 @@ class ClassificationCriterion:
 
         Args:
             kind: Encoding of the output's values.
-            right: [examples, ...], classes; or probabilities of classes or of yes, [examples, ..., values],
-                the answers of another network. -1 where nobody knows the class.
+            right: Targets [examples, ...], classes; or probabilities of classes or of yes, [examples, ...,
+                values], predicted by another network. -1 for unknown classes.
 
         Raises:
-            MistifyError: INVALID_DATASET, no class is known.
+            MistifyError: INVALID_DATASET, all classes are unknown.
         """
         self._kind = kind
         self._probable = right.dtype.kind == "f"
@@ -61,11 +61,11 @@ class ClassificationCriterion:
             raise MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", [problem])
 
     def sums(self, output: Array, rows: slice) -> Floats:
-        """Return how many answers of a batch are right, and the sum of their cross-entropies."""
+        """Return the number of correct predictions in a batch, and the sum of their cross-entropies."""
         probabilities = _distribution(self._kind, self._kind.predictions(output))
         logarithms, right = np.log(np.maximum(probabilities, _LEAST)), self._right[rows]
         if self._probable:
-            # Labels may lack the last axis of an output of one value.
+            # Labels may lack the last axis of a single-valued output.
             right = right.reshape(probabilities.shape)
             known = (right >= 0).all(-1)
             same = (probabilities.argmax(-1) == right.argmax(-1))[known]
@@ -77,22 +77,22 @@ class ClassificationCriterion:
         return np.array([same.sum(), -chosen[known].sum()])
 
     def score(self, sums: Floats) -> SubnetScore:
-        """Return the share of right answers, and the mean cross-entropy."""
+        """Return the share of correct predictions, and the mean cross-entropy."""
         return SubnetScore(*map(float, sums / self._known))
 
 
 class RegressionCriterion:
-    """The share of the figures' variance that a network explains, 0 at least, and the share it does not.
+    """The share of the variance that a network explains, at least 0, and the unexplained share.
 
-    Or of their absolute deviations from the median.
+    Alternatively, shares of the absolute deviations from the median.
     """
 
     def __init__(self, right: Array, *, absolute: bool = False) -> None:
-        """Keep the figures.
+        """Keep the targets.
 
         Args:
             right: [examples, ...].
-            absolute: Count errors as they are, and not their squares.
+            absolute: Use absolute errors instead of squared ones.
         """
         self._right = right.astype(np.float64)
         self._cost = np.abs if absolute else np.square
@@ -101,26 +101,26 @@ class RegressionCriterion:
 
     @property
     def error(self) -> float:
-        """The mean error, or squared error, of a network that explains nothing: it has a loss of 1."""
+        """The mean absolute or squared error of a network that explains nothing, which has a loss of 1."""
         return self._most / self._right.size
 
     def sums(self, output: Array, rows: slice) -> Floats:
-        """Return the sum of the errors, or of their squares, of a batch."""
+        """Return the sum of the absolute or squared errors on a batch."""
         return np.array([self._cost(output - self._right[rows].reshape(output.shape)).sum()])
 
     def score(self, sums: Floats) -> SubnetScore:
-        """Return the share that is explained, and the share that is not."""
+        """Return the explained and the unexplained share."""
         unexplained = float(sums[0]) / self._most
         return SubnetScore(max(0.0, 1 - unexplained), unexplained)
 
 
 def criterion_for(kind: OutputEncoding, right: Array, metric: Metric = Metric.MEAN_SCORE) -> OutputCriterion:
-    """Return the criterion of an output.
+    """Return the criterion for an output.
 
     Args:
         kind: Encoding of the output's values.
-        right: Right answers in the form that `ClassificationCriterion` or `RegressionCriterion` takes.
-        metric: The metric that scores subnets.
+        right: Targets as in `ClassificationCriterion` or `RegressionCriterion`.
+        metric: The metric for scoring subnets.
 
     Raises:
         MistifyError: As for `ClassificationCriterion`.

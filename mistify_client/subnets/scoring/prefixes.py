@@ -1,4 +1,4 @@
-"""Which shared beginnings of subnets are computed once: a tree within a bound of memory (AdaptiveNet 5.2)."""
+"""Selection of shared subnet prefixes to compute once: a tree within a memory limit (AdaptiveNet 5.2)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ Prefix: TypeAlias = tuple[BlockVariant, ...]
 
 @dataclass
 class PrefixNode:
-    """A node of a tree of subnets: blocks, and the nodes that continue from the feature behind them.
+    """A node in a tree of subnets: blocks, and the nodes that continue from their output.
 
     Attributes:
-        blocks: The blocks from the feature of the parent on.
-        subnet: Number of the subnet that ends here; None where others go on.
+        blocks: The blocks after the parent's output.
+        subnet: Index of the subnet that ends here; None for inner nodes.
     """
 
     blocks: tuple[BlockVariant, ...]
@@ -26,7 +26,7 @@ class PrefixNode:
     children: list["PrefixNode"] = field(default_factory=list)
 
     def runs(self) -> Iterator[BlockVariant]:
-        """Yield the blocks of the tree in the order in which they run, depth first."""
+        """Yield the blocks of the tree in execution order, depth first."""
         yield from self.blocks
         for node in self.children:
             yield from node.runs()
@@ -37,14 +37,14 @@ def tree_of(
 ) -> PrefixNode:
     """Return a tree of subnets in which the most important shared prefixes are computed once.
 
-    A prefix is more important the longer it takes and the more subnets share it. Along each subnet, the kept
-    features together stay within the limit.
+    A prefix is more important the longer it takes and the more subnets share it. Along each subnet, the
+    stored features together stay within the limit.
 
     Args:
         subnets: Subnets without duplicates.
         table: The latencies of their blocks.
         feature_bytes: Position -> bytes of the feature there.
-        limit_bytes: Bytes of all features that are kept at a time.
+        limit_bytes: Limit on the bytes of all features stored at a time.
     """
     sharing = _sharing(subnets)
     left = dict.fromkeys(subnets, limit_bytes)
@@ -59,7 +59,7 @@ def tree_of(
 
 
 def _sharing(subnets: Sequence[Subnet]) -> dict[Prefix, list[Subnet]]:
-    """Return the subnets that share each prefix, for prefixes after which their ways part."""
+    """Return the subnets that share each prefix, for prefixes after which they diverge."""
     beginning: dict[Prefix, list[Subnet]] = {}
     for subnet in subnets:
         for length in range(1, len(subnet)):
@@ -79,7 +79,7 @@ def _tree(subnets: Sequence[Subnet], kept: set[Prefix]) -> PrefixNode:
     root = PrefixNode(())
     nodes: dict[Prefix, PrefixNode] = {}
     for number in sorted(range(len(subnets)), key=lambda number: [one.file for one in subnets[number]]):
-        subnet = subnets[number]  # those with the same first blocks follow each other
+        subnet = subnets[number]  # subnets with the same first blocks are adjacent
         parent, behind = root, 0
         for length in (length for length in range(1, len(subnet)) if subnet[:length] in kept):
             prefix = subnet[:length]

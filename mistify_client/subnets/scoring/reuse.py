@@ -1,4 +1,4 @@
-"""Many subnets run on the same data, batch by batch; shared parts run once (AdaptiveNet 5.2)."""
+"""Evaluation of many subnets on the same data, batch by batch; shared parts run once (AdaptiveNet 5.2)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from mistify_client.subnets.scoring.block_cache import BlockCache
 from mistify_client.subnets.scoring.prefixes import PrefixNode, tree_of
 from mistify_client.subnets.space import Subnet
 
-#: The examples of a batch. Larger ones run no faster, as their features do not fit into caches.
+#: Examples per batch. Larger batches are not faster, because their features do not fit into caches.
 BATCH: Final = 10
 
-#: What the features of shared prefixes take in memory at most.
+#: Memory limit for the features of shared prefixes.
 FEATURE_BYTES: Final = 16 << 20
 
-#: What loaded blocks take in memory at most, unless the largest subnet takes more. Loading a small block
-#: takes longer than running it: where all have room, each is loaded once, and not for each batch.
+#: Memory limit for loaded blocks, unless the largest subnet needs more. Loading a small block takes longer
+#: than running it: if all fit, each is loaded only once rather than for each batch.
 BLOCK_BYTES: Final = 8 << 20
 
 
@@ -32,9 +32,9 @@ class Outputs(NamedTuple):
     """The outputs of a subnet for a batch of the data.
 
     Attributes:
-        subnet: Number of the subnet.
+        subnet: Index of the subnet.
         rows: The rows of the data in this batch.
-        outputs: Output name -> [batch, ...], as the network writes them.
+        outputs: Output name -> [batch, ...], in the network's dtype.
     """
 
     subnet: int
@@ -46,8 +46,8 @@ class GroupEvaluation:
     """Runs groups of subnets on the same data.
 
     Attributes:
-        runs: Number of times that a block ran on a batch.
-        saved: Number of such runs that were saved, as another subnet begins with the same blocks.
+        runs: Number of runs of a block on a batch.
+        saved: Number of such runs saved because subnets share their first blocks.
         loads: Number of blocks loaded.
     """
 
@@ -62,16 +62,16 @@ class GroupEvaluation:
         feature_bytes: int = FEATURE_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Keep the data and limits for running subnets.
+        """Keep the data and the limits.
 
         Args:
             files: The files of the block store.
             store: The manifest of the block store.
-            table: The latencies of the blocks, which run as they were measured.
+            table: The latencies of the blocks; they run with the execution of the measurement.
             inputs: Input name -> [examples, ...].
-            batch: Number of examples that run at once.
-            feature_bytes: Limit on the features that are kept; 0 to run each subnet by itself.
-            block_bytes: Limit on the blocks in memory, unless the largest subnet of a group takes more.
+            batch: Number of examples in a batch.
+            feature_bytes: Limit on stored features; 0 to run each subnet separately.
+            block_bytes: Limit on the blocks in memory, unless the largest subnet of a group needs more.
         """
         self.runs = self.saved = self.loads = 0
         self._files = files
@@ -92,7 +92,7 @@ class GroupEvaluation:
         Raises:
             MistifyError: As for `LoadedBlock`.
         """
-        return_memory()  # of the blocks of the group before
+        return_memory()  # of the previous group's blocks
         tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)
         order = list(tree.runs())
         batches = math.ceil(len(next(iter(self._inputs.values()))) / self._batch)
@@ -111,12 +111,12 @@ class GroupEvaluation:
         return LoadedBlock(self._files, variant, self._table.threads, self._table.execution)
 
     def _size(self, variant: BlockVariant) -> int:
-        """Return the bytes of a block in memory: its weights, and the tensors at its ends."""
+        """Return the bytes of a block in memory: its weights, and its input and output tensors."""
         return variant.content.size + self._bytes_at[variant.start] + self._bytes_at[variant.end]
 
 
 def _run(node: PrefixNode, tensors: Tensors, blocks: BlockCache) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield the outputs of each subnet behind a node, depth first; features are dropped after use.
+    """Yield the outputs of each subnet below a node, depth first; features are dropped after use.
 
     Args:
         node: A node of a tree.

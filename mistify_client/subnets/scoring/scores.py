@@ -14,18 +14,18 @@ from mistify_client.subnets.scoring.reuse import GroupEvaluation
 from mistify_client.subnets.search.candidates import SubnetScore
 from mistify_client.subnets.space import Subnet
 
-#: The loss of a subnet that computes no numbers: more than any other's, and still one that sums order by.
-_NO_FIGURES: Final = 1e9
+#: The loss of a subnet with NaN outputs: larger than any other, but small enough to keep the order of sums.
+_NAN_LOSS: Final = 1e9
 
 
 class SubnetScorer:
-    """Scores subnets by the right answers, or by the answers of the original network.
+    """Scores subnets against labels, or against the predictions of the original network.
 
-    For several outputs, the means count. `output_criteria` defines an output's score.
+    For several outputs, scores are averaged. `output_criteria` defines an output's score.
 
     Attributes:
-        metric: The metric of `figure`: `accuracy`; `agreement` with the original network without labels; for
-            figures alone, `mse` or `mae` where that is the package's metric; otherwise `mean_score`.
+        metric: The metric of `figure`: `accuracy`; without labels, `agreement` with the original network; for
+            numeric outputs alone, `mse` or `mae` if that is the package's metric; otherwise `mean_score`.
     """
 
     def __init__(
@@ -36,13 +36,12 @@ class SubnetScorer:
         targets: Mapping[str, Array],
         metric: Metric | None = None,
     ) -> None:
-        """Find out the right answers.
+        """Determine the targets.
 
         Args:
             evaluation: Runs subnets on the data.
-            original: The subnet whose answers stand for labels where there are none.
-            targets: Output -> right answers, in the form that `criterion_for` takes. Empty where there
-                are no labels.
+            original: The subnet whose predictions replace missing labels.
+            targets: Output -> targets, in the form that `criterion_for` takes. Empty without labels.
             metric: The package's metric; None if it has none.
 
         Raises:
@@ -74,7 +73,7 @@ class SubnetScorer:
         return [self._score(own) for own in sums]
 
     def figure(self, score: SubnetScore) -> float:
-        """Return a score as a figure of the metric."""
+        """Convert a score to a value of the metric."""
         errors = [
             criterion.error
             for criterion in self._criteria.values()
@@ -85,10 +84,10 @@ class SubnetScorer:
     def _score(self, sums: Mapping[str, Array]) -> SubnetScore:
         scores = [criterion.score(sums[name]) for name, criterion in self._criteria.items()]
         accuracy, loss = map(float, np.mean(scores, axis=0))
-        return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NO_FIGURES)
+        return SubnetScore(accuracy, loss) if np.isfinite(loss) else SubnetScore(0.0, _NAN_LOSS)
 
     def _predictions(self, subnet: Subnet) -> dict[str, Array]:
-        """Return a subnet's answers to all examples: probabilities, or figures."""
+        """Return a subnet's predictions for all examples: probabilities, or numeric values."""
         batches = [outputs for _, _, outputs in self._evaluation([subnet])]
         return {
             name: self._kinds[name].predictions(

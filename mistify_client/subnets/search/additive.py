@@ -1,8 +1,8 @@
-"""The search that scores each variant alone, and estimates the loss of several by the sum.
+"""The search that scores each variant alone, and estimates the loss of combinations by the sum.
 
-Then the best subnets for all budgets follow by addition: those that no other one beats in both latency and
-loss are found exactly, from the outputs backwards, without scoring any. Some of them are scored, as the sum
-is only an estimate; its errors correct the losses of variants.
+The Pareto-optimal subnets in latency and estimated loss then follow exactly, by dynamic programming from the
+outputs backwards, without scoring any. Some of them are scored, because the sum is only an estimate; its
+errors correct the losses of variants.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.search.candidates import Candidate, Candidates
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
-#: How many subnets are scored all along the latencies.
+#: Number of subnets scored over the whole range of latencies.
 _ELSEWHERE: Final = 8
 
-#: How often subnets near the budget are scored, and how many at a time.
+#: Number of rounds in which subnets near the budget are scored, and of subnets per round.
 _ROUNDS: Final = 6
 _NEAR: Final = 4
 
@@ -49,7 +49,7 @@ def additive(space: SubnetSpace, table: LatencyTable, candidates: Candidates, bu
 
 
 def lost_alone(space: SubnetSpace, candidates: Candidates) -> dict[BlockVariant, float]:
-    """Return the loss that each variant adds in the original network; below 0 where it is better."""
+    """Return the loss that each variant adds in the original network; negative if it is better."""
     alone = {variant: space.replaced(space.original, variant) for variant in space.variants}
     scored = candidates.scored([space.original, *alone.values()])
     whole = scored[0].score.loss
@@ -59,10 +59,10 @@ def lost_alone(space: SubnetSpace, candidates: Candidates) -> dict[BlockVariant,
 def corrected(
     alone: dict[BlockVariant, float], whole: Candidate, scored: Sequence[Candidate]
 ) -> dict[BlockVariant, float]:
-    """Return the losses of variants, corrected so that their sums come closer to those measured.
+    """Return the losses of variants, corrected so that their sums are closer to the measured ones.
 
     Args:
-        alone: Loss that each variant adds by itself.
+        alone: Loss that each variant adds on its own.
         whole: The original network.
         scored: The scored subnets.
     """
@@ -76,14 +76,14 @@ def corrected(
     return alone | dict(zip(replacing, lost, strict=True))
 
 
-class _Ways(NamedTuple):
-    """Ways from a position to the outputs that no other way beats in both latency and loss, fastest first.
+class _Paths(NamedTuple):
+    """Pareto-optimal paths from a position to the outputs, in latency and loss, fastest first.
 
     Attributes:
-        latencies_ms: [ways], ascending.
-        lost: [ways], sums of the losses that variants add alone, descending.
-        first: [ways], number of the first variant.
-        rest: [ways], number of the way that goes on from the end of the first variant.
+        latencies_ms: [paths], ascending.
+        lost: [paths], sums of the losses that variants add alone, descending.
+        first: [paths], index of the first variant.
+        rest: [paths], index of the path that continues after the first variant.
     """
 
     latencies_ms: npt.NDArray[np.float64]
@@ -93,14 +93,14 @@ class _Ways(NamedTuple):
 
 
 class Front:
-    """The subnets that no other one beats in both latency and sum of losses, fastest first.
+    """The Pareto-optimal subnets in latency and sum of losses, fastest first.
 
     Attributes:
         latencies_ms: [subnets], ascending.
         lost: [subnets], sums of losses, descending.
     """
 
-    def __init__(self, space: SubnetSpace, ways: dict[int, _Ways]) -> None:
+    def __init__(self, space: SubnetSpace, ways: dict[int, _Paths]) -> None:
         self._space = space
         self._ways = ways
         self.latencies_ms = ways[0].latencies_ms
@@ -118,22 +118,22 @@ class Front:
 
 
 def best_sums(space: SubnetSpace, table: LatencyTable, lost: dict[BlockVariant, float]) -> Front:
-    """Return the best subnets for all budgets, as far as losses add up.
+    """Return the best subnets for all budgets, assuming that losses add up.
 
     Args:
         table: The latencies of the blocks.
-        lost: Loss that each variant adds by itself.
+        lost: Loss that each variant adds on its own.
     """
     last = space.store.last
     nothing, none = np.zeros(1), np.zeros(1, np.int64)
-    ways = {last: _Ways(nothing, nothing, none, none)}
+    ways = {last: _Paths(nothing, nothing, none, none)}
     numbers = {variant: number for number, variant in enumerate(space.variants)}
     for position in reversed(range(last)):
         variants = space.starting_at(position)
         if variants:
             ways[position] = _best(
                 [
-                    _Ways(
+                    _Paths(
                         ways[variant.end].latencies_ms + table.of(variant),
                         ways[variant.end].lost + lost[variant],
                         np.full(len(ways[variant.end].lost), numbers[variant]),
@@ -146,14 +146,14 @@ def best_sums(space: SubnetSpace, table: LatencyTable, lost: dict[BlockVariant, 
 
 
 def fastest(space: SubnetSpace, table: LatencyTable) -> Subnet:
-    """Return the subnet of the lowest latency."""
+    """Return the subnet with the lowest latency."""
     return best_sums(space, table, dict.fromkeys(space.variants, 0.0)).subnet(0)
 
 
-def _best(several: list[_Ways]) -> _Ways:
-    """Return the ways of several sets that no other way beats in both latency and loss."""
+def _best(several: list[_Paths]) -> _Paths:
+    """Return the Pareto-optimal paths of several sets, in latency and loss."""
     latencies_ms, lost, first, rest = (np.concatenate(parts) for parts in zip(*several, strict=True))
     order = np.lexsort((lost, latencies_ms))
     before = np.minimum.accumulate(np.concatenate([[np.inf], lost[order][:-1]]))
     best = order[lost[order] < before]
-    return _Ways(latencies_ms[best], lost[best], first[best], rest[best])
+    return _Paths(latencies_ms[best], lost[best], first[best], rest[best])

@@ -1,4 +1,4 @@
-"""The candidates of a search: each subnet is scored once, and its score is kept."""
+"""The candidates of a search: each subnet is scored once, and its score is stored."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,40 +10,40 @@ from mistify_client.assembly.pool import PoolEntry
 from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.space import Subnet
 
-#: What a loss counts beside an accuracy. On few examples, accuracies of subnets hardly differ, and by chance.
+#: Weight of the loss next to the accuracy. On few examples, accuracies differ little, and by chance.
 _LOSS_WEIGHT: Final = 0.5
 
 _DEFAULT_ENGINE: Final = Engine()
 
 
 class SubnetScore(NamedTuple):
-    """How good a subnet is: its accuracy, the higher the better, and its loss, the lower the better."""
+    """The quality of a subnet: its accuracy, where higher is better, and its loss, where lower is better."""
 
     accuracy: float
     loss: float
 
     @property
     def worth(self) -> float:
-        """The figure by which subnets are chosen: the higher, the better."""
+        """The value for choosing subnets, where higher is better."""
         return self.accuracy - _LOSS_WEIGHT * self.loss
 
 
-#: A figure of a score, for people.
+#: Converts a score to a value for people.
 Figure: TypeAlias = Callable[[SubnetScore], float]
 
-#: Scores candidates, all of a batch at once.
+#: Scores a batch of candidates.
 Scorer: TypeAlias = Callable[[Sequence[Subnet]], Sequence[SubnetScore]]
 
 
 class Candidate(NamedTuple):
-    """A subnet, its latency by the table, and its score."""
+    """A subnet, its latency from the table, and its score."""
 
     subnet: Subnet
     latency_ms: float
     score: SubnetScore
 
     def entry(self, figure: Figure = attrgetter("accuracy"), engine: Engine = _DEFAULT_ENGINE) -> PoolEntry:
-        """Return the entry of a pool, with a figure of its score and the engine of its latency."""
+        """Return a pool entry, with a value of its score and the engine of its latency."""
         files = tuple(block.file for block in self.subnet)
         return PoolEntry(
             files=files,
@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
         )
 
     def fitness(self, budget_ms: float) -> float:
-        """Return the accuracy within the budget; above it, something below 0 that falls with the latency."""
+        """Return the accuracy if within the budget; else a negative value that falls with the latency."""
         if self.latency_ms <= budget_ms:
             return self.score.accuracy
         return self.score.accuracy / 100 - self.latency_ms / budget_ms
@@ -70,7 +70,7 @@ class Candidates:
         self._known: dict[Subnet, Candidate] = {}
 
     def __len__(self) -> int:
-        """Return how many subnets were scored."""
+        """Return the number of scored subnets."""
         return len(self._known)
 
     def __contains__(self, subnet: Subnet) -> bool:
@@ -79,7 +79,7 @@ class Candidates:
 
     @property
     def all(self) -> list[Candidate]:
-        """All candidates in the order in which they were scored."""
+        """All candidates in the order of scoring."""
         return list(self._known.values())
 
     def best(self, count: int, budget_ms: float) -> list[Candidate]:
@@ -87,7 +87,7 @@ class Candidates:
         return sorted(self.all, key=lambda one: one.fitness(budget_ms), reverse=True)[:count]
 
     def scored(self, subnets: Iterable[Subnet]) -> list[Candidate]:
-        """Return a candidate for each subnet; those that are new are scored in one batch."""
+        """Return a candidate for each subnet; new ones are scored in one batch."""
         subnets = list(subnets)
         new = [subnet for subnet in dict.fromkeys(subnets) if subnet not in self._known]
         if new:
@@ -104,14 +104,14 @@ def best_entries(
 ) -> tuple[PoolEntry, ...]:
     """Return the candidates that score higher than all faster ones and are as accurate, the fastest first.
 
-    On few examples accuracies differ by chance, so the score decides; but a subnet that is slower and less
-    accurate than another one that users see is no choice.
+    On few examples accuracies differ by chance, so the score decides; but users see accuracies, so a subnet
+    must not be both slower and less accurate than another one that they see.
 
     Args:
         candidates: Candidates in any order.
-        figure: Returns the figure of a score that entries show.
+        figure: Converts a score to the value shown in entries.
         original: One of the candidates, which users see as well; None for none.
-        engine: The engine that latencies were measured with.
+        engine: The engine of the latencies.
     """
     best: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: (one.latency_ms, -one.score.worth)):

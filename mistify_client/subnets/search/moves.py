@@ -1,4 +1,4 @@
-"""The moves of a search through the space of subnets: a first population, mutation, crossover."""
+"""The moves of a search in the space of subnets: initial population, mutation, crossover."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -8,18 +8,18 @@ import numpy as np
 from mistify.package.blocks import BlockVariant
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
-#: How often a draw is repeated that gave nothing new, or nothing that fits.
+#: Number of attempts at a draw that gives nothing new, or nothing that fits.
 ATTEMPTS: Final = 20
 
-#: The share of blocks that a mutation replaces; one at least.
+#: Share of blocks that a mutation replaces; at least one.
 _MUTATED: Final = 0.1
 
 
 class Moves(Protocol):
-    """The moves by which a search algorithm changes its candidates."""
+    """The moves with which a search algorithm changes its candidates."""
 
     def initial(self, count: int) -> list[Subnet]:
-        """Return different subnets to begin with; fewer where there are not as many."""
+        """Return distinct initial subnets; fewer if there are not enough."""
         ...
 
     def mutated(self, subnet: Subnet) -> Subnet:
@@ -27,7 +27,7 @@ class Moves(Protocol):
         ...
 
     def crossed(self, first: Subnet, second: Subnet) -> Subnet:
-        """Return a subnet of blocks of two others."""
+        """Return a subnet that combines blocks of two others."""
         ...
 
 
@@ -39,12 +39,12 @@ class AnywhereMoves:
         self.rng = rng
 
     def initial(self, count: int) -> list[Subnet]:
-        """Return different subnets, drawn with equal probabilities."""
+        """Return distinct subnets, drawn uniformly."""
         drawn = (self.space.random(self.rng) for _ in range(count * ATTEMPTS))
         return first_different(drawn, count)
 
     def mutated(self, subnet: Subnet) -> Subnet:
-        """Return a subnet in which each block is replaced with a probability of a tenth, one at least."""
+        """Return a subnet in which each block is replaced with a probability of a tenth, at least one."""
         places = np.flatnonzero(self.rng.random(len(subnet)) < _MUTATED)
         chosen = places if len(places) else [self.rng.integers(len(subnet))]
         for block in [subnet[int(place)] for place in chosen]:
@@ -52,7 +52,7 @@ class AnywhereMoves:
         return subnet
 
     def crossed(self, first: Subnet, second: Subnet) -> Subnet:
-        """Return a subnet of the blocks of two others, chosen by a coin where both have one that begins."""
+        """Return a subnet of blocks from two others, drawn at random at positions where both have one."""
         parents = [{block.start: block for block in subnet} for subnet in (first, second)]
         child: list[BlockVariant] = []
         position = 0
@@ -70,7 +70,7 @@ class AnywhereMoves:
 
 
 def first_different(drawn: Iterable[Subnet], count: int) -> list[Subnet]:
-    """Return the first subnets of a series that differ, at most so many."""
+    """Return the first distinct subnets of a series, at most `count`."""
     different: dict[Subnet, None] = {}
     for subnet in drawn:
         different[subnet] = None

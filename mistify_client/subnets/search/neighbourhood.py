@@ -1,4 +1,4 @@
-"""Moves that stay near the budget: the best subnets lie there (NearbyInit, NearbyMutate; AdaptiveNet 5.1)."""
+"""Moves near the budget, where the best subnets are (NearbyInit, NearbyMutate; AdaptiveNet 5.1)."""
 
 import math
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.search.moves import ATTEMPTS, AnywhereMoves, first_different
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
-#: How wide the band is: its half, as a share of the budget.
+#: Half the width of the band, as a share of the budget.
 BAND: Final = 0.05
 
-#: How many times finer than the band latencies are told apart when subnets are drawn.
+#: Number of latency steps per band width in draws of subnets.
 _FINENESS: Final = 4
 
 
@@ -24,7 +24,7 @@ class NearbyMoves(AnywhereMoves):
     """Moves within a band of latencies around the budget.
 
     Attributes:
-        low_ms: Lower end of the band, which is wider than asked for where no subnet would be in it otherwise.
+        low_ms: Lower end of the band, which is wider than requested if it would contain no subnet otherwise.
         high_ms: Upper end of the band.
     """
 
@@ -36,7 +36,7 @@ class NearbyMoves(AnywhereMoves):
         rng: np.random.Generator,
         band: float = BAND,
     ) -> None:
-        """Find subnets in a band.
+        """Find the band.
 
         Args:
             table: The latencies of the blocks.
@@ -54,15 +54,15 @@ class NearbyMoves(AnywhereMoves):
 
     @override
     def initial(self, count: int) -> list[Subnet]:
-        """Return different subnets of the band, drawn with equal probabilities."""
+        """Return distinct subnets of the band, drawn uniformly."""
         return first_different(self._drawn(count * ATTEMPTS), count)
 
     @override
     def mutated(self, subnet: Subnet) -> Subnet:
         """Return a subnet of the band with a block replaced.
 
-        If this leaves the band, a block elsewhere is replaced as well, the one that brings the latency back
-        best. If no block does, another replacement is tried; after several failures, a subnet of the band is
+        If this leaves the band, the block elsewhere that best restores the latency is replaced as well. If
+        there is no such block, another replacement is tried; after several failures, a subnet of the band is
         drawn.
         """
         for _ in range(ATTEMPTS):
@@ -87,7 +87,7 @@ class NearbyMoves(AnywhereMoves):
 
     @override
     def crossed(self, first: Subnet, second: Subnet) -> Subnet:
-        """Return a subnet of the band from the blocks of two others, or else a mutation of the first."""
+        """Return a subnet of the band from the blocks of two others, or else a mutation of the first one."""
         for _ in range(ATTEMPTS):
             child = super().crossed(first, second)
             if self._fits(child):
@@ -106,10 +106,10 @@ class NearbyMoves(AnywhereMoves):
 
 
 class _Band:
-    """Draws subnets of a band, each with the same probability.
+    """Draws subnets of a band uniformly.
 
-    It counts the ways through the store by their latency in small steps, from the outputs backwards. As
-    latencies are rounded to steps, some of the subnets that it draws lie just outside the band.
+    Counts the paths through the store by latency, in small steps, from the outputs backwards. Because
+    latencies are rounded to steps, some of the drawn subnets are just outside the band.
     """
 
     def __init__(self, space: SubnetSpace, table: LatencyTable, low_ms: float, high_ms: float) -> None:
@@ -129,7 +129,7 @@ class _Band:
                     self._ways[position, taken:] += self._ways[variant.end, : self._highest + 1 - taken]
 
     def draws(self, rng: np.random.Generator) -> Iterator[Subnet]:
-        """Yield random subnets without end; none where none is near the band."""
+        """Yield an infinite series of random subnets; nothing if none is near the band."""
         near = self._ways[0, self._lowest :]
         if not near.any():
             return
@@ -138,7 +138,7 @@ class _Band:
             yield self._drawn(rng, self._lowest + int(rng.choice(len(shares), p=shares)))
 
     def _drawn(self, rng: np.random.Generator, left: int) -> Subnet:
-        """Return a subnet of a latency in steps."""
+        """Return a subnet of a latency given in steps."""
         chosen: list[BlockVariant] = []
         position = 0
         while position != self._space.store.last:

@@ -1,4 +1,4 @@
-"""The search for the best subnet within a budget of latency (AdaptiveNet 5.1, algorithm 1)."""
+"""The search for the best subnet within a latency budget (AdaptiveNet 5.1, algorithm 1)."""
 
 import math
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from mistify_client.subnets.search.moves import ATTEMPTS, AnywhereMoves, Moves
 from mistify_client.subnets.search.neighbourhood import BAND, NearbyMoves
 from mistify_client.subnets.space import Subnet, SubnetSpace
 
-#: The share of a population that has children.
+#: Share of a population that is selected as parents.
 _PARENTS: Final = 0.4
 
 
-#: Temperatures of annealing, in accuracy.
+#: Initial and final temperature of annealing, in units of accuracy.
 _HOTTEST: Final = 0.03
 _COLDEST: Final = 0.001
 
 
 class Strategy(StrEnum):
-    """How subnets are searched.
+    """A search strategy for subnets.
 
     - `additive`: each variant is scored alone in the original network; the best sums for all budgets are
       computed exactly, and the most promising subnets are scored.
-    - `evolution`: the best of a population have children.
-    - `annealing`: several subnets change step by step; worse ones are taken over less and less.
+    - `evolution`: the best subnets of a population are mutated and crossed.
+    - `annealing`: several subnets change step by step; worse ones are accepted less and less.
     """
 
     ADDITIVE = "additive"
@@ -50,21 +50,21 @@ def search(
     most: int = 800,
     seed: int = 0,
 ) -> list[Candidate]:
-    """Score subnets of a store, with an increasing share of good ones within a budget.
+    """Score subnets of a store, with a growing share of good ones within a budget.
 
     Args:
         table: The latencies of the blocks.
         scorer: Scores batches of subnets.
         budget_ms: The target for the latency of the best subnet.
         nearby: Whether evolution and annealing stay near the budget.
-        band: The largest distance from the budget, as a share of it.
+        band: The maximum distance from the budget, as a share of it.
         population: Number of subnets that evolution and annealing score at once.
-        most: The most subnets that evolution and annealing score.
-        seed: Seed for everything random.
+        most: Maximum number of subnets that evolution and annealing score.
+        seed: Seed for all randomness.
 
     Returns:
-        All subnets that were scored, in order: the original and the fastest one, the package's own, then
-        those that were found.
+        All scored subnets, in order: the original and the fastest one, the package's own, then those
+        that were found.
     """
     candidates = Candidates(table, scorer)
     candidates.scored([space.original, fastest(space, table), space.served or space.original])
@@ -83,7 +83,7 @@ def search(
 
 @dataclass(frozen=True)
 class _Steps:
-    """A search step by step; the attributes are those of `search`."""
+    """The steps of a search; the attributes are those of `search`."""
 
     candidates: Candidates
     moves: Moves
@@ -93,7 +93,7 @@ class _Steps:
     rng: np.random.Generator
 
     def evolve(self) -> None:
-        """Score one generation after another, until there are enough or nothing new is found."""
+        """Score generation after generation, until the limit is reached or nothing new is found."""
         children = self._first()
         while children:
             self.candidates.scored(children)
@@ -102,7 +102,7 @@ class _Steps:
             children = self._children([parent.subnet for parent in parents], count)
 
     def anneal(self) -> None:
-        """Change each subnet of a population step by step, while it gets colder."""
+        """Change each subnet of a population step by step while the temperature falls."""
         present = self.candidates.scored(self._first())
         for temperature in np.geomspace(_HOTTEST, _COLDEST, math.ceil(self.most / self.population) - 1):
             left = self.most - len(self.candidates)
@@ -116,7 +116,7 @@ class _Steps:
         return self.moves.initial(min(self.population, self.most))
 
     def _children(self, parents: list[Subnet], count: int) -> list[Subnet]:
-        """Return children that were not scored yet; fewer than `count` where others are hard to find."""
+        """Return children that are not yet scored; fewer than `count` if others are hard to find."""
         children: dict[Subnet, None] = {}
         for attempt in range(count * ATTEMPTS):
             if len(children) == count:

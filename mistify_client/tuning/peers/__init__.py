@@ -1,1 +1,1 @@
-"""Peers: their models, and whom to learn from."""
+"""Peers: their models, and the choice of those to learn from."""

@@ -1,7 +1,7 @@
-"""The teacher made of peers: the mean of those that can be trusted, a few of them skipped (paper 5.1).
+"""The teacher from peers: the mean of trusted peers, with a few skipped at random (paper 5.1).
 
-A peer may be broken or hostile. Its predictions for this device's own data show it: a peer is left out if
-they are far from those of the others, or if they hardly agree with the true classes.
+A peer may be broken or hostile. This shows in its predictions for this device's own data: a peer is left out
+if they are far from the others' predictions, or if they hardly agree with the true classes.
 """
 
 import math
@@ -16,22 +16,22 @@ from mistify.package.training import OutputEncoding
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.training_loop import TeacherTargets
 
-#: The predictions of a network by output: probabilities, or figures, [examples, ...] each.
+#: The predictions of a network by output: probabilities, or numeric values, [examples, ...] each.
 Predictions: TypeAlias = Mapping[str, Array]
 
-#: A peer is left out if it is more than this many times as far from the median as peers usually are.
+#: A peer is left out if its distance to the median exceeds the usual distance by this factor.
 FAR: Final = 2.0
 
 #: A peer is left out if its agreement with the true classes is below this share of the device's own.
 _LEAST_AGREEMENT: Final = 0.25
 
-#: One peer in so many, and at least one, is skipped in each pass.
+#: One in this many peers, and at least one, is skipped in each pass.
 _SKIPPED_OF: Final = 10
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The peers that teach, and the reasons why the others do not.
+    """The peers that teach, and the reasons for excluding the others.
 
     Attributes:
         trusted: Peers that teach.
@@ -55,7 +55,7 @@ class Ensemble:
     def __call__(self, rng: np.random.Generator) -> TeacherTargets:
         """Return the teacher's targets for one pass.
 
-        A few peers are skipped in each pass, so that the network does not rely on any of them.
+        A few peers are skipped in each pass, so that the network does not rely on any single one.
 
         Args:
             rng: Chooses the peers to skip.
@@ -83,16 +83,16 @@ def judge(
     kinds: Mapping[str, OutputEncoding],
     own_agreement: float,
 ) -> Judgement:
-    """Decide which peers can be trusted.
+    """Decide which peers are trusted.
 
     Args:
         peers: The predictions of each peer for a sample of the device's examples, [examples, ...] by output.
         own: The predictions of the device's own network for the same examples, in the same shapes.
         targets: The targets of these examples, [examples, ...] by output.
-        own_agreement: The `agreement` of the device's own network on examples it was not trained on.
+        own_agreement: The `agreement` of the device's own network on held-out examples.
 
     Returns:
-        The trusted peers in their order, and a reason for each of the others.
+        The trusted peers in order, and a reason for each of the others.
     """
     left_out = {
         peer: "its outputs are not finite"
@@ -115,17 +115,17 @@ def judge(
 def agreement(
     predictions: Predictions, targets: Mapping[str, Array], kinds: Mapping[str, OutputEncoding]
 ) -> float:
-    """Return Cohen's kappa: how far predicted and true classes agree beyond chance.
+    """Return Cohen's kappa: the agreement of predicted and true classes beyond chance.
 
     A network that always predicts the most frequent class is often right, and has a kappa of 0.
 
     Args:
         predictions: Predictions of a network, [examples, ...] by output.
         targets: Targets of the same examples, [examples, ...] by output; a class of -1 is ignored.
-        kinds: Encodings of the outputs; figures are ignored.
+        kinds: Encodings of the outputs; numeric outputs are ignored.
 
     Returns:
-        The mean over the outputs with classes, at most 1; 0 is chance, and where there are no such outputs.
+        The mean over the outputs with classes, at most 1; 0 is chance level, or means no such outputs.
     """
     kappas = [
         _kappa(_classes(predictions[name], kind), targets[name])
@@ -140,11 +140,11 @@ def _is_finite(predictions: Predictions) -> bool:
 
 
 def _relative_distances(peers: Mapping[str, Predictions], own: Predictions) -> dict[str, float]:
-    """Return how far each peer is from the median of all networks, relative to the usual distance.
+    """Return the distance of each peer from the median of all networks, relative to the usual distance.
 
-    The own network counts for the median. The usual distance is the median distance of the peers. If that is
-    0, because at least half of them equal the median, it is the distance of the own network; if that is 0 as
-    well, any peer that differs is infinitely far. Among several outputs the furthest counts.
+    The median includes the device's own network. The usual distance is the median distance of the peers. If
+    that is 0, because at least half of them equal the median, it is the distance of the own network; if that
+    is 0 as well, any peer that differs is infinitely far. With several outputs, the largest distance counts.
     """
     ratios = dict.fromkeys(peers, 0.0)
     for name in own if peers else ():

@@ -25,7 +25,7 @@ from mistify_client.tuning.training_loop import Score
 #: Time between renewals, well within the lease of an hour.
 _RENEWAL_SECONDS = 900.0
 
-#: Failures in a row, in about 20 seconds, after which a tuner goes on without the server.
+#: Consecutive failures, about 20 seconds, after which a tuner continues without the server.
 _ATTEMPTS = 8
 
 
@@ -37,7 +37,7 @@ class Peering:
         server: `host:port` of the coordinator.
         group: The group's name on the server.
         hints: Facts about the data that are sent to the coordinator.
-        count: The most peers to learn from.
+        count: Maximum number of peers to learn from.
         token: The server's access token.
         backoff: The delays between attempts to reach the server.
     """
@@ -51,15 +51,15 @@ class Peering:
 
 
 class Exchange:
-    """A member of a group. A context manager; it connects with the first call.
+    """A member of a group. A context manager that connects on the first call.
 
-    Every method raises `MistifyError`: any that the coordinator answers with, and UNAVAILABLE if it cannot be
-    reached or there is no room for the weights of peers.
+    Every method raises `MistifyError`: the coordinator's errors, and UNAVAILABLE if it is unreachable or
+    there is no disk space for the weights of peers.
 
     Args:
         peering: The server and the group.
         secret: The member's secret, 32 bytes.
-        package: The package that is tuned.
+        package: The tuned package.
         directory: The directory for the weights of peers.
         clock: Returns seconds.
     """
@@ -99,7 +99,7 @@ class Exchange:
 
     @property
     def traffic(self) -> Traffic:
-        """Return the bytes sent and received so far."""
+        """The number of bytes sent and received so far."""
         parts = self._tuning.traffic, self._porting.traffic
         return Traffic(sum(part.sent for part in parts), sum(part.received for part in parts))
 
@@ -107,7 +107,7 @@ class Exchange:
         """Become a member, or renew the membership, and check the hints.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, the group compares by other hints; NOT_FOUND, no such group.
+            MistifyError: INVALID_PUBLICATION, the group requires other hints; NOT_FOUND, no such group.
         """
         membership = self._tuning.join(self._key)
         if _is_known(membership.correlation, membership.settings):
@@ -115,9 +115,9 @@ class Exchange:
         return membership
 
     def renew_lease(self) -> None:
-        """Renew the membership during a long training, if it is time; to be called often.
+        """Renew the membership during a long training if it is due; to be called often.
 
-        A server that is away is ignored: publishing joins again.
+        An unreachable server is ignored: publishing joins again.
         """
         if self._clock() - self._renewed_at >= _RENEWAL_SECONDS:
             with suppress(MistifyError):
@@ -138,7 +138,7 @@ class Exchange:
         self._tuning.publish(self._key, model, content)
 
     def peers(self) -> list[PeerFile]:
-        """Return the most correlated peers, with their weights, downloaded."""
+        """Return the most correlated peers, with downloaded weights."""
         with stored_in(self._directory):
             return list(self._tuning.peers(self._key, self._peering.count, self._directory))
 
@@ -152,7 +152,7 @@ class Exchange:
 
 
 def _is_known(measure: str, settings: Mapping[str, object]) -> bool:
-    """Return whether a correlation measure is installed on this device, too."""
+    """Check whether a correlation measure is installed on this device, too."""
     try:
         correlation(measure, settings)
     except MistifyError as error:

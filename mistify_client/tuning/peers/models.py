@@ -1,11 +1,11 @@
-"""Predictions of peers for the device's data: their weights, in their packages' networks (paper 5.1).
+"""Predictions of peers for the device's data: their weights in their packages' networks (paper 5.1).
 
 Files below the tuner's directory:
 
     weights/                    of peers, by digest (`mistify_client.rpc.peer_files`)
     packages/DIGEST/            the network and the manifest of a package, by the network's digest
     outputs/DATA/PEER/N.npy     a peer's predictions for all examples, the N-th output
-    outputs/partial/            the same while it is written
+    outputs/partial/            predictions that are still being written
 
 So nothing is downloaded or computed twice, and outputs need not fit into memory.
 """
@@ -34,13 +34,13 @@ from mistify_client.runtime.versions import check_interchangeable
 from mistify_client.tuning.peers.ensemble import Predictions
 from mistify_client.tuning.storage import stored_in
 
-#: Examples in a batch of predictions.
+#: Examples per batch of predictions.
 _CHUNK = 64
 
 _PARTIAL = "partial"
 _FLOAT32 = "<f4"
 
-#: Downloads network and manifest of a package into a directory.
+#: Downloads the network and the manifest of a package into a directory.
 Fetch = Callable[[PackageReference, Path], object]
 
 
@@ -48,8 +48,8 @@ class PeerModels:
     """The packages that peers have tuned, each downloaded once.
 
     Args:
-        directory: The directory that keeps them.
-        own: The manifest of the own package; all others have to have the same inputs and outputs.
+        directory: The directory of the packages.
+        own: The manifest of the own package; all others must have the same inputs and outputs.
         fetch: Downloads a package.
     """
 
@@ -59,10 +59,10 @@ class PeerModels:
         self._fetch = fetch
 
     def get(self, reference: PackageReference) -> tuple[Manifest, bytes]:
-        """Return the manifest and the network of a package, downloaded where it is missing or damaged.
+        """Return the manifest and the network of a package; download it if it is missing or damaged.
 
         Raises:
-            MistifyError: Any that downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
+            MistifyError: As for the download; UNAVAILABLE, there is not enough disk space; CORRUPT_PACKAGE,
                 the network is not the one that the peer has tuned; INVALID_MODEL, its inputs or outputs
                 differ from those of the own package.
         """
@@ -73,7 +73,7 @@ class PeerModels:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE):
                 raise
             with stored_in(directory):
-                self._fetch(reference, directory)  # continues a download that was broken off
+                self._fetch(reference, directory)  # resumes an interrupted download
             manifest, network = _read(reference, directory)
         check_interchangeable(self._own, manifest, directory)
         return manifest, network
@@ -106,10 +106,10 @@ def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes
 
 
 class PeerOutputs:
-    """The predictions of peers for the device's examples, kept on disk.
+    """The predictions of peers for the device's examples, stored on disk.
 
     Args:
-        directory: The directory that keeps them, for these examples only.
+        directory: The directory of the predictions, for these examples only.
         examples: All examples of the device.
     """
 
@@ -118,7 +118,7 @@ class PeerOutputs:
         self._examples = examples
 
     def key(self, peer: Peer) -> str:
-        """Return the name under which a peer's outputs are kept, from its package and its weights."""
+        """Return the name of a peer's stored outputs, from its package and its weights."""
         return sha256(f"{peer.package.sha256}{peer.sha256}".encode()).hexdigest()
 
     def has(self, key: str) -> bool:
@@ -126,14 +126,14 @@ class PeerOutputs:
         return (self._directory / key).is_dir()
 
     def read(self, key: str, manifest: Manifest) -> Predictions:
-        """Return the outputs of a peer, [examples, ...] by output, mapped from disk and read when used.
+        """Return the outputs of a peer, [examples, ...] by output, memory-mapped.
 
         Args:
             key: Key of the peer's outputs.
             manifest: Names the outputs.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, a file of them is damaged.
+            MistifyError: CORRUPT_PACKAGE, one of the files is damaged.
         """
         paths = {info.name: self._directory / key / f"{at}.npy" for at, info in enumerate(manifest.outputs)}
         try:
@@ -144,7 +144,7 @@ class PeerOutputs:
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
 
     def compute(self, file: PeerFile, packages: PeerModels) -> str:
-        """Run a peer on all examples, unless its outputs are stored already.
+        """Run a peer on all examples, unless its outputs are already stored.
 
         Args:
             file: The peer and its weights.
@@ -156,7 +156,7 @@ class PeerOutputs:
         Raises:
             MistifyError: INVALID_PUBLICATION, its weights or its network cannot be used, for example because
                 it needs a newer LiteRT; UNAVAILABLE, the outputs cannot be written, for example on a full
-                disk; any that `PeerModels.get` raises.
+                disk; as for `PeerModels.get`.
         """
         key = self.key(file.peer)
         if self.has(key):
@@ -176,15 +176,15 @@ class PeerOutputs:
         return key
 
     def keep(self, keys: Collection[str]) -> None:
-        """Remove the outputs of all other peers, and of other examples."""
+        """Remove the outputs of all other peers, and for other examples."""
         for directory in (*self._directory.parent.glob("*"), *self._directory.glob("*")):
             if directory.name not in keys and directory != self._directory:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _write(self, key: str, network: Network, training: Training) -> None:
-        """Write outputs chunk by chunk; they are written completely or not at all."""
+        """Write outputs chunk by chunk, all or nothing."""
         partial = self._directory.with_name(_PARTIAL)
-        shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
         try:
             with stored_in(self._directory):
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -192,11 +192,11 @@ class PeerOutputs:
                 _save(_predictions(network, training, self._examples), len(self._examples), partial)
                 partial.replace(self._directory / key)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)  # complete outputs have left it
+            shutil.rmtree(partial, ignore_errors=True)  # complete outputs have been moved
 
 
 def _predictions(network: Network, training: Training, examples: Examples) -> Iterator[list[Array]]:
-    """Yield the predictions for chunk after chunk of the examples, a list in the order of the outputs."""
+    """Yield the predictions for each chunk of the examples, as a list in the order of the outputs."""
     for chunk in examples.chunks(_CHUNK):
         outputs = network(bind(network.manifest.inputs, (), chunk.inputs), 0)
         yield [training.kinds[info.name].predictions(outputs[info.name]) for info in network.manifest.outputs]
@@ -205,11 +205,11 @@ def _predictions(network: Network, training: Training, examples: Examples) -> It
 def _save(chunks: Iterable[list[Array]], count: int, directory: Path) -> None:
     """Save chunks of outputs as float32 in `.npy` files, one for each output.
 
-    They are written, not mapped: on a full disk, storing to a mapped page would kill the process.
+    The files are written, not mapped: on a full disk, storing to a mapped page would crash the process.
 
     Args:
         chunks: Lists of [examples, ...], in the order of the outputs.
-        count: Number of examples in all chunks together.
+        count: Total number of examples in all chunks.
         directory: The directory for the files.
 
     Raises:

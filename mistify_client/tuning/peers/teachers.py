@@ -1,4 +1,4 @@
-"""The teacher made from peers: run and judged on the device's own data, then averaged (paper 5.1)."""
+"""The teacher from peers: evaluated on the device's own data, judged, then averaged (paper 5.1)."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -13,12 +13,12 @@ from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Prediction
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.trainer import PackageTrainer
 
-#: The most examples on which peers are judged.
+#: Maximum number of examples for judging peers.
 _JUDGED: Final = 2_000
 
 
 class Gathered(NamedTuple):
-    """Peers that teach, by the keys of their outputs, and for each of the others a line with the reason."""
+    """The keys of the outputs of peers that teach, and for each other peer a line with the reason."""
 
     teachers: tuple[str, ...]
     notes: tuple[str, ...]
@@ -28,7 +28,7 @@ class Teachers:
     """The peers of a device.
 
     Args:
-        trainer: Trains the network that is tuned.
+        trainer: Trains the network.
         outputs: The stored predictions of peers for the data.
         packages: The packages that peers have tuned.
     """
@@ -42,10 +42,10 @@ class Teachers:
         self._packages = packages
 
     def gather(self, files: Sequence[PeerFile]) -> Gathered:
-        """Choose the peers that can be trusted, compared with the network in the trainer's present state.
+        """Choose trusted peers by comparison with the current network of the trainer.
 
         Raises:
-            MistifyError: UNAVAILABLE, packages cannot be fetched.
+            MistifyError: UNAVAILABLE, packages cannot be downloaded.
         """
         keys, notes = {}, []
         for file in files:
@@ -62,11 +62,11 @@ class Teachers:
         return Gathered(judgement.trusted, tuple(notes))
 
     def has(self, keys: Sequence[str]) -> bool:
-        """Return whether the outputs of all these peers are still stored."""
+        """Check whether the outputs of all these peers are still stored."""
         return all(map(self._outputs.has, keys))
 
     def ensemble(self, keys: Sequence[str]) -> Ensemble:
-        """Return the teacher made of the peers with these keys."""
+        """Return the teacher from the peers with these keys."""
         return Ensemble([self._outputs.read(key, self._trainer.manifest) for key in keys])
 
     def _judge(self, keys: Sequence[str]) -> Judgement:
@@ -77,13 +77,13 @@ class Teachers:
         examples, kinds = self._data.examples, self._trainer.training.kinds
         rows = np.random.default_rng(0).permutation(len(examples))[:_JUDGED]
         sample, held_out = examples.subset(rows), self._data.held_out
-        peers = {key: _at(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
+        peers = {key: _rows_of(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
         own_agreement = agreement(self._trainer.predictions(held_out), held_out.targets, kinds)
         own = self._trainer.predictions(sample)
         return judge(peers, own, sample.targets, kinds, own_agreement)
 
 
-def _at(predictions: Predictions, rows: Array) -> Predictions:
+def _rows_of(predictions: Predictions, rows: Array) -> Predictions:
     return {name: np.asarray(output[rows]) for name, output in predictions.items()}
 
 

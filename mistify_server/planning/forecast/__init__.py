@@ -1,1 +1,1 @@
-"""Forecasts of goals before anything is computed: algorithms, accuracy, seconds (paper 3)."""
+"""Forecasts of goals before any adaptation: algorithm, accuracy and time (paper 3)."""

@@ -1,10 +1,10 @@
-"""Forecasts of accuracies by Monte Carlo: many networks are drawn at random, and quantiles of them reported.
+"""Accuracy forecasts by Monte Carlo sampling: quantiles over many randomly drawn networks.
 
-The tuned source is drawn on an unbounded scale, on which errors are about equally large everywhere: the logit
-of a share, the negative logarithm of an error. On this scale a network that still learns gains about as much
-with each doubling of its steps, and so does a network adapted from it, by its own steps. From there, it loses
-a share by Student's t distribution, since the spread of a new model's losses is not known well. The reported
-figure is counted on a test set of limited size.
+The tuned source is drawn on an unbounded scale with roughly uniform errors: the logit of an accuracy, or the
+negative logarithm of an error. On this scale, a network that is still learning gains about the same amount
+with each doubling of its training steps. The same holds for a network adapted from it, with its own steps.
+The accuracy loss of adaptation follows Student's t distribution, because the spread of losses is poorly known
+for a new model. Finally, sampling noise accounts for the limited size of the test set.
 """
 
 from collections.abc import Sequence
@@ -20,40 +20,39 @@ from mistify.jobs.plan import Estimate, Interval
 from mistify_server.planning.forecast.kernel import Floats
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 
-#: How much a source differs when it is tuned again, on the scale.
+#: Standard deviation between repeated tunings of a source, on the scale.
 _REPETITION: Final = 0.25
 
-#: Standard deviation of what a doubling of the steps gains: as a share of what those before it have gained,
-#: and at least.
+#: Standard deviation of the gain per doubling of the steps: relative to the gain so far, and its lower bound.
 _GAIN_SPREAD: Final = 1.0
 _LEAST_GAIN_SPREAD: Final = 0.15
 
-#: Of a source that is tuned without a trial: the share of the way to a good network that tuning goes, where a
-#: good one is on the scale. The way is the shorter, the less is wrong to begin with.
+#: For a source without a tuning trial: the fraction of the gap to a good network that tuning closes, and the
+#: position of a good network on the scale.
 _SHARE_OF_WAY: Final = Estimate(0.65, 0.3)
 _GOOD: Final = 3.5
 
-#: The same for errors, of which none is known to be good: by how much their logarithm falls.
+#: The same for errors, where no value counts as good: the decrease of their logarithm.
 _FALL_OF_ERRORS: Final = Estimate(0.5, 0.7)
 
-#: Examples in a data set of unknown size.
+#: Assumed number of examples in a data set of unknown size.
 _EXAMPLES: Final = 500
 
 _DRAWS: Final = 1_000
 
-#: Of the standard normal distribution, [draws]: shuffled, they are draws whose moments do not scatter.
+#: Quantiles of the standard normal distribution, [draws]. Shuffled, they serve as draws with exact moments.
 _QUANTILES: Final = np.array([NormalDist().inv_cdf((place + 0.5) / _DRAWS) for place in range(_DRAWS)])
 
 
 @dataclass(frozen=True)
 class SourceForecast:
-    """A forecast of the tuned source on the scale: normally distributed, but no less than it has already.
+    """A forecast of the tuned source on the scale: a normal distribution, truncated at its present figure.
 
     Attributes:
         middle: The mean.
         deviation: The standard deviation.
-        least: The figure that it has already.
-        learning: The gain of a doubling of the training steps.
+        least: The present figure.
+        learning: The gain per doubling of the training steps.
     """
 
     middle: float
@@ -62,19 +61,19 @@ class SourceForecast:
     learning: float = 0.0
 
     def figure(self, metric: Metric) -> float:
-        """Return the figure that it reaches with a chance of one half."""
+        """Return the figure that it reaches with a probability of one half."""
         return float(_figures(metric, np.array(max(self.middle, self.least))))
 
 
 def source_forecast_of(
     metric: Metric, estimates: EdgeEstimates, trial: SourceTrial | None, known: float | None
 ) -> SourceForecast | None:
-    """Return the forecast of the tuned source; None if it was measured neither now nor before.
+    """Return the forecast of the tuned source; None if it has never been measured.
 
     Args:
-        estimates: Estimates with the source's figure before tuning.
-        trial: The trial of tuning the source, if there was one.
-        known: The figure of the source tuned in an earlier job, if there was one.
+        estimates: Estimates that include the source's figure before tuning.
+        trial: A short trial of tuning the source, if available.
+        known: The figure that the source reached in an earlier job, if any.
     """
     sampled = (trial.sampled if trial else None) or _EXAMPLES
     came, steps = estimates.accuracy, estimates.source_steps
@@ -109,7 +108,7 @@ def source_forecast_of(
 
 
 def _learning(start: float, end: float, steps: int) -> float:
-    """Return the gain of a doubling of the steps, where so many led from a place on the scale to another."""
+    """Return the gain per doubling from the positions on the scale before and after a number of steps."""
     return max(0.0, end - start) / max(1.0, log2(max(steps, 1)))
 
 
@@ -123,13 +122,14 @@ def interval_of(
     degrees: float,
     tested: int | None,
 ) -> Interval:
-    """Return the figure of a network, counted on the test data.
+    """Return the interval for a network's figure on the test data.
 
     Args:
-        source: The source that the network is adapted from.
-        losses: Losses as shares of the source's figure; none for the source itself.
-        doublings: Doublings of the source's training steps, if the network's steps were its own.
-        gain_in_losses: Whether the losses include the gain of these steps, as do losses of the same model.
+        source: The source from which the network is adapted.
+        losses: Losses relative to the source's figure; none for the source itself.
+        doublings: Number of times that the network's training doubles the source's steps.
+        gain_in_losses: Whether the losses already include the gain from these steps, as losses of the same
+            model do.
         degrees: Degrees of freedom of the losses' distribution, above 2.
         tested: Number of test examples; None if it is unknown.
     """
@@ -150,19 +150,19 @@ def interval_of(
 
 
 def _counted(metric: Metric, figures: Floats, examples: int, random: np.random.Generator) -> Floats:
-    """Return figures counted on so many examples, [draws]."""
+    """Return the figures measured on a limited number of examples, [draws]."""
     if metric.is_share:
         return random.binomial(examples, figures) / examples
     return figures * random.chisquare(examples, _DRAWS) / examples
 
 
 def _normal(random: np.random.Generator) -> Floats:
-    """Return draws of the standard normal distribution, [draws]."""
+    """Return draws from the standard normal distribution, [draws]."""
     return random.permutation(_QUANTILES)
 
 
 def _scale(metric: Metric, figure: float, examples: int) -> float:
-    """Return a figure on the scale; half a right and half a wrong example are added to the data's."""
+    """Return the position of a figure on the scale, smoothed by half a correct and half a wrong example."""
     if not metric.is_share:
         return -log(max(figure, 1e-12))
     share = (figure * examples + 0.5) / (examples + 1)
@@ -170,13 +170,13 @@ def _scale(metric: Metric, figure: float, examples: int) -> float:
 
 
 def _figures(metric: Metric, places: Floats) -> Floats:
-    """Return the figures at places on the scale; the inverse of `_scale`."""
+    """Return the figures at positions on the scale; the inverse of `_scale`."""
     figures: Floats = 1 / (1 + np.exp(-places)) if metric.is_share else np.exp(-places)
     return figures
 
 
 def _sampling(metric: Metric, figure: float, examples: int) -> float:
-    """Return the variance of a place on the scale that comes from counting on few examples."""
+    """Return the sampling variance, on the scale, of a figure measured on a limited number of examples."""
     if not metric.is_share:
         return 2 / examples
     share = 1 / (1 + exp(-_scale(metric, figure, examples)))

@@ -14,14 +14,14 @@ from mistify_server.store.edges import EdgeFeatures
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.estimates import NetworkFeatures
 
-#: A share of the source's accuracy that makes no difference, as seeds differ by as much: of algorithms within
-#: it the fastest is taken.
+#: Negligible loss relative to the source's accuracy: seeds differ by as much. Among algorithms within this
+#: tolerance, the fastest wins.
 _TOLERANCE: Final = 0.005
 
-#: The share that may be lost besides, on average over many goals, by networks that share their training, and
-#: the part of the time of the others that they may then take at most. With default settings a path of 32
-#: goals takes three times as long as such a training, one of 128 seven times; the digits lose 0.2 to 0.4
-#: points by it (docs/decisions/many-goals.md).
+#: Additional mean loss that is acceptable for networks that share their training, and the maximum share of
+#: the other algorithms' time that they may then take. With default settings, a path of 32 goals takes three
+#: times as long as shared training, and one of 128 goals seven times. On the digits, sharing costs 0.2 to 0.4
+#: percentage points (docs/decisions/many-goals.md).
 _SHARING_TOLERANCE: Final = 0.01
 _MUCH_FASTER: Final = 1 / 3
 
@@ -32,11 +32,11 @@ class Edge:
 
     Attributes:
         halvings: Halvings of the multiply-adds from the source to the goal.
-        distance: Halvings of the costs between parent and goal.
-        share: The parent's multiply-adds over the source's.
+        distance: Halvings of the costs from parent to goal.
+        share: The parent's multiply-adds divided by the source's.
         limits_latency: Whether latency is limited, on any hardware.
-        has_targets: Whether its network has a target to reach.
-        path: Number of edges on the longest path that it is on.
+        has_targets: Whether the network has a target to reach.
+        path: Number of edges on the longest path through this edge.
     """
 
     halvings: float
@@ -49,7 +49,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, the reason for it (a part of a sentence), and the share of accuracy it should lose."""
+    """A chosen algorithm, the reason as a sentence fragment, and its expected relative loss of accuracy."""
 
     algorithm: str
     reason: str
@@ -61,9 +61,9 @@ class _Expected:
     """Expected results of an algorithm on an edge.
 
     Attributes:
-        lost: Share of the source's figure.
-        time: Training steps of the source that take as long, with the edge's part of preparing.
-        preparation: The time of preparing, as a part of a sentence; empty where there is none to come.
+        lost: Loss relative to the source's figure.
+        time: Duration in training steps of the source, including the edge's share of the preparation.
+        preparation: The preparation time as a sentence fragment; empty if no preparation remains.
     """
 
     algorithm: str
@@ -74,11 +74,11 @@ class _Expected:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """An algorithm whose networks share their training, against what would be chosen for each edge by itself.
+    """A comparison of an algorithm with shared training with the choices for each edge alone.
 
     Attributes:
-        sharing: Its expected results, one for each edge that it suits.
-        others: The expected results of the algorithms that these edges would have otherwise.
+        sharing: The expected results with shared training, one for each suitable edge.
+        others: The expected results of the algorithms chosen for these edges otherwise.
     """
 
     sharing: Sequence[_Expected]
@@ -86,9 +86,9 @@ class _Comparison:
 
     @property
     def sharing_wins(self) -> bool:
-        """True if the networks that share their training are better on average, or as good and faster.
+        """True if shared training gives better networks on average, or equally good ones faster.
 
-        Where they are a little worse, they have to be much faster.
+        Slightly worse networks must be much faster.
         """
         more = _mean_loss(self.sharing) - _mean_loss(self.others)
         ratio = _time(self.sharing) / _time(self.others)
@@ -97,25 +97,26 @@ class _Comparison:
         return more <= _SHARING_TOLERANCE and ratio < _MUCH_FASTER
 
     def __str__(self) -> str:
-        """Return the means of what was chosen and of what was not, a part of a sentence."""
-        chosen, left = self.sharing, self.others
+        """Return the mean results of the chosen and the rejected algorithms, as a sentence fragment."""
+        chosen, rejected = self.sharing, self.others
         if not self.sharing_wins:
-            chosen, left = left, chosen
+            chosen, rejected = rejected, chosen
         return (
             f"averaged over {counted(len(chosen), 'goal')} {_mean_loss(chosen):z.1%}, compared with "
-            f"{_names(left)} {_mean_loss(left):z.1%} in {_time(left) / _time(chosen):.1f} times the time"
+            f"{_names(rejected)} {_mean_loss(rejected):z.1%} in "
+            f"{_time(rejected) / _time(chosen):.1f} times the time"
         )
 
 
 class Chooser:
-    """Chooses the fastest of the algorithms that are expected to lose least.
+    """Chooses the fastest among the algorithms with the smallest expected loss.
 
-    The same edge and the same history give the same choice.
+    The choice is deterministic for a given edge and history.
 
     Args:
         subject: A digest of model and data.
-        profiles: Name of an algorithm that can be chosen -> its profile; at least one.
-        history: The edges that were adapted, from which losses are predicted.
+        profiles: Name of each eligible algorithm -> its profile; at least one.
+        history: The adapted edges from which losses are predicted.
     """
 
     def __init__(
@@ -132,15 +133,16 @@ class Chooser:
         self._evidence = history.evidence(subject, features.kind)
 
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
-        """Choose the algorithms of edges that share the time for which an algorithm prepares.
+        """Choose algorithms for edges that share an algorithm's preparation time.
 
-        An algorithm whose networks share their training is chosen for all edges that it suits, if it loses as
-        little on average and is faster, or hardly more and is much faster; or for none.
+        An algorithm with shared training is chosen for all suitable edges or for none. It is chosen if its
+        mean loss is equal and it is faster, or if its mean loss is slightly larger and it is much faster.
 
         Args:
             edges: All edges of a tree.
-            prepared: Algorithm that has prepared for this tree -> halvings down to which it has; others that
-                would have to prepare are left out. None where nothing has been prepared yet, and all can.
+            prepared: Algorithm that is already prepared for this tree -> halvings down to which it is
+                prepared. Unprepared algorithms are excluded. None if nothing has been prepared and any
+                algorithm still can be.
         """
         able = [
             name
@@ -167,11 +169,11 @@ class Chooser:
         ]
 
     def preparing_steps(self, algorithm: str, edges: Sequence[Edge]) -> int:
-        """Return the steps in which an algorithm prepares for one edge or more."""
+        """Return an algorithm's preparation steps for one or more edges."""
         return self._profiles[algorithm].preparation_steps(max(edge.halvings for edge in edges))
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> EdgeFeatures:
-        """Return an edge as an algorithm would adapt it."""
+        """Return the features of an edge adapted by an algorithm."""
         return EdgeFeatures(
             subject=self._subject,
             kind=self._features.kind,
@@ -184,11 +186,11 @@ class Chooser:
         )
 
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
-        """Check whether an algorithm whose networks share their training may adapt an edge.
+        """Check whether an algorithm with shared training suits an edge.
 
-        It trains no networks above the source, must have trained for the size of later ones, cannot continue
-        one of them until it reaches a target, and has not been measured under limits on latency. Where the
-        settings leave other algorithms no steps, nothing is to be trained.
+        It trains no networks larger than the source, must already have trained for the size of added goals,
+        and cannot train a single network further until it reaches a target. It has not been evaluated under
+        limits on latency. If the settings leave other algorithms no steps, nothing may be trained.
         """
         profile = self._profiles[algorithm]
         others = (other for other in self._profiles.values() if not other.shared_steps)
@@ -214,12 +216,12 @@ class Chooser:
     def _reason(
         self, edge: Edge, best: _Expected, singly: Sequence[_Expected], averaged: Sequence[_Comparison]
     ) -> str:
-        """Say why an algorithm was chosen, by the figures that decided.
+        """Explain the choice of an algorithm by the decisive figures.
 
         Args:
             best: The expected result of the chosen algorithm.
-            singly: The expected results of the algorithms that are chosen edge by edge.
-            averaged: The comparisons of averages that the edge was part of.
+            singly: The expected results of the algorithms that are chosen per edge.
+            averaged: The comparisons of means that include the edge.
         """
         others = [one for one in singly if one is not best] if best in singly else []
         if not others and not averaged:
@@ -239,7 +241,7 @@ class Chooser:
 
 
 def longest_paths(nodes: Sequence[NodePlan]) -> dict[int | None, int]:
-    """Return the edges of the longest path on which each node is, by index.
+    """Return the number of edges on the longest path through each node, by index.
 
     Args:
         nodes: All nodes of a tree, parents first.
@@ -253,7 +255,7 @@ def longest_paths(nodes: Sequence[NodePlan]) -> dict[int | None, int]:
 
 
 def _best(expected: Sequence[_Expected]) -> _Expected:
-    """Return the fastest of the algorithms that lose least on an edge."""
+    """Return the fastest of the algorithms with the smallest loss on an edge."""
     least = min(one.lost.mean for one in expected)
     return min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
 

@@ -1,4 +1,4 @@
-"""Forecast of a goal tree: the algorithm of each edge, its accuracy, its time."""
+"""Forecast of a goal tree: the algorithm, accuracy and time of each edge."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ import numpy as np
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
-from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
+from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, tightest_ratio
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import (
@@ -34,24 +34,24 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 
-#: Halvings of the multiply-adds for one of the latency, at most: ResNet-8 takes 1.06 and 1.2 with limits
-#: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.porting.limits`). Scaling all widths alike may
-#: take more, but algorithms prefer the widths that kernels compute fastest.
+#: Maximum halvings of the multiply-adds per halving of the latency: ResNet-8 needs 1.06 and 1.2 for limits of
+#: 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.porting.limits`). Uniform scaling of all widths may
+#: need more, but algorithms prefer the widths for which kernels are fastest.
 _HALVINGS_FOR_LATENCY: Final = 1.3
 
-#: Numbers of tuning rounds that are tried: from one to the most, evenly spread by their logarithms.
+#: How many numbers of tuning rounds to try: from one to the maximum, spaced logarithmically.
 _ROUNDS: Final = 100
 
-#: The most edges that a forecast learns from.
+#: Maximum number of edges from which a forecast learns.
 _RECORDS: Final = 300
 
-#: Seconds to start a worker and to package a goal, as measured for small networks.
+#: Seconds to start a worker and to package a goal, measured with small networks.
 _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
 
 
 class _ScoreForecast(NamedTuple):
-    """A forecast of the tuned source by one metric, for one output or `OVERALL`, with its basis."""
+    """A forecast of the tuned source for one metric of one output or `OVERALL`, with its basis."""
 
     output: str
     metric: Metric
@@ -64,13 +64,13 @@ class Forecast:
 
     Args:
         plan: The plan of a batch whose model can be adapted.
-        estimates: Estimates of the batch's inspection.
-        records: Records of similar edges, the oldest first.
+        estimates: Estimates from the batch's inspection.
+        records: Records of similar edges, oldest first.
         prepared: See `Chooser`.
-        trial: The trial of the source, if its inspection was just made.
+        trial: The trial of tuning the source, if it has just been inspected.
 
     Attributes:
-        plan: The plan with an algorithm for every node; nodes that had one keep it.
+        plan: The plan with an algorithm for every node. Nodes keep an existing algorithm.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Forecast:
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
-        """Describe what a node is likely to miss at a precision, and unused data; empty if all is well."""
+        """Describe unused data and the targets that a node is likely to miss at a precision; may be empty."""
         steps, expected = self._reached(node, precision) if node.targets else (0, ())
         return self._warning(node, expected, steps)
 
@@ -105,7 +105,7 @@ class Forecast:
 
         Args:
             goals: The batch's goals by id.
-            slots: Number of edges that are adapted at the same time.
+            slots: Number of edges that are adapted concurrently.
         """
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
@@ -134,9 +134,10 @@ class Forecast:
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
-        """Return the nodes, each with an algorithm and its expected loss.
+        """Return the nodes, each with its algorithm and expected loss.
 
-        Nodes of one task share what an algorithm prepares; so each task has a choice of its own.
+        Nodes of one task share an algorithm's preparation, so the algorithms are chosen for each task
+        separately.
         """
         chosen: dict[int, NodePlan] = {}
         for task in dict.fromkeys(node.task for node in self.plan.nodes):
@@ -147,7 +148,7 @@ class Forecast:
     def _chosen_together(
         self, nodes: Sequence[NodePlan], prepared: Collection[str] | None
     ) -> Iterable[NodePlan]:
-        """Return nodes of one task, each with an algorithm and its expected loss."""
+        """Return the nodes of one task, each with its algorithm and expected loss."""
         of = {name: [node for node in nodes if node.algorithm == name] for name in prepared or ()}
         most = {name: max(self._edge(node).halvings for node in own) for name, own in of.items() if own}
         open_nodes = [node for node in nodes if not node.algorithm]
@@ -182,7 +183,7 @@ class Forecast:
         scale = self._scaling.within(others)
         if not latencies:
             return scale
-        left = share_left(source, latencies) ** _HALVINGS_FOR_LATENCY
+        left = tightest_ratio(source, latencies) ** _HALVINGS_FOR_LATENCY
         by_choice = self._scaling.within({FLOPS: left * source[FLOPS]})
         return min(scale, max(by_choice, self._scaling.within(latencies)))
 
@@ -202,7 +203,7 @@ class Forecast:
 
     @cached_property
     def _costs_of_nodes(self) -> dict[int | None, Costs]:
-        """The costs of the root (None) and of each node's network, which keeps to its limits."""
+        """The costs of the root (None) and of each node's network within its limits."""
         costs = dict(zip(self._scales, self._scaling.costs_at([*self._scales.values()]), strict=True))
         for node in self.plan.nodes:
             own = costs[node.index]
@@ -211,7 +212,7 @@ class Forecast:
 
     @cached_property
     def _source(self) -> _ScoreForecast | None:
-        """The tuned source; None where it was measured neither now nor before."""
+        """The forecast of the tuned source; None if it has never been measured."""
         metric = self.plan.recipe.data.metric
         known = self._history.source(self._subject, self._estimates.source_steps)
         forecast = source_forecast_of(metric, self._estimates, self._trial, known)
@@ -219,7 +220,7 @@ class Forecast:
 
     @cached_property
     def _outputs(self) -> tuple[_ScoreForecast, ...]:
-        """The outputs of the tuned source; empty where they were not measured."""
+        """The forecasts of the tuned source's outputs; empty if they were not measured."""
         return tuple(filter(None, map(self._output_forecast, self._estimates.output_scores)))
 
     def _output_forecast(self, score: OutputScore) -> _ScoreForecast | None:
@@ -237,12 +238,12 @@ class Forecast:
         return None if forecast is None else _ScoreForecast(output, metric, forecast, history)
 
     def _interval(self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
-        """Return the figure of a network that loses shares of the source's.
+        """Return the figure of a network with losses relative to the source's figure.
 
         Args:
             source: The source, or one of its outputs.
-            losses: The shares.
-            steps: Number of training steps that the network has learned for.
+            losses: The relative losses.
+            steps: Number of training steps of the network.
         """
         return interval_of(
             source.metric,
@@ -261,7 +262,7 @@ class Forecast:
 
     @property
     def _step_seconds(self) -> float:
-        """Seconds of a training step of the source, measured just now or in earlier jobs."""
+        """Seconds per training step of the source, measured just now or in earlier jobs."""
         return self._estimates.step_seconds or self._history.step_seconds(self._subject) or 0.0
 
     @property
@@ -271,7 +272,7 @@ class Forecast:
 
     @property
     def _preparations(self) -> tuple[PlannedPreparation, ...]:
-        """The forecasts of the steps in which algorithms prepare."""
+        """The forecasts of the preparation steps."""
         planned = []
         needed = {self.plan.preparation_of(node): node.algorithm for node in self.plan.nodes}
         for name, algorithm in sorted(needed.items()):
@@ -308,12 +309,12 @@ class Forecast:
         )
 
     def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
-        """Return the steps of an edge and its scores, tuned until the targets are met if they can be.
+        """Return the steps and scores of an edge that is tuned until its targets are met, if they can be.
 
-        A network above the source may be tuned for as long as its step limit allows.
+        A network larger than the source may be tuned up to its step limit.
 
-        The first score is by the metric of the batch; none is known where the source's is not, which answers
-        no single task.
+        The first score uses the metric of the batch. The scores are empty if the source's are unknown, as
+        for a source that serves no single task.
         """
         edge, source = self._edge(node), self._source if node.task is None else None
         grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
@@ -345,7 +346,7 @@ def forecast_of(
     prepared: Collection[str] | None = None,
     trial: SourceTrial | None = None,
 ) -> Forecast | None:
-    """Return the forecast of a batch; None where its model is packaged unchanged.
+    """Return the forecast of a batch; None if its model is packaged unchanged.
 
     Args:
         history: The store with the edges of all jobs.
@@ -361,7 +362,7 @@ def forecast_of(
 
 
 def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
-    """Return goals with the algorithms of their nodes and with warnings."""
+    """Return the goals with the algorithms of their nodes and with warnings."""
     node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
     return [
         replace(
@@ -375,7 +376,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
 
 
 def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
-    """Return the expected course of a batch whose model is packaged unchanged."""
+    """Return the expected course of a batch with a model that is packaged unchanged."""
     edges = tuple(
         PlannedEdge(
             goals=node.goals,
@@ -408,7 +409,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
 
 
 def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
-    """Return why the server chose the precisions of goals, without those whose configs name one."""
+    """Return the reasons for precisions that the server chose, without goals with a configured precision."""
     return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
 
 
@@ -416,7 +417,7 @@ def _branches(goal: Goal) -> int:
     """Return the number of networks adapted for a goal's package in addition to the goal's own."""
     if goal.spec.branches is None:
         return 0
-    # Where a branch is larger than the goal's own network, that is no branch of it.
+    # The goal's own network is a branch too, unless another branch is larger.
     return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)
 
 
@@ -427,7 +428,7 @@ def _risk(precision: Quantization) -> float:
 def _figures_after(
     losses: Iterable[Estimate], scores: Iterable[_ScoreForecast]
 ) -> dict[tuple[str, Metric], float]:
-    """Return the figures of a network that has lost a share of each score."""
+    """Return the figures of a network after relative losses on each score."""
     return {
         (score.output, score.metric): score.metric.after(score.forecast.figure(score.metric), lost.mean)
         for score, lost in zip(scores, losses, strict=True)

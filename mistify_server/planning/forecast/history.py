@@ -1,8 +1,8 @@
-"""Predictions of the losses and times of edges.
+"""Predictions of the accuracy losses and times of edges.
 
-A Gaussian process (`kernel`) predicts losses from the edges that a store has seen; benchmark figures are its
-mean before there are any. A source that was trained badly gains by mere training, which says nothing about
-other sources, so its edges are a group of their own.
+A Gaussian process (`kernel`) predicts losses from the edges in a store. Benchmark figures are its prior mean.
+An undertrained source gains from training alone, which says nothing about other sources, so its edges form a
+separate group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,27 +26,27 @@ from mistify_server.planning.forecast.kernel import (
 )
 from mistify_server.store.edges import EdgeFeatures, EdgeRecord
 
-#: A source is undertrained if a smaller network is better by more than this share: more than seeds differ by.
+#: A source is undertrained if a smaller network is better by more than this share, which exceeds seed noise.
 _UNDERTRAINED: Final = 4 * NOISE
 
-#: The least residuals from which the uncertainty of predictions is estimated.
+#: Minimum number of residuals for estimating the uncertainty of predictions.
 _LEAST_RESIDUALS: Final = 3
 
-#: Degrees of freedom of what the edges of a new model lose.
+#: Degrees of freedom of the losses for a new model.
 _DEGREES: Final = 4.0
 
-#: Edges that are predicted at once.
+#: Number of edges to predict at once.
 _CHUNK: Final = 1_000
 
-#: Edges from which speed is estimated: the machine may have been busier before.
+#: Number of latest edges for estimating speed: the machine may have been busier before.
 _LATEST: Final = 20
 
 
 class ForecastHistory:
-    """Predicts edges from those in a store.
+    """Predicts the losses and times of edges from the edges in a store.
 
     Args:
-        records: Records of the store's edges, the oldest first.
+        records: Records of the store's edges, oldest first.
         profiles: Profiles of the algorithms, with their benchmark figures.
     """
 
@@ -67,9 +67,9 @@ class ForecastHistory:
         self._weights = self._inverse @ (np.array([record.lost for record in records]) - self._seen.mean)
 
     def of_output(self, subject: str, output: str, metric: Metric) -> "ForecastHistory":
-        """Return the history with one output of a model: the records of that model are by its own score.
+        """Return the history for one output of a model, with that model's records scored by this output.
 
-        Where none has that score, the output is expected to lose the share that all of them lose together.
+        Without such scores, the output's expected relative loss is the overall loss.
         """
         by_output = [
             record.by_output(output, metric) if record.case.subject == subject else None
@@ -85,10 +85,10 @@ class ForecastHistory:
         return ForecastHistory(own, self._profiles)
 
     def lost(self, cases: Sequence[EdgeFeatures]) -> list[Estimate]:
-        """Predict the losses of edges, as shares of the source's figure.
+        """Predict the losses of edges, relative to the source's figure.
 
-        The deviation is that of the process, scaled by the real errors when each record is predicted by the
-        others: records of the same model and data, or all records if these are few.
+        The standard deviation of the process is scaled by its leave-one-out errors on records of the same
+        model and data, or on all records if these are few.
         """
         estimates: list[Estimate] = []
         for start in range(0, len(cases), _CHUNK):
@@ -108,15 +108,15 @@ class ForecastHistory:
             yield Estimate(float(lost), factors[case.subject] * float(deviation))
 
     def knows(self, subject: str) -> bool:
-        """Check whether edges of a model and its data were seen."""
+        """Check whether there are records of a model with its data."""
         return self._count(subject) > 0
 
     def degrees(self, subject: str) -> float:
-        """Return the degrees of freedom of the losses of edges, which grow with the number of records."""
+        """Return the degrees of freedom of the losses, which grow with the number of records."""
         return _DEGREES + self._count(subject)
 
     def source(self, subject: str, source_steps: int) -> float | None:
-        """Return the tuned source's figure in the last job with it; None where there was none."""
+        """Return the tuned source's figure in its latest job; None if there was none."""
         reached = [
             record.source
             for record in self._records
@@ -125,7 +125,7 @@ class ForecastHistory:
         return reached[-1] if reached else None
 
     def step_seconds(self, subject: str) -> float | None:
-        """Return the seconds of a training step of the source by the latest edges; None without any edges."""
+        """Return the seconds per training step of the source in the latest edges; None without any edges."""
         seconds = [
             record.seconds / (record.case.work + self.overhead(record.case.algorithm))
             for record in self._records
@@ -134,11 +134,11 @@ class ForecastHistory:
         return float(np.median(seconds[-_LATEST:])) if seconds else None
 
     def overhead(self, algorithm: str) -> int:
-        """Return the time of an edge without its training, in training steps of the source."""
+        """Return the time of an edge besides its training, in training steps of the source."""
         return self._profiles[algorithm].edge_overhead if algorithm in self._profiles else 0
 
     def evidence(self, subject: str, kind: str) -> str:
-        """Describe the edges on which predictions rest."""
+        """Describe the edges on which predictions are based."""
         same = self._count(subject)
         similar = sum(
             record.case.kind == kind and record.case.subject not in self._undertrained
@@ -168,7 +168,7 @@ class ForecastHistory:
         )
 
     def _group(self, subject: str) -> int:
-        """Return the group of a subject: its own if it is undertrained, otherwise the group of all others."""
+        """Return the group of a subject: a separate one if it is undertrained, otherwise the common one."""
         return self._code((), subject if subject in self._undertrained else "")
 
     def _codes_of(self, names: tuple[str, ...], cases: Sequence[EdgeFeatures]) -> list[int]:
@@ -176,11 +176,11 @@ class ForecastHistory:
         return [self._code(names, *of_case) for of_case in values]
 
     def _code(self, names: tuple[str, ...], *values: str) -> int:
-        """Return a number for values of labels, the same whenever they are the same."""
+        """Return an integer that identifies a combination of label values."""
         return self._codes.setdefault((*names, *values), len(self._codes))
 
     def _error_factor(self, subject: str) -> float:
-        """Return how many times larger leave-one-out errors are than predicted; at least 1."""
+        """Return the ratio of actual to predicted leave-one-out errors; at least 1."""
         if not self._records:
             return 1.0
         scores = self._weights / np.sqrt(np.diag(self._inverse))

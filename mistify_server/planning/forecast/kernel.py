@@ -1,20 +1,19 @@
-"""The kernel of the Gaussian process that predicts the losses of edges.
+"""The kernel of the Gaussian process that predicts accuracy losses of edges.
 
-An edge i, which halves the source's multiply-adds h_i times in n_i training steps, loses a share y_i of the
-source's figure:
+An edge i that halves the source's multiply-adds h_i times in n_i training steps has a relative loss y_i:
 
     y_i = b_i r_i + e_i        b_i = max(h_i, 0) (1,000 / n_i)^0.2
 
-The loss rate r_i is the loss per halving in 1,000 steps, and the noise e_i the difference between seeds.
-Rates are normally distributed around that of the algorithm's profile. They are closer the more two edges have
-in common:
+The loss rate r_i is the loss per halving in 1,000 steps, and the noise e_i the variation between seeds. Rates
+are normally distributed around the rate in the algorithm's profile. The more two edges have in common, the
+stronger their correlation:
 
     cov(r_i, r_j) = [g_i = g_j] (s^2 + sum_c s_c^2 [c_i = c_j]) (a + (1 - a) exp(-|(x_i - x_j) / l|^2 / 2))
     k(i, j)       = b_i b_j cov(r_i, r_j)
     var(e_i)      = t^2 + (u b_i)^2
 
-where c are labels (kind of network, model and data, algorithm, and pairs of these), x is how far an edge goes
-in how many steps, and g is a group: edges of different groups say nothing about each other.
+where c are labels (kind of network, model and data, algorithm, and pairs of these), x describes an edge's
+reduction and steps, and g is a group: edges of different groups are independent.
 """
 
 from collections.abc import Mapping
@@ -27,11 +26,11 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.int64]
 
-#: The steps that a profile's rate is for, and how the rate falls with more of them.
+#: Number of steps for which profiles state rates, and the exponent by which rates fall with more steps.
 _USUAL_STEPS: Final = 1_000
 _FALL: Final = 0.2
 
-#: s and s_c: standard deviations of the rate, for all edges together and for each label.
+#: s and s_c: standard deviations of the rate, common to all edges and per label.
 _SPREAD: Final = 0.01
 SPREADS: Final[Mapping[tuple[str, ...], float]] = {
     ("kind",): 0.01,
@@ -41,25 +40,25 @@ SPREADS: Final[Mapping[tuple[str, ...], float]] = {
     ("subject", "algorithm"): 0.008,
 }
 
-#: a: Part of the covariance of rates that does not depend on how far edges go.
+#: a: Part of the covariance of rates that does not depend on the edges' positions.
 _CONSTANT: Final = 0.6
 
-#: l: Lengths of halvings from the source, halvings from the parent, and tenfolds of the steps.
+#: l: Length scales for halvings from the source, halvings from the parent, and log10 of the steps.
 _LENGTHS: Final = np.array([1.5, 1.5, 0.7])
 
-#: t and u: what one edge loses more or less than another like it. Seeds differ by some half a point.
+#: t and u: standard deviations of the losses of similar edges. Seeds differ by about half a percentage point.
 NOISE: Final = 0.005
 _NOISE_PER_HALVING: Final = 0.003
 
 
 class Features(NamedTuple):
-    """Edges in numbers.
+    """Numeric features of edges.
 
     Attributes:
         weighted_halvings: The b of each edge, [edges].
-        mean: Loss at the mean rate of the edge's algorithm, [edges].
+        mean: Losses at the mean rates of the edges' algorithms, [edges].
         positions: The x of each edge, [edges, 3].
-        labels: The labels c: name of a label -> [edges], equal for edges that have it in common.
+        labels: The labels c: name of a label -> [edges], with equal numbers for edges that share its value.
         groups: The group g of each edge, [edges].
     """
 

@@ -1,4 +1,4 @@
-"""Records of adapted edges, from which later edges are predicted."""
+"""Records of adapted edges, the basis for predicting later edges."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,22 +16,21 @@ from mistify_server.tasks.sources import DataSource
 
 
 def subject_of(features: NetworkFeatures, data: DataSource) -> str:
-    """Return a digest of model and data."""
+    """Return a digest of a model and its data."""
     return hashlib.sha256(f"{features.model} {data.model_dump_json()}".encode()).hexdigest()
 
 
 def record_of(
     plan: BatchPlan, node: NodePlan, root: SourceResult, parent: Costs, result: AdaptResult
 ) -> EdgeRecord | None:
-    """Return the record of an adapted edge; None where nothing was trained, and for an edge to a task.
+    """Return the record of an adapted edge; None if nothing was trained, and for an edge to a task.
 
-    What a network loses of one task says nothing of what others lose of all.
+    The loss of a network of one task does not predict the losses of networks of all tasks.
 
     Args:
         node: The node at the end of the edge.
-        root: The root of the tree.
-        parent: Costs of the network at the start of the edge. Axes that were added to the plan since then are
-            missing.
+        root: The tuned source at the root of the tree.
+        parent: Costs of the network at the start of the edge, without axes that were added to the plan later.
     """
     profile = plan.estimates.profiles.get(node.algorithm) if plan.estimates else None
     shared = profile.shared_steps if profile else 0
@@ -59,7 +58,7 @@ def record_of(
 
 
 def _output_records(root: SourceResult, result: AdaptResult) -> Iterator[OutputRecord]:
-    """Yield the records of the outputs that were measured of the tuned source and of the network."""
+    """Yield records of the outputs that were measured for both the tuned source and the network."""
     before = {(score.output, score.metric): score.value for score in root.teacher_scores}
     for score in result.output_scores:
         source = before.get((score.output, score.metric))

@@ -1,4 +1,4 @@
-"""Costs of networks whose channel groups are all scaled by one factor (paper 4.1), by interpolation."""
+"""Interpolated costs of networks with all channel groups scaled by one factor (paper 4.1)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mistify.costs.budget import FLOPS, Budget, Costs
 
 
 class CostScaling:
-    """Costs of a network by its scale: piecewise linear in the logarithms, between known scales.
+    """Costs of a network by scale: piecewise linear in log space between known scales.
 
     Args:
         scaled: Costs at ascending scales, on the same axes.
@@ -21,8 +21,8 @@ class CostScaling:
         self._scales = np.arange(len(scaled), dtype=np.float64)
         logs = {axis: np.log2([max(costs[axis], 1e-12) for costs in scaled]) for axis in scaled[0]}
         self._logs = {axis: values.tolist() for axis, values in logs.items()}
-        # Narrower networks may cost more, where kernels are too small to be computed with integers. Nobody
-        # has to cut to those: at each scale the least cost there, or at a larger one, decides about limits.
+        # Narrower networks may cost more if kernels are too small for integer arithmetic. No cut has to go
+        # that far: limits are compared with the lowest cost at this scale or any larger one.
         self._least = {
             axis: np.minimum.accumulate(values[::-1])[::-1].tolist() for axis, values in logs.items()
         }
@@ -39,7 +39,7 @@ class CostScaling:
         )
 
     def exceeding(self, costs: Costs) -> float:
-        """Return the least scale, not below the source's, at which all costs reach the ones to exceed."""
+        """Return the smallest scale, at least the source's, at which all costs reach the given ones."""
         return max(self.whole, *(self._scale_of(axis, cost) for axis, cost in costs.items()))
 
     def costs(self, scale: float) -> dict[str, float]:
@@ -56,11 +56,11 @@ class CostScaling:
         return {**self.costs(self.within({FLOPS: costs[FLOPS]})), **costs}
 
     def halvings(self, costs: Costs) -> float:
-        """Return how often the source's multiply-adds are halved; below 0 for larger networks."""
+        """Return the number of halvings of the source's multiply-adds; negative for larger networks."""
         return log2(self._source[FLOPS] / max(costs[FLOPS], 1.0))
 
     def _scale_of(self, axis: str, limit: float) -> float:
-        """Return the largest scale at which a limit holds; the least known scale where there is none."""
+        """Return the largest scale at which a limit holds; the smallest known scale if it never does."""
         logs, wanted = self._least[axis], log2(limit)
         above = bisect_right(logs, wanted)
         if above in (0, len(logs)):
@@ -70,5 +70,5 @@ class CostScaling:
 
 
 def distance(parent: Costs, budget: Budget) -> float:
-    """Return the halvings from a network's costs to a budget, on the axis with most; at least 0."""
+    """Return the halvings from a network's costs to a budget, on the axis with the most; at least 0."""
     return max(0.0, *(log2(parent[axis] / limit) for axis, limit in budget.items()))

@@ -1,4 +1,4 @@
-"""Targets that are likely to be reached or missed, by the predicted scores."""
+"""Comparison of predicted scores with targets."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from mistify_server.tasks.sources import DataSource
 
 
 def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Metric], float]) -> bool:
-    """Check whether figures, by output and metric, reach all targets that apply to one of them."""
+    """Check whether figures, by output and metric, reach all targets that apply to them."""
     return all(
         target.metric.reaches(figures[target.output, target.metric], target.value)
         for target in targets
@@ -19,12 +19,11 @@ def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Met
 
 
 def warning(targets: Iterable[Target], estimates: Sequence[OutputEstimate], steps: int) -> str:
-    """Describe the targets that are missed by more than the uncertainty; empty if there are none.
+    """Describe the targets that will be missed by more than the uncertainty; may be empty.
 
     Args:
         targets: Targets of a goal.
-        estimates: Estimates of the goal's network, with `OVERALL` for the metric by which networks are
-            compared.
+        estimates: Estimates of the goal's network, with `OVERALL` for the metric that ranks networks.
         steps: Number of training steps of the network.
     """
     return "; ".join(_warnings(targets, estimates, steps))
@@ -47,7 +46,7 @@ def _warnings(targets: Iterable[Target], estimates: Sequence[OutputEstimate], st
 
 
 def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
-    """Say that unlabelled inputs go unused, as nothing is learned from the source's outputs; may be empty.
+    """Warn about unused unlabelled inputs if nothing is learned from the source's outputs; may be empty.
 
     Args:
         settings: Settings of the batch's algorithm.
@@ -55,6 +54,6 @@ def unused_inputs(data: DataSource, settings: Mapping[str, object]) -> str:
     if data.unlabelled is None or data.trains_on_pseudo_labels or settings.get("distillation") != 0:
         return ""
     return (
-        'the "unlabelled" inputs are unused: with "distillation": 0 nothing is learned from the source\'s '
-        "outputs, and they have no others"
+        'the "unlabelled" inputs are unused: they have no labels, and with "distillation": 0 nothing is '
+        "learned from the source's outputs"
     )

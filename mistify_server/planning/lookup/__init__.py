@@ -1,1 +1,1 @@
-"""Resolution of the names in configs: models, data, devices and algorithms."""
+"""Resolution of names in configs: models, data, devices and algorithms."""

@@ -1,6 +1,6 @@
 """Look up the names in a config, without a server: `python -m mistify_server.planning.lookup --store DIR`.
 
-It reads the config from standard input, and writes all problems as a JSON list to standard output.
+Reads the config from standard input, and writes all problems to standard output as a JSON list.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from mistify_server.store.directory import open_store
 
 
 def main() -> None:
-    """Look names up as a server that is started for a command would, with the same store and data roots."""
+    """Look up names like a server started for a single command, with the same store and data roots."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data-root", type=Path, action="append", default=[])

@@ -1,4 +1,4 @@
-"""The algorithms that configs name, and their settings, as far as they can be checked without a worker."""
+"""Checks of the algorithms and settings in configs that need no worker."""
 
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,10 +17,10 @@ def known_algorithms() -> frozenset[str]:
 
 
 def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCollector) -> None:
-    """Check the name of an algorithm and its settings; those of plug-ins are left to a worker.
+    """Check the name and settings of an algorithm; a worker checks the settings of plug-ins.
 
-    Under an unknown name, settings are checked as those of the most similar algorithm, or else as those that
-    all algorithms have.
+    For an unknown name, settings are checked against the algorithm with the most similar name, or else
+    against the settings common to all algorithms.
 
     Args:
         place: JSON path of the config.
@@ -42,5 +42,5 @@ def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCol
 
 
 def _params_classes() -> dict[str, type[Params]]:
-    """Return the settings of Mistify's own algorithms, and those that all algorithms have, by name."""
+    """Return the settings of Mistify's own algorithms and the common settings, by name."""
     return {AUTO: Params, "": Params, **{name: known.params for name, known in built_in().items()}}

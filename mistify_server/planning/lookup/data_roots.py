@@ -1,4 +1,4 @@
-"""The data roots: models and data are read only from below these directories, and from among the uploads."""
+"""Data roots: the only directories, besides uploads, from which models and data are read."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ _MOST_SUGGESTIONS_FROM = 1000
 
 @dataclass(frozen=True)
 class DataRoots:
-    """Directories below which models and data lie, with every symbolic link resolved.
+    """Directories with models and data, with all symbolic links resolved.
 
-    `uploads` are files that callers have sent; None where there are no uploads.
+    `uploads` is None if the server has no uploads.
     """
 
     roots: tuple[Path, ...]
@@ -28,28 +28,28 @@ class DataRoots:
 
     @classmethod
     def of(cls, directories: Sequence[Path], uploads: Uploads | None = None) -> "DataRoots":
-        """Return the roots, in the order in which they are searched.
+        """Return the roots in search order.
 
         Raises:
-            MistifyError: NOT_FOUND, a root is no directory.
+            MistifyError: NOT_FOUND, a root is not a directory.
         """
         for directory in directories:
             if not directory.is_dir():
                 raise MistifyError(
                     ErrorCode.NOT_FOUND,
-                    f"the data root {directory} is not a directory; create it or leave it out",
+                    f"the data root {directory} is not a directory; create it or omit it",
                 )
         return cls(tuple(directory.resolve() for directory in directories), uploads)
 
     def find(self, path: str, kind: PathKind = PathKind.FILE) -> Path:
-        """Return the resolved path: of a relative one below the first root that has it, or of an upload.
+        """Return the resolved path of a file or upload; relative paths are searched below each root in order.
 
         Args:
             path: Relative or absolute.
             kind: The kind of file or directory that is expected.
 
         Raises:
-            InvalidValue: There is no such file or directory, or it does not lie below a root.
+            InvalidValue: There is no such file or directory, or it is not below a root.
         """
         upload = UploadName.parse(path)
         if upload is not None and self.uploads is not None:
@@ -91,16 +91,16 @@ class DataRoots:
         return any(normal.is_relative_to(root) for root in self.roots)
 
     def _advice(self, path: str) -> str:
-        """Suggest the name of a file beside the missing one that looks like it."""
+        """Suggest a file in the same directory with a similar name."""
         name = os.path.basename(path)
         for candidate in self._candidates(path):
             near = _nearest(name, self._names_in(os.path.dirname(candidate)))
             if near is not None:
                 return f'did you mean "{os.path.join(os.path.dirname(path), near)}"?'
-        return "check the path; a relative one is looked up below every root"
+        return "check the path; relative paths are searched below every root"
 
     def _names_in(self, directory: str) -> list[str]:
-        """Return the names in a directory; none if it does not lie below a root or cannot be listed."""
+        """Return the names in a directory; empty if it is not below a root or cannot be listed."""
         real = Path(os.path.realpath(directory))
         if not any(real.is_relative_to(root) for root in self.roots):
             return []
@@ -110,9 +110,9 @@ class DataRoots:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name most similar to one, with or without its suffix; None if none is similar both ways.
+    """Return the name most similar to a given one; None if none is similar both with and without its suffix.
 
-    `nan.npz` is like `nope2.npz` by its suffix alone.
+    For example, `nan.npz` resembles `nope2.npz` only by its suffix.
     """
     stem = Path(name).stem
     like = [each for each in names if get_close_matches(stem, [Path(each).stem], n=1)]

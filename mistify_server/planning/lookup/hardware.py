@@ -14,13 +14,13 @@ from mistify_server.store.devices import DeviceStore
 def find_devices(
     batch: CollectiveBatch, devices: DeviceStore, problems: list[Problem], known: Collection[str] = ()
 ) -> tuple[MeasuredProfile, ...]:
-    """Return the profiles of the devices that a batch names, with the goals' threads at every precision.
+    """Return the profiles of the devices that a batch names, for the goals' threads at every precision.
 
     Args:
         devices: The store of measured devices.
-        problems: Gets one for each goal with a name that nobody knows, or with a number of threads that its
-            device was not measured with.
-        known: Names of profiles that need not be looked up.
+        problems: Receives one for each goal with an unknown device name, or a number of threads with which
+            its device was not measured.
+        known: Names of profiles to skip.
     """
     found: dict[str, MeasuredProfile] = {}
     for index, config in zip(batch.indices, batch.configs, strict=True):
@@ -39,7 +39,7 @@ def find_devices(
 
 
 def _unmeasured(config: PortingConfig, profiles: Iterable[MeasuredProfile]) -> InvalidValue:
-    """Return the problem of a number of threads that a device was not measured with."""
+    """Return the problem of a goal with a number of threads for which a device has no measurements."""
     measured = sorted({profile.threads for profile in profiles})
     counts = ",".join(map(str, sorted({*measured, config.threads})))
     return InvalidValue(

@@ -1,4 +1,4 @@
-"""Configs of invalid goals, repaired so that their valid parts can still be looked up."""
+"""Repair of invalid goals, so that their valid parts can still be looked up."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mistify.config.porting import PortingConfig
 from mistify_server.planning.lookup.models import BUILTIN_DATA, BUILTIN_MODELS
 
-#: Take the places of parts that are wrong or missing; there is nothing to look up about them.
+#: Replacements for wrong or missing parts that need no lookup.
 _STAND_INS: Mapping[str, Any] = {
     "id": "stand-in",
     "model": BUILTIN_MODELS[0],
@@ -21,7 +21,7 @@ _STAND_INS: Mapping[str, Any] = {
 def repaired_configs(
     invalid: Mapping[int, tuple[Any, ValidationError]],
 ) -> Iterator[tuple[int, PortingConfig]]:
-    """Yield invalid configs without their invalid parts, by their indices; values that are no objects go.
+    """Yield invalid configs without their invalid parts, by index; values that are not objects are dropped.
 
     Args:
         invalid: The `invalid` of `mistify.config.reading.BatchReading`.
@@ -34,7 +34,7 @@ def repaired_configs(
 
 
 def _repaired(value: dict[str, Any], error: ValidationError) -> PortingConfig | None:
-    """Return a config without the wrong values; without the whole parts around them if that does not do."""
+    """Return a config without the wrong values, or, if it is still invalid, without their enclosing parts."""
     wrong = [details["loc"] for details in error.errors()]
     for keys in (wrong, [place[:1] for place in wrong]):
         try:
@@ -58,7 +58,7 @@ def _without(value: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> 
 
 
 def _remove(value: Any, place: tuple[int | str, ...]) -> None:
-    """Remove the value at a place, or the nearest one."""
+    """Remove the value at a place, or else its nearest existing parent."""
     *path, last = place or ("",)
     for key in path:
         inner = value.get(key) if isinstance(value, dict) else None

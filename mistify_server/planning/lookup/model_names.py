@@ -1,8 +1,8 @@
-"""Names of models with a scheme: `SCHEME/NAME?OPTION=VALUE&...`.
+"""Model names with a scheme: `SCHEME/NAME?OPTION=VALUE&...`.
 
-`keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is an architecture of Keras,
-`keras_hub/bert_tiny?sequence=64` a preset's directory below a data root, and `https://tfhub.dev/...` a handle
-of TensorFlow Hub, which is read from tensorflow_hub's cache, or from kagglehub's.
+`keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is a Keras architecture.
+`keras_hub/bert_tiny?sequence=64` is the directory of a preset below a data root. `https://tfhub.dev/...` is a
+TensorFlow Hub handle, which is read from the cache of tensorflow_hub or kagglehub.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from mistify_server.tasks.sources import ModelSource
 
 _HANDLE = "https://"
 
-#: A version of a model on Kaggle, with or without words between its parts; no part begins with a dot.
+#: Part of the name of a model version on Kaggle; no part begins with a dot.
 _PART = r"([A-Za-z0-9_-][A-Za-z0-9_.-]*)"
 _KAGGLE = re.compile(
     rf"https://www\.kaggle\.com/models/{_PART}/{_PART}/(?:frameworks/)?{_PART}/(?:variations/)?{_PART}/"
     r"(?:versions/)?(\d+)"
 )
 
-#: option -> the least and the most that it can be.
+#: Option -> minimum and maximum.
 _RANGES: Mapping[str, tuple[int, int]] = {
     "classes": (2, 100_000),
     "input": (8, 2_048),
@@ -37,7 +37,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
 
 
 def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
-    """Return the model of a name with a scheme; None for a name without one.
+    """Return the model for a name with a scheme; None for a name without a scheme.
 
     Raises:
         InvalidValue: There is no such model, or an option is wrong.
@@ -82,14 +82,14 @@ def _handle(name: str, _rest: str, _roots: DataRoots) -> ModelSource:
     if cached is None:
         raise InvalidValue(
             name,
-            f"a handle in tensorflow_hub's cache: nothing is downloaded (this one would be {directory})",
+            f"a handle in tensorflow_hub's cache, in the directory {directory}: nothing is downloaded",
             "set TFHUB_CACHE_DIR for the server, and fill it once with tensorflow_hub.resolve(HANDLE)",
         )
     return ModelSource(path=str(cached.resolve()))
 
 
 def _in_kaggle_cache(name: str) -> Path | None:
-    """Return where kagglehub keeps `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
+    """Return the cached `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
     match = _KAGGLE.fullmatch(name)
     if match is None:
         return None
@@ -112,14 +112,14 @@ def _options(full_name: str, rest: str, known: tuple[str, ...]) -> tuple[str, di
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
         raise InvalidValue(
-            full_name, "options as in ?NAME=VALUE&NAME=VALUE", "write them like that"
+            full_name, "options such as ?NAME=VALUE&NAME=VALUE", "write them in this form"
         ) from error
     options = dict(pairs)
     for option in options:
         if option not in known:
             raise InvalidValue(full_name, *unknown_name(option, known))
     if len(options) < len(pairs):
-        raise InvalidValue(full_name, "every option once", "leave the others out")
+        raise InvalidValue(full_name, "every option at most once", "remove the duplicates")
     return name, options
 
 

@@ -1,4 +1,4 @@
-"""The model repository, and the models and data that the names in a config stand for."""
+"""The model repository, and the lookup of models and data by their names in a config."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,10 @@ from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.names import check_name
 from mistify_server.tasks.sources import ModelSource
 
-#: Models that the server makes itself.
+#: Models that the server creates itself.
 BUILTIN_MODELS = ("digits-resnet",)
 
-#: Data that the server makes itself: role in a config -> its name.
+#: Data that the server creates itself: role in a config -> name.
 BUILTIN_DATA = {
     "train": "builtin:digits-train",
     "test": "builtin:digits-test",
@@ -29,7 +29,7 @@ BUILTIN_DATA = {
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """Models that are kept in the store, by names in any case."""
+    """Models in the store, by case-insensitive names."""
 
     names: ModelStore
     artifacts: Artifacts
@@ -38,9 +38,9 @@ class ModelRepository:
         """Copy a model file into the store under a name, after checking that it is safe to load.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the name cannot be used; CONFLICT, it is taken; NOT_FOUND,
-                there is no such file; INVALID_MODEL, it is no model, or one that no worker would load;
-                UNAVAILABLE, the disk is full, or jobs are being removed.
+            MistifyError: INVALID_CONFIG, the name cannot be used; CONFLICT, it is taken; NOT_FOUND, there is
+                no such file; INVALID_MODEL, the file is not a model, or workers would refuse it; UNAVAILABLE,
+                the disk is full, or jobs are being removed.
         """
         check_name(name)
         if name.casefold() in BUILTIN_MODELS or self.names.find(name) is not None:
@@ -58,11 +58,11 @@ class ModelRepository:
         return model
 
     def all_names(self) -> list[str]:
-        """Return the names of all models, kept and built in."""
+        """Return the names of all stored and built-in models."""
         return [*(model.name for model in self.names.all()), *BUILTIN_MODELS]
 
     def find(self, name: str) -> ModelSource | None:
-        """Return the model with a name, kept or built in; None if there is none."""
+        """Return the stored or built-in model with a name; None if there is none."""
         model = self.names.find(name)
         if model is not None:
             return ModelSource(path=str(self._intact(model)))
@@ -81,12 +81,10 @@ class ModelRepository:
 
 
 def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> ModelSource:
-    """Return a config's model: of the repository, built in, named by a scheme, or a file or directory.
+    """Return a config's model: a repository or built-in model, a name with a scheme, a file or a directory.
 
     Args:
         name: The name in a config.
-        repository: Models by name.
-        roots: Directories with files.
 
     Raises:
         InvalidValue: The name is none of these.
@@ -106,11 +104,11 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
 
 
 def find_data(name: str, part: str, roots: DataRoots) -> str:
-    """Return a config's data: a path, built-in data, or how many examples are to be generated.
+    """Return a config's data: a path, built-in data, or the number of examples to generate.
 
     Args:
         name: The name in a config.
-        part: The part of the data that it stands for, such as "train".
+        part: The role of the data, such as "train".
 
     Raises:
         InvalidValue: The name is none of these.
@@ -121,5 +119,5 @@ def find_data(name: str, part: str, roots: DataRoots) -> str:
     if made is None or not name.startswith("builtin:"):
         return str(roots.find(name, PathKind.EITHER))
     if name != made:
-        raise InvalidValue(name, made, "write that, or the path of a file")
+        raise InvalidValue(name, made, "write that name or the path of a file")
     return name

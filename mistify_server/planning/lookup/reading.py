@@ -1,4 +1,4 @@
-"""A text with configs, and all that its names stand for."""
+"""Reading of configs, and lookup of the names in them."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,15 +15,15 @@ from mistify_server.tasks.problems import ProblemCollector
 def read_configs(
     config_text: str, max_goals: int, common: Mapping[str, object] | None = None
 ) -> BatchReading:
-    """Return the configs of a text, which are refused unread where they are too many for any job.
+    """Return the configs in a text; a text with too many goals for any job is refused unread.
 
     Args:
         config_text: JSON as in the paper's Figure 3.
-        max_goals: The most goals of a job.
+        max_goals: Maximum number of goals in a job.
         common: Values that all goals share (`read_batch`).
 
     Raises:
-        MistifyError: INVALID_CONFIG, the text is no JSON, or has too many goals.
+        MistifyError: INVALID_CONFIG, the text is not JSON or has too many goals.
     """
     check_count = partial(reject_too_many, most=max_goals)
     return read_batch(config_text, common=common, check_count=check_count)
@@ -32,18 +32,17 @@ def read_configs(
 def read_and_resolve(
     config_text: str, resolver: BatchResolver, max_goals: int
 ) -> tuple[BatchReading, list[ResolvedBatch]]:
-    """Return the configs of a text with the models, data and devices that they name.
+    """Return the configs in a text with the models, data and devices that they name.
 
-    Mistakes in some do not keep others, or their other parts, from being looked up.
+    Valid configs, and the valid parts of others, are looked up despite mistakes elsewhere.
 
     Args:
         config_text: JSON as in the paper's Figure 3.
-        resolver: Looks names up.
-        max_goals: The most goals of a job.
+        max_goals: Maximum number of goals in a job.
 
     Raises:
-        MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all that is found by reading
-            the text and looking up its names: no worker is asked.
+        MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems found without a
+            worker.
     """
     reading, problems = read_configs(config_text, max_goals), ProblemCollector()
     configs = sorted([*reading.configs.items(), *repaired_configs(reading.invalid)])

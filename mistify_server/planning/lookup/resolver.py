@@ -1,4 +1,4 @@
-"""Resolution: models, data and devices that the configs name are looked up."""
+"""Resolution: lookup of the models, data and devices that configs name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from executors.inspection import inspect_source
 from mistify.config.data.code import CodeFile
 from mistify.config.data.dataset import DatasetConfig, DataSettings, generated_count
 from mistify.config.data.loss import LOSSES
-from mistify.config.data.metric import SCORES
+from mistify.config.data.metric import METRICS
 from mistify.config.files import FileField, FileForm, with_files
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, Keys, json_path
@@ -29,15 +29,12 @@ from mistify_server.tasks.sources import DataSource
 
 @dataclass(frozen=True)
 class BatchResolver:
-    """Finds the models, data and devices of batches by their names; no data are read and no worker asked.
+    """Finds the models, data and devices of batches by name, without reading data or calling a worker.
 
     Attributes:
-        models: Models by name.
-        roots: Directories with files.
-        devices: Measured devices.
         allow_code: Whether workers may run Python files that configs name.
-        opens_models: Whether to look into model files as well, as workers do before they load them. They may
-            be hostile: only a process that can be lost does that.
+        opens_models: Whether to check the contents of model files as well, as workers do before loading.
+            Files may be hostile, so only an expendable process does this.
     """
 
     models: ModelRepository
@@ -47,11 +44,11 @@ class BatchResolver:
     opens_models: bool = False
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
-        """Return the batches whose names are all known.
+        """Return the batches in which all names are known.
 
         Args:
-            problems: Collects unknown names. A problem that configs of a batch share is reported for the
-                first of them.
+            problems: Collects unknown names. A problem shared by configs of a batch is reported for the first
+                one.
         """
         resolved = (self._resolve(number, batch, problems) for number, batch in enumerate(batches))
         return [batch for batch in resolved if batch is not None]
@@ -87,13 +84,13 @@ class BatchResolver:
         )
 
     def with_paths(self, dataset: DatasetConfig, place: str, problems: ProblemCollector) -> DatasetConfig:
-        """Return a dataset with the paths, below their roots, of all files that it names.
+        """Return a dataset with all file names replaced by their paths below the roots.
 
-        Those with metrics and losses get their digests as well.
+        Files with metrics and losses get their digests as well.
 
         Args:
-            place: Place of the dataset.
-            problems: Collects names of files that there are not; such a name stays.
+            place: JSON path of the dataset.
+            problems: Collects names of missing files; these names stay unchanged.
         """
         code: dict[str, CodeFile] = {}
 
@@ -113,16 +110,16 @@ class BatchResolver:
         return str(self.roots.find(text, field.kind))
 
     def _find_code(self, dataset: DatasetConfig, keys: Keys, name: str) -> dict[str, CodeFile]:
-        """Return the file with a metric or loss, with its digest, by the name; nothing for one in no file."""
+        """Return the file of a metric or loss by name, with its digest; empty if it is not in a file."""
         file = dataset.code.get(name)
         if file is None:
             return {}
         if not self.allow_code:
-            group = LOSSES if keys[0] == "losses" else SCORES
+            group = LOSSES if keys[0] == "losses" else METRICS
             raise InvalidValue(
                 f"{as_written(file.path)}:{name}",
                 f"the name of an entry point of {group}: this server does not run files that configs name",
-                "install a plug-in beside the server; or, if all who may call it may run code there, "
+                "install a plug-in on the server; or, if all callers may run code there, "
                 "start it with --allow-code (allow_code in a file)",
             )
         path = self.roots.find(file.path)

@@ -1,4 +1,4 @@
-"""The tasks that configs name, by the space that their data come with."""
+"""The tasks in configs, checked against the space of their data."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,11 +14,11 @@ from mistify_server.tasks.problems import ProblemCollector
 
 
 def with_tasks(batch: CollectiveBatch, tasks: str | None, problems: ProblemCollector) -> CollectiveBatch:
-    """Return a batch whose tasks are in their canonical form, so that equal ones are written alike.
+    """Return a batch with its tasks in canonical form, so that equal tasks are written alike.
 
     Args:
-        tasks: Path of the file with the space; None where the data have none.
-        problems: Collects mistakes in the file, and in the tasks.
+        tasks: Path of the file with the space; None for data without a space.
+        problems: Collects mistakes in the file and in the tasks.
     """
     for index, config in zip(batch.indices, batch.configs, strict=True):
         if "dataset" not in config.model_fields_set:  # it is that of a job, and was not checked before
@@ -34,7 +34,7 @@ def with_tasks(batch: CollectiveBatch, tasks: str | None, problems: ProblemColle
 
 
 def _read(path: Path, place: str) -> TaskSpace:
-    """Read a space, whose problems are then at a place of the config that names it."""
+    """Read a space; its problems get the place of the file in the config."""
     try:
         return TaskSpace.read(path)
     except MistifyError as error:

@@ -1,1 +1,1 @@
-"""Stores in SQLite."""
+"""SQLite implementations of the store's interfaces."""

@@ -1,4 +1,4 @@
-"""SQLite file of a store, and its transactions."""
+"""The SQLite file of a store and its transactions."""
 
 import sqlite3
 import threading
@@ -15,7 +15,8 @@ from mistify_server.store.sql.failures import translated
 from mistify_server.store.sql.migrations.migrate import VERSION_KEY, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
 
-#: A commit in full mode moves all pages at once; `PRAGMA incremental_vacuum` takes quadratic time for them.
+#: Statements that shrink the file: a commit in full mode moves all pages at once, whereas
+#: `PRAGMA incremental_vacuum` takes quadratic time.
 _SHRINKING = (
     "PRAGMA auto_vacuum = FULL",
     "BEGIN IMMEDIATE",
@@ -26,7 +27,7 @@ _SHRINKING = (
 
 
 class Database:
-    """Transactions on one SQLite file (WAL, every commit synced); one writes at a time."""
+    """Transactions on one SQLite file (WAL, every commit synced), with one writer at a time."""
 
     def __init__(self, path: Path, engine: Engine) -> None:
         self._path = path
@@ -36,13 +37,13 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, busy_seconds: float) -> "Database":
-        """Open a database of the current schema, or make a new one.
+        """Open a database with the current schema, or create one.
 
         Args:
             busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
 
         Raises:
-            MistifyError: STORE_VERSION, it is no store at all; UNAVAILABLE, it cannot be read or written.
+            MistifyError: STORE_VERSION, the file is not a store; UNAVAILABLE, it cannot be read or written.
         """
         engine = create_engine(
             f"sqlite:///{path}",
@@ -66,18 +67,18 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """Yield a session that sees one state of the store and changes nothing."""
+        """Yield a read-only session with a consistent snapshot of the store."""
         with translated(self._path.parent), Session(self._engine) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """Yield a session that is committed at the end, and rolled back when an error leaves the block."""
+        """Yield a session that is committed at the end of the block, or rolled back on an error."""
         with self._writing, translated(self._path.parent), Session(self._writer) as session, session.begin():
             yield session
 
     def shrink(self) -> int:
-        """Give the space of removed rows back to the disk, and return the bytes that became free."""
+        """Release the disk space of removed rows, and return the number of bytes freed."""
         before = self._path.stat().st_size
         with self._writing, translated(self._path.parent), closing(self._engine.raw_connection()) as raw:
             for statement in _SHRINKING:
@@ -90,14 +91,14 @@ class Database:
 
 
 def _json(value: object) -> str:
-    """Return a value as JSON, a number without end as `Infinity`."""
+    """Return a value as JSON, with infinite numbers as `Infinity`."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says
-    # It waits for whoever writes, and counts for a new file alone: `migrate.make_shrinkable` rewrites those
-    # that older versions have made.
+    # Setting the mode waits for writers, and only affects new files. `migrate.make_shrinkable` rewrites files
+    # created by older versions.
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):

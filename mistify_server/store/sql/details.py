@@ -16,7 +16,7 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.sql.rows import GoalEvent, last_sequence
 from mistify_server.store.sql.schema import CurvePointRow, GoalRow, LayersRow
 
-#: Points of a curve that are kept, of those with an accuracy and of the others; and the last one.
+#: Maximum number of points per curve, besides the last: separately for points with and without accuracy.
 MOST_POINTS: Final = 200
 
 _LAYERS: TypeAdapter[LayerTable] = TypeAdapter(LayerTable)
@@ -24,7 +24,7 @@ _POINT: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
 def layers_row(job_id: str, goal_id: str, layers: LayerTable) -> LayersRow:
-    """Return the row of the layers of a goal's network."""
+    """Return the row for the layers of a goal's network."""
     return LayersRow(job_id=job_id, goal_id=goal_id, layers=_LAYERS.dump_python(layers, mode="json"))
 
 
@@ -46,13 +46,13 @@ def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
 
 
 def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], first: int) -> None:
-    """Insert the points of curves that simultaneous events are, and thin the curves out.
+    """Insert the curve points from simultaneous events, and thin out the curves.
 
-    One of every 1, 2, 4, ... points is kept, as many as `MOST_POINTS` allow, and the last one: so the points
-    stay evenly apart, and their numbers alone say which are kept.
+    Every first, second, fourth, ... point is kept, as many as `MOST_POINTS` allows, plus the last point. The
+    points stay evenly spaced, and their numbers determine which ones are kept.
 
     Args:
-        first: Number of the first event.
+        first: Sequence number of the first event.
     """
     updates = [
         (sequence, goal_id, event)
@@ -80,7 +80,7 @@ def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], fi
 def _next_numbers(
     session: Session, job_id: str, goal_ids: Collection[str]
 ) -> Mapping[tuple[str, bool], Iterator[int]]:
-    """Return the numbers of each series' next points, by its goal and whether it has accuracies."""
+    """Return the numbers for each series' next points, by goal and whether it has accuracies."""
     points: Any = CurvePointRow.__table__
     query = select(points.c.goal_id, points.c.measured, func.max(points.c.number))
     of_goals = points.c.job_id == job_id, points.c.goal_id.in_(goal_ids)
@@ -90,7 +90,7 @@ def _next_numbers(
 
 
 def _thin_out(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Delete those points of curves that do not stay with the new ones."""
+    """Delete the points of curves that the new points make redundant."""
     points: Any = CurvePointRow.__table__
     others = (
         delete(points)

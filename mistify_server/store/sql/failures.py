@@ -1,4 +1,4 @@
-"""Failures of a store's disk, as advice to the operator."""
+"""Translation of a store's disk failures into advice for the operator."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ _ADVICE = {
 
 @contextmanager
 def translated(store: Path) -> Iterator[None]:
-    """Raise failures of the disk with advice for the operator, and failures of the program unchanged.
+    """Raise disk failures with advice for the operator, and program errors unchanged.
 
     Raises:
-        MistifyError: UNAVAILABLE or STORE_VERSION, by what SQLite says.
+        MistifyError: UNAVAILABLE or STORE_VERSION, depending on the SQLite error.
     """
     try:
         yield
@@ -47,7 +47,7 @@ def translated(store: Path) -> Iterator[None]:
 
 
 def disk_failure(error: BaseException, store: Path) -> MistifyError | None:
-    """Return advice for the operator about a failure of the disk; None for any other failure."""
+    """Return an error with advice for the operator about a disk failure; None for any other failure."""
     cause = error.orig if isinstance(error, DatabaseError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     advice = None if code is None else _ADVICE.get(code & 0xFF)

@@ -71,7 +71,7 @@ from mistify_server.store.sql.schema import (
 )
 from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
-#: Rows of a job, those that refer to others first.
+#: Tables with rows of a job, referring tables before the tables they refer to.
 _OF_JOB = (
     EventRow,
     FileRow,
@@ -85,7 +85,7 @@ _OF_JOB = (
     AdditionRow,
 )
 
-#: Tables with most rows, which name no file.
+#: Large tables without references to files.
 _WITHOUT_FILES = frozenset(row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow))
 
 
@@ -126,7 +126,7 @@ class SqlJobStore(JobStore):
             insert_goals(session, job_id, addition.goals, count)
             for plan in addition.plans:
                 of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
-                session.scalars(select(BatchRow.number).where(*of_plan)).one()  # without the old plan
+                session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
                 session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
             queued = JobChanged(JobState.QUEUED)
             events = _applied(session, job_id, queued) if JobState(job.state).ended else []
@@ -143,8 +143,8 @@ class SqlJobStore(JobStore):
             if row is not None and row.config_sha256 != digest(config_text):
                 raise MistifyError(
                     ErrorCode.CONFLICT,
-                    f'the idempotency key "{idempotency_key}" has added other goals to the job {job_id}; '
-                    "use a new key",
+                    f'the idempotency key "{idempotency_key}" was used to add other goals to the job '
+                    f"{job_id}; use a new key",
                 )
             return row is not None
 
@@ -266,7 +266,8 @@ class SqlJobStore(JobStore):
             job = _row(session, job_id)
             if not JobState(job.state).ended:
                 raise MistifyError(
-                    ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait for its end, or cancel it"
+                    ErrorCode.CONFLICT,
+                    f"the job {job_id} is {job.state}; wait until it finishes or cancel it",
                 )
             group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
             if group is not None:
@@ -301,7 +302,7 @@ class SqlJobStore(JobStore):
 
 
 def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
-    """Make a change, and return its events."""
+    """Apply a change, and return its events."""
     match change:
         case RootSaved(batch, root):
             session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Names of models in SQLite."""
+"""Model names in SQLite."""
 
 from sqlalchemy import select
 from typing_extensions import override

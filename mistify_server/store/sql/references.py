@@ -1,4 +1,4 @@
-"""The files that rows refer to, by their digests."""
+"""Digests of the files that rows refer to."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 class DigestReferences:
-    """Finds the digests in rows, remembering those of rows that have not changed since the last time."""
+    """Finds the digests in rows, with a cache for rows that have not changed since the last call."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, frozenset[str]] = {}

@@ -1,4 +1,4 @@
-"""Conversion between rows and the domain: jobs, goals, checkpoints and events."""
+"""Conversion between rows and domain objects: jobs, goals, checkpoints and events."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -54,10 +54,10 @@ from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceRe
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
-#: The id of the goal that an event is about, None for the job and for its source, and the event.
+#: The id of an event's goal (None for the job and its source), and the event.
 GoalEvent: TypeAlias = tuple[str | None, Event]
 
-#: Values of a column that are kept as they were read.
+#: Number of cached values per column.
 _REMEMBERED: Final = 1_000
 
 _OPEN = [state.value for state in GoalState if not state.ended]
@@ -69,9 +69,9 @@ _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
 def _reader(column: ColumnElement[Any], kind: Any) -> Callable[[Any], Any]:
-    """Return a function that turns a column of a goal's row, JSON as its text, into the value of a type.
+    """Return a function that converts a column of a goal's row (JSON as text) to a type.
 
-    Most goals of a job agree in most of their values: one that was read lately is not read again.
+    Goals of a job share most of their values, so recently parsed values are cached.
     """
     if isinstance(column.type, JSON):
         return lru_cache(_REMEMBERED)(TypeAdapter(kind).validate_json)
@@ -120,7 +120,7 @@ def insert_job(session: Session, submission: Submission) -> None:
 
 
 def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: int) -> None:
-    """Insert the rows of new goals, the first of which gets the position `first` in the job."""
+    """Insert the rows of new goals, starting at the position `first` in the job."""
     rows = [
         {"job_id": job_id, "position": position, **_columns(goal)}
         for position, goal in enumerate(goals, first)
@@ -130,13 +130,13 @@ def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: in
 
 
 def _columns(goal: Goal) -> dict[str, Any]:
-    """Return the columns of a goal's row; its files have rows of their own."""
+    """Return the columns of a goal's row; its files have separate rows."""
     columns: dict[str, Any] = _GOAL.dump_python(goal, mode="json", by_alias=True, exclude={"files"})
     return columns
 
 
 def addition_row(job_id: str, addition: Addition) -> AdditionRow:
-    """Return the row of goals that are added to a job."""
+    """Return the row for an addition of goals to a job."""
     return AdditionRow(
         job_id=job_id,
         idempotency_key=addition.idempotency_key,
@@ -146,7 +146,7 @@ def addition_row(job_id: str, addition: Addition) -> AdditionRow:
 
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
-    """Change a goal's rows to the state of the goal."""
+    """Update a goal's rows."""
     for column, value in _columns(goal).items():
         setattr(row, column, value)
     for file in goal.files:
@@ -156,7 +156,7 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
 
 
 def fail_goals(session: Session, job_id: str, goal_ids: Iterable[str], reason: str) -> None:
-    """Let goals fail."""
+    """Mark goals as failed."""
     goals: Any = GoalRow.__table__
     change = (
         update(goals)
@@ -169,12 +169,12 @@ def fail_goals(session: Session, job_id: str, goal_ids: Iterable[str], reason: s
 
 
 def last_sequence(session: Session, job_id: str) -> int:
-    """Return the number of a job's last event, 0 where it has none."""
+    """Return the number of a job's last event; 0 if it has none."""
     return session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
 
 
 def end_goals(session: Session, job_id: str, state: GoalState, reason: str, unix_ms: int) -> None:
-    """Let all goals end that have not, each with an event."""
+    """Finish all unfinished goals, each with an event."""
     of_goal = GoalRow.job_id == job_id, GoalRow.state.in_(_OPEN)
     number = func.row_number().over(order_by=GoalRow.position) + last_sequence(session, job_id)
     kind, body = _event_body(state)
@@ -187,18 +187,18 @@ def end_goals(session: Session, job_id: str, state: GoalState, reason: str, unix
 
 
 def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalState]:
-    """Return how many goals are in each state."""
+    """Return the number of goals in each state."""
     query = select(GoalRow.state, func.count()).where(*which).group_by(GoalRow.state)
     return Counter({GoalState(state): count for state, count in session.execute(query)})
 
 
 def job_of(session: Session, row: JobRow) -> Job:
-    """Return a job with its goals, from its rows."""
+    """Return a job with its goals from its rows."""
     return _job(row, _goals(session, row.id), _sources(session, row.id))
 
 
 def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
-    """Return a job with some of its goals, or with all of them, from its rows."""
+    """Return a job with selected goals, or all goals, from its rows."""
     states = count_states(session, GoalRow.job_id == row.id)
     count, met = states.total(), states[GoalState.MET]
     if selection is None:
@@ -217,7 +217,7 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
 
 
 def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPart]:
-    """Return jobs without their goals and sources, from their rows."""
+    """Return jobs without goals and sources from their rows."""
     ids = [row.id for row in rows]
     query = select(GoalRow.job_id, GoalRow.state, func.count()).where(GoalRow.job_id.in_(ids))
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -232,11 +232,11 @@ def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPar
 
 
 def _first_position(token: str) -> int:
-    """Return the position of the first goal of a page, which its token is."""
+    """Parse a page token, which is the position of the page's first goal."""
     if token and not (token.isascii() and token.isdecimal() and len(token) < 10):
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f"got the page token {token[:40]!r}; expected that of the page before; start without one",
+            f"got the page token {token[:40]!r}; expected the previous page's token; start without one",
         )
     return int(token or 0)
 
@@ -255,9 +255,9 @@ def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> J
 
 
 def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
-    """Return the sources of the batches whose roots are made, in the order of the batches."""
-    # Of a plan with thousands of nodes, two keys are read. Costs on hardware that was named after the root
-    # was made are in the plan alone.
+    """Return the sources of the batches with finished roots, in the order of the batches."""
+    # Only two keys of a plan with thousands of nodes are read. Costs on hardware that was added after the
+    # root was made are only in the plan.
     planned = BatchRow.plan["model_name"], BatchRow.plan["source_costs"]
     columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
     rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
@@ -278,7 +278,7 @@ def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
 
 
 def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
-    """Return goals of a job with their files, in their order."""
+    """Return goals of a job with their files, in order."""
     goals = select(*_GOAL_COLUMNS).where(GoalRow.job_id == job_id, *which)
     found = session.execute(goals.order_by(GoalRow.position)).all()
     query = select(FileRow).where(FileRow.job_id == job_id).order_by(FileRow.name)
@@ -339,7 +339,7 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
 
 
 def edge_row(job_id: str, batch: int, node: int, record: EdgeRecord) -> EdgeRow:
-    """Return the row of an edge that was adapted."""
+    """Return the row of an adapted edge."""
     return EdgeRow(
         job_id=job_id,
         batch=batch,
@@ -367,7 +367,7 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
 def insert_events(
     session: Session, job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int
 ) -> None:
-    """Insert the rows of simultaneous events, the first of which gets the number `first`."""
+    """Insert the rows of simultaneous events, numbered from `first`."""
     rows = [
         {
             "job_id": job_id,

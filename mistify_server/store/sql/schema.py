@@ -1,6 +1,6 @@
 """Tables of the store.
 
-A change of a table, or of the JSON in one, needs a step in `migrations.steps`, which raises the version.
+A change to a table, or to JSON in a table, needs a step in `migrations.steps`, which raises the version.
 """
 
 from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint, text
@@ -9,7 +9,7 @@ from sqlalchemy.types import Float
 
 
 class Table(DeclarativeBase):
-    """Base of all tables. Costs and budgets (by axis) and seconds (by activity) are JSON objects."""
+    """Base class of all tables. Costs and budgets (by axis) and seconds (by activity) are JSON objects."""
 
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own way of declaring it)
         dict[str, float]: JSON,
@@ -20,7 +20,7 @@ class Table(DeclarativeBase):
 
 
 class MetaRow(Table):
-    """Facts about the store itself."""
+    """Metadata of the store."""
 
     __tablename__ = "meta"
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -28,7 +28,7 @@ class MetaRow(Table):
 
 
 class ModelRow(Table):
-    """A name of the model repository; `key` is the name without case."""
+    """A name in the model repository; `key` is the case-folded name."""
 
     __tablename__ = "models"
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -38,14 +38,14 @@ class ModelRow(Table):
 
 
 class JobRow(Table):
-    """A job; `number` is its place in the order of submission."""
+    """A job; `number` is its position in the order of submission."""
 
     __tablename__ = "jobs"
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     id: Mapped[str] = mapped_column(unique=True)
     state: Mapped[str] = mapped_column(index=True)
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)
-    config_text: Mapped[str] = mapped_column(deferred=True)  # megabytes, where there are thousands of goals
+    config_text: Mapped[str] = mapped_column(deferred=True)  # megabytes for thousands of goals
     config_sha256: Mapped[str]
     created_unix_ms: Mapped[int]
     reason: Mapped[str]
@@ -66,9 +66,9 @@ class AdditionRow(Table):
 
 
 class BatchRow(Table):
-    """A collective batch: its plan (`BatchPlan`), and once they are made, root, reference and preparations.
+    """A collective batch: its plan (`BatchPlan`), and, once they exist, root, reference and preparations.
 
-    They are a `SourceResult`, a `ReferenceResult`, and a `PrepareResult` for each algorithm that prepares.
+    These are a `SourceResult`, a `ReferenceResult`, and a `PrepareResult` per prepared algorithm.
     """
 
     __tablename__ = "batches"
@@ -81,7 +81,7 @@ class BatchRow(Table):
 
 
 class CheckpointRow(Table):
-    """The adapted model of a node of a batch's goal tree."""
+    """The adapted model of a node in a batch's goal tree."""
 
     __tablename__ = "checkpoints"
     __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
@@ -99,7 +99,7 @@ class CheckpointRow(Table):
 
 
 class EdgeRow(Table):
-    """An edge that was adapted (`EdgeRecord`), for the algorithms and predictions of later ones."""
+    """An adapted edge (`EdgeRecord`), for choosing algorithms and predicting later edges."""
 
     __tablename__ = "edges"
     __table_args__ = (
@@ -117,7 +117,7 @@ class EdgeRow(Table):
 
 
 class GoalRow(Table):
-    """A goal; `position` is its place among the goals of the job."""
+    """A goal; `position` is its index among the goals of the job."""
 
     __tablename__ = "goals"
     __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
@@ -145,7 +145,7 @@ class GoalRow(Table):
 
 
 class BranchesRow(Table):
-    """The networks between which a goal's package can switch (`BranchResult`)."""
+    """The networks that a goal's package can switch between (`BranchResult`)."""
 
     __tablename__ = "branches"
     __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
@@ -155,7 +155,7 @@ class BranchesRow(Table):
 
 
 class LayersRow(Table):
-    """The layers of a goal's network beside the source's (`LayerTable`)."""
+    """The layers of a goal's network, compared with the source's (`LayerTable`)."""
 
     __tablename__ = "layers"
     __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
@@ -165,10 +165,10 @@ class LayersRow(Table):
 
 
 class CurvePointRow(Table):
-    """A point of the curve of a goal's training (`ProgressUpdate`).
+    """A point of a goal's training curve (`ProgressUpdate`).
 
-    Points with an accuracy (`measured`) are numbered and thinned out apart from the others; `sequence` is the
-    number of the point's event.
+    Points with an accuracy (`measured`) are numbered and thinned out separately; `sequence` is the number of
+    the point's event.
     """
 
     __tablename__ = "curve_points"
@@ -194,7 +194,7 @@ class FileRow(Table):
 
 
 class EventRow(Table):
-    """An event of a job; `kind` says how to read `body`."""
+    """An event of a job; `kind` determines the format of `body`."""
 
     __tablename__ = "events"
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
@@ -206,7 +206,7 @@ class EventRow(Table):
 
 
 class FleetRow(Table):
-    """The last status of a device (`DeviceStatus`), and when it was received."""
+    """The last status of a device (`DeviceStatus`), and the time of its receipt."""
 
     __tablename__ = "fleet"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -217,7 +217,7 @@ class FleetRow(Table):
 class DeviceRow(Table):
     """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles.
 
-    `reports` has for each profile the ratios of measured to predicted latencies, by the packages' goals.
+    `reports` maps each profile to the ratios of measured to predicted latency, by the packages' goals.
     """
 
     __tablename__ = "devices"
@@ -229,7 +229,7 @@ class DeviceRow(Table):
 
 
 class GroupRow(Table):
-    """A group of devices that tune together: packages of a collective batch, a correlation measure."""
+    """A group of devices that tune together: a collective batch and a correlation measure."""
 
     __tablename__ = "tuning_groups"
     __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
@@ -250,7 +250,7 @@ class MemberRow(Table):
 
 
 class PublicationRow(Table):
-    """The latest publication of a member; its weights are the artifact of `sha256`."""
+    """The latest publication of a member; `sha256` identifies its weights."""
 
     __tablename__ = "tuning_publications"
     __table_args__ = (

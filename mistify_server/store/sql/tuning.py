@@ -97,7 +97,7 @@ class SqlTuningStore(TuningStore):
             if row is not None and row.version >= publication.version:
                 raise MistifyError(
                     ErrorCode.CONFLICT,
-                    f"got version {publication.version}; expected one above {row.version}, the last one",
+                    f"got version {publication.version}; expected a version above {row.version}, the latest",
                 )
             session.merge(_row(member, publication))
 
@@ -134,7 +134,8 @@ def _group_row(session: Session, name: str) -> GroupRow:
     row = session.get(GroupRow, name)
     if row is None:
         raise MistifyError(
-            ErrorCode.NOT_FOUND, f'there is no group "{name}"; the operator adds one by mistify-server groups'
+            ErrorCode.NOT_FOUND,
+            f'there is no group "{name}"; the operator can add it with mistify-server groups',
         )
     return row
 

@@ -1,1 +1,1 @@
-"""Pages for people, over the same services: jobs, goals, plans, devices, groups."""
+"""Web pages for the same services: jobs, goals, plans, devices, groups."""

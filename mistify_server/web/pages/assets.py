@@ -1,4 +1,4 @@
-"""Routes of the files that pages need: their own, and the library that draws plots."""
+"""Routes for static files and the plotting library."""
 
 from pathlib import Path
 from typing import Final

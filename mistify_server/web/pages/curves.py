@@ -1,4 +1,4 @@
-"""The curves of a goal's training, as the script of its page draws them."""
+"""The training curves of a goal, as data for the script of its page."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,11 +14,11 @@ _POINTS: TypeAdapter[tuple[ProgressUpdate, ...]] = TypeAdapter(tuple[ProgressUpd
 
 
 def curves_of(goal: Goal, details: GoalDetails, formats: Iterable[AxisFormat]) -> dict[str, Any]:
-    """Return the points of a goal's curves, as events have them, and the labels of its axes.
+    """Return the points of a goal's curves, in the form of events, and the labels of its axes.
 
     Args:
         details: Provides the points.
-        formats: Formats of axes that plug-ins have added.
+        formats: Formats of axes from plug-ins.
     """
     axes = {*goal.spec.budget, *(axis for point in details.curve for axis in point.relative_costs)}
     return {

@@ -1,4 +1,4 @@
-"""The costs of a goal's package at its own precision, beside its limits and the source's in float32."""
+"""The costs of a goal's package at its precision, compared with its limits and the float32 source."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mistify.jobs.job import Goal, Source
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of a package; `reached`, `limit` and `source` are None where there is none."""
+    """A cost of a package; `reached`, `limit` and `source` are None if unknown."""
 
     label: str
     axis: str
@@ -24,11 +24,11 @@ class Cost:
 def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> list[Cost]:
     """Return the costs of a goal's package by the cost model, then the measured ones.
 
-    For a goal without a package they are the limited costs.
+    For a goal without a package, return the limited costs.
 
     Args:
-        source: None while it is unknown.
-        formats: Formats of axes that plug-ins have added.
+        source: The source; None while it is unknown.
+        formats: Formats of axes from plug-ins.
     """
     own = source or Source({})
     if not goal.achieved:
@@ -47,7 +47,7 @@ def _costs(
     axes = [axis for axis in reached if conditions_of(axis).precision in (precision, Quantization.NONE)]
     own = {source_axis(axis) for axis in axes if conditions_of(axis).precision is precision}
     for axis in axes:
-        # What a package takes in float32 says nothing of one at another precision.
+        # Costs in float32 say nothing about a package at another precision.
         if conditions_of(axis).precision is not precision and axis in own:
             continue
         named = label(axis, formats)

@@ -1,4 +1,4 @@
-"""The goals of a job as a table: the costs and scores of each package beside the requested ones."""
+"""The goals of a job as a table that compares the costs and scores of packages with the requested ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from mistify.jobs.report import (
 )
 from mistify.uploads import as_written
 
-#: Quantities that every table has, in this order; those of other limits follow.
+#: Quantities in every table, in this order; the quantities of other limits follow.
 _ALWAYS: Final = (FLOPS, PARAMS, MEMORY, LATENCY)
 
 _AT_MOST: Final = "\N{LESS-THAN OR EQUAL TO}"
@@ -33,7 +33,7 @@ _AT_LEAST: Final = "\N{GREATER-THAN OR EQUAL TO}"
 
 @dataclass(frozen=True)
 class Column:
-    """A quantity; there are two latencies, predicted and measured."""
+    """A column for a quantity; predicted and measured latency have separate columns."""
 
     title: str
     format: AxisFormat
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Figure:
-    """A cost or a score, its limit or target, empty without one, and whether it misses that."""
+    """A cost or score, its limit or target (empty without one), and whether it misses that."""
 
     reached: str
     limit: str = ""
@@ -51,7 +51,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """A package, one of its branches or one of its outputs: a figure for each column, and a score."""
+    """A row for a package, branch or output: a figure for each column, and a score."""
 
     name: str
     figures: Sequence[Figure]
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class GoalRows:
-    """The rows of a goal: its package's, then those of its outputs and branches."""
+    """The rows of a goal: the package, then its outputs and branches."""
 
     goal: Goal
     package: Row
@@ -69,7 +69,7 @@ class GoalRows:
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Rows for the source of a batch, as it came and tuned, and for each goal that is made from it."""
+    """Rows for the source of a batch, before and after tuning, and for each of its goals."""
 
     source: Sequence[Row]
     goals: Sequence[GoalRows]
@@ -77,14 +77,14 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class GoalTable:
-    """Rows for each batch of a job."""
+    """The rows of all batches of a job."""
 
     columns: Sequence[Column]
     batches: Sequence[BatchRows]
 
 
 def goal_table(job: Job) -> GoalTable:
-    """Return the table of a job; sources have the names of their models where there are several."""
+    """Return the table of a job; if there are several sources, they are labelled with their models."""
     columns = list(_columns(job, (*built_in_formats(), *job.formats)))
     threads = min((goal.spec.threads for goal in job.goals), default=1)
     sources = {source.batch: source for source in job.sources}
@@ -117,9 +117,9 @@ def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
 def _source_rows(
     source: Source, goals: Sequence[Goal], name: str, threads: int, columns: Sequence[Column]
 ) -> Iterator[Row]:
-    as_it_came = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
+    untuned = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
-    figures = [_figure(as_it_came, network, column, {}) for column in columns]
+    figures = [_figure(untuned, network, column, {}) for column in columns]
     yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
     for hardware, latency in source_elsewhere(source, goals).items():
         there = Figure(f"{amount(LATENCY, latency)} on {hardware}")
@@ -153,7 +153,7 @@ def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> 
 def _score_rows(
     scores: Sequence[OutputScore], targets: Mapping[tuple[str, Metric], float], columns: Sequence[Column]
 ) -> Iterator[Row]:
-    """Yield a row for each metric of an output; where there is one output, only if it has a target."""
+    """Yield a row for each metric of an output; for a single output, only if it has a target."""
     reached = {(score.output, score.metric): score.value for score in scores}
     for output, metric in dict.fromkeys([*(reached if len(reached) > 1 else ()), *targets]):
         key = output, metric
@@ -179,7 +179,7 @@ def _nothing(columns: Sequence[Column]) -> list[Figure]:
 
 
 def _limits(goal: Goal) -> dict[tuple[str, bool], float]:
-    """Return the limits of a goal by quantity; one on latency counts where it is judged."""
+    """Return the limits of a goal by quantity; a limit on latency applies to the figure that decides."""
     measured = judged_by(goal) != PREDICTION
     return {
         (quantity, measured and quantity == LATENCY): limit

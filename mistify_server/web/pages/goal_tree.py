@@ -1,4 +1,4 @@
-"""The goal tree of a job as a drawing: a column for each depth, a row for each leaf (paper 4.2)."""
+"""Layout of a job's goal tree: a column for each depth, a row for each leaf (paper 4.2)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Final, TypeAlias
 
 from mistify.jobs.job import Goal
 
-#: Of the drawing, in pixels.
+#: Dimensions of the drawing in pixels.
 COLUMN: Final = 210
 ROW: Final = 40
 WIDTH: Final = 170
 HEIGHT: Final = 28
 
-#: A goal by its id, or the source of a batch by the batch's number.
+#: The id of a goal, or, for the source of a batch, the batch's index.
 _Name: TypeAlias = str | int
 
 
 @dataclass(frozen=True)
 class GoalNode:
-    """A goal, or the source of a batch, whose `goal` is None, and the place of its upper left corner."""
+    """A goal, or the source of a batch (`goal` is None), and the position of its upper left corner."""
 
     goal: Goal | None
     batch: int
@@ -30,7 +30,7 @@ class GoalNode:
 
 @dataclass(frozen=True)
 class Line:
-    """A line from the right of a parent to the left of a goal that was adapted from it."""
+    """A line from the right edge of a parent to the left edge of its child."""
 
     x1: float
     y1: float
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Nodes and lines, and the width and the height that they take."""
+    """Nodes and lines with their total width and height."""
 
     nodes: Sequence[GoalNode]
     lines: Sequence[Line]
@@ -49,9 +49,9 @@ class Drawing:
 
 
 def draw_tree(goals: Sequence[Goal]) -> Drawing:
-    """Return the drawing of some goals, a tree for each batch.
+    """Return the drawing of goals, with one tree per batch.
 
-    One whose parent is not among them hangs on the source.
+    A goal without its parent among them is attached to the source.
     """
     known = {goal.id: goal for goal in goals}
     roots = sorted({goal.batch for goal in goals}) or [0]
@@ -91,7 +91,7 @@ def draw_tree(goals: Sequence[Goal]) -> Drawing:
 def _depth_first(
     roots: Sequence[_Name], children: Mapping[_Name, Sequence[_Name]]
 ) -> list[tuple[_Name, int]]:
-    """Return the names with their depths, parents before their children."""
+    """Return the names with their depths, parents before children."""
     order: list[tuple[_Name, int]] = []
     left = [(root, 0) for root in reversed(roots)]
     while left:

@@ -1,4 +1,4 @@
-"""The layers of a goal's network before and after, as its page shows them."""
+"""The layers of a goal's network before and after adaptation, prepared for its page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ _NOTHING = LayerFigures(0, 0, 0, 0.0)
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure before and after, as percentages of the largest one in its column."""
+    """A figure before and after adaptation, as percentages of the largest one in its column."""
 
     before: float
     after: float
@@ -18,7 +18,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class LayerLine:
-    """A layer with the bars of its width, its multiply-adds and its time."""
+    """A layer with bars for its width, multiply-adds and time."""
 
     layer: LayerChange
     width: Bar
@@ -28,7 +28,7 @@ class LayerLine:
 
 @dataclass(frozen=True)
 class ShownLayers:
-    """The layers of a network, and the sums of their figures; widths have none."""
+    """The layers of a network, and the totals of their figures, except widths."""
 
     lines: Sequence[LayerLine]
     before: LayerFigures
@@ -36,7 +36,7 @@ class ShownLayers:
 
 
 def shown_layers(table: LayerTable) -> ShownLayers:
-    """Return the layers of a table in the form in which they are drawn."""
+    """Return the layers of a table with their bars and totals."""
     pairs = [(layer, layer.before or _NOTHING, layer.after or _NOTHING) for layer in table.layers]
     figures = [figure for _, before, after in pairs for figure in (before, after)]
     most = LayerFigures(

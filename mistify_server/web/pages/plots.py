@@ -1,4 +1,4 @@
-"""The trade-offs of a job as plots that Plotly draws in the browser."""
+"""The trade-offs of a job as data for Plotly in the browser."""
 
 from collections.abc import Iterator
 from html import escape
@@ -13,7 +13,7 @@ from mistify.jobs.tradeoffs import TradeOff, trade_offs
 
 
 def plotly_script() -> Path:
-    """Return the path of the library that draws plots: of its bundles the only one in the Python package."""
+    """Return the path of the plotting library, the only bundle in its Python package."""
     spec = find_spec("plotly")
     if spec is None or spec.origin is None:
         raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
@@ -53,7 +53,7 @@ def _traces(trade_off: TradeOff) -> Iterator[dict[str, Any]]:
                 "marker": {"symbol": symbol, "size": 9},
                 "x": [point.cost for point in shown],
                 "y": [point.score for point in shown],
-                "text": [escape(point.goal, quote=False) for point in shown],  # Plotly reads some markup
+                "text": [escape(point.goal, quote=False) for point in shown],  # Plotly interprets some markup
                 "customdata": [point.goal for point in shown],
                 "hovertemplate": "%{text}<br>%{x:.4s}, %{y:.4f}<extra></extra>",
             }

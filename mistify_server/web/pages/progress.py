@@ -1,17 +1,17 @@
-"""Work in progress in a job, by its last events."""
+"""A job's work in progress according to its latest events."""
 
 from collections.abc import Iterable
 
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 
-#: The subject of progress that is no goal's.
+#: The subject of progress without a goal.
 SOURCE = "source"
 
 
 def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:
-    """Describe the present work on each goal in progress, and on the source.
+    """Describe the current work on the source and on each goal in progress.
 
-    `static/mistify.js` does the same with the events that follow.
+    `static/mistify.js` does the same with later events.
     """
     shown: dict[str, str] = {}
     for event in events:
@@ -22,6 +22,6 @@ def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:
                 shown.pop(SOURCE, None)
             case GoalState():
                 shown.pop(event.goal_id or "", None)
-            case JobState():  # it begins, or has ended
+            case JobState():  # the job has started or ended
                 shown.clear()
     return shown

@@ -1,4 +1,4 @@
-"""The report of a job: one file with all that it shows and needs, for people without a server at hand."""
+"""The report of a job: a self-contained file that needs no server."""
 
 import base64
 import gzip
@@ -25,9 +25,9 @@ def _now() -> datetime:
 
 
 def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
-    """Return a job with all its goals as a self-contained page of HTML.
+    """Return a job with all its goals as a self-contained HTML page.
 
-    If there is nothing to plot, it comes without the plotting library, which is most of its size.
+    Without plots, the page omits the plotting library, which is most of its size.
     """
     plots = plots_of(job)
     return render(
@@ -48,11 +48,11 @@ def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
 
 @cache
 def report_policy() -> str:
-    """Return the content security policy of reports: their own scripts run, and nothing is loaded."""
+    """Return the content security policy of reports: only their own scripts run, and nothing is loaded."""
     scripts = [*(_static(name).encode() for name in _SCRIPTS), plotly_script().read_bytes()]
     return (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; img-src data:; "
-        "style-src 'unsafe-inline'; "  # Plotly styles its own drawings
+        "style-src 'unsafe-inline'; "  # Plotly sets inline styles
         "base-uri 'none'; form-action 'none'"
     )
 

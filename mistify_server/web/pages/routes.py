@@ -1,4 +1,4 @@
-"""Routes of the pages."""
+"""Routes for the web pages."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from mistify_server.web.rendering import render
 
 _DEVICES_PER_PAGE: Final = 100
 
-#: A config to start from.
+#: An example config to start from.
 _EXAMPLE: Final = """\
 [
-  // One goal for each class of devices; docs/config.md explains goals.
+  // One goal for each class of devices; see docs/config.md.
   {
     "id": "phone",
     "model": "digits-resnet",
@@ -38,7 +38,7 @@ _EXAMPLE: Final = """\
 
 
 def page_routes(services: Services) -> APIRouter:
-    """Return the routes over the services."""
+    """Return the routes to the services."""
     porting = services.porting
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -49,15 +49,15 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/jobs/{job_id}")
     async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:
-        # First, so that the page misses no event between these and those that it asks for.
+        # Read the events first, so that the page misses none before it starts to listen.
         events = await porting.latest_events(job_id)
         part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
-        # On a thread: it takes a part of a second where there are a thousand goals.
+        # Render on a thread: this takes a fraction of a second for a thousand goals.
         return await asyncio.to_thread(_job_page, request, part, events)
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
     async def goal(request: Request, job_id: str, goal_id: str) -> HTMLResponse:
-        # First, so that nothing of the rest is older: events from here on bring what is newer.
+        # Read the details first, so that the rest is never older; later events bring newer data.
         details = await porting.details(job_id, goal_id)
         part = await porting.part(job_id, GoalSelection(goal_id=goal_id))
         if not part.job.goals:

@@ -1,11 +1,11 @@
 "use strict";
 
-// The curves of a goal's training, from the data in its page and from the events that come later.
+// The training curves of a goal, from the data in its page and from later events.
 (() => {
   let curves = null;
   const number = (value) => value !== null && value !== undefined;
 
-  // A task that is tried again, or another one of the same goal, counts its steps from the start.
+  // A retried task, or another task of the same goal, restarts its step count.
   function steps(points) {
     let before = 0, last = 0;
     return points.map(({ step }) => {
@@ -29,7 +29,7 @@
       { title: "Training loss", traces: [trace("loss", (point) => point.loss)] },
       { title: `Validation data: ${metric}`, traces: [trace(metric, (point) => point.accuracy)] },
       { title: "Costs, as multiples of their limits", traces: byAxis("relative_costs"), limit: 1 },
-      // The only limit has all the weight there is.
+      // A single limit always has the full weight.
       { title: "Weights of the structure losses", traces: weights.length > 1 ? weights : [], range: [0, 1.05] },
     ].filter(({ traces }) => traces.some((drawn) => drawn.x.length));
   }
@@ -66,7 +66,7 @@
       }
       const [caption, drawing] = place.children[index].children;
       caption.textContent = title;
-      // The name of a short stage would lie upon the next one.
+      // The name of a short stage would overlap the next one.
       const long = begun.filter(({ at }, stage) => (begun[stage + 1]?.at ?? end) - at >= 0.15 * end);
       const names = long.map(({ stage, at }) => (
         { text: stage, x: at, yref: "paper", y: 1, xanchor: "left", yanchor: "bottom", showarrow: false,
@@ -96,14 +96,14 @@
     });
   };
 
-  // Takes the data of the page, which are as new as the page.
+  // Reads the data of the page.
   window.readCurves = function readCurves() {
     const data = document.getElementById("curves-data");
     if (data) curves = JSON.parse(data.textContent);
     window.drawCurves();
   };
 
-  // Takes a point that came later; returns false once there are so many that the server's thinned ones are wanted.
+  // Adds a later point; returns false once there are so many that the server's thinned-out curve should replace them.
   window.addToCurves = function addToCurves(point) {
     if (!curves || (!number(point.loss) && !Object.keys(point.relative_costs).length)) return true;
     curves.points.push(point);

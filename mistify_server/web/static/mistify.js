@@ -1,7 +1,7 @@
 "use strict";
 
-// The page of a job or of a goal follows the events: what is under way is shown as it comes, the rest of the page
-// is asked for anew when a goal of the page, or the job, changes.
+// The page of a job or goal follows its events: progress is shown immediately, and the rest of the page is
+// reloaded when the job or a goal on the page changes.
 const REFRESH_MS = 250;
 const RETRY_MS = 2000;
 const RECONNECT_MS = 5000;
@@ -11,9 +11,9 @@ function follow(live) {
   const { job, goal } = live.dataset;
   const shown = new Map();
   for (const item of live.querySelectorAll("#progress li")) shown.set(item.dataset.subject, item.dataset.line);
-  let known = Number(live.dataset.after); // the last event that the page has
-  let last = known; // the last event that was heard
-  let newer = []; // points of the curves that the page does not have
+  let known = Number(live.dataset.after); // the last event included in the page
+  let last = known; // the last received event
+  let newer = []; // curve points that the page does not include yet
   let ended = false;
   let events = null;
   let waiting = null;
@@ -24,7 +24,7 @@ function follow(live) {
     else waiting ??= setTimeout(refresh, milliseconds);
   }
 
-  // One request at a time, so that no answer comes out of order.
+  // One request at a time, so that responses arrive in order.
   async function refresh() {
     clearTimeout(waiting);
     waiting = null;
@@ -39,11 +39,11 @@ function follow(live) {
     else if (again) refreshIn(REFRESH_MS);
   }
 
-  // Returns what is to be shown from now on; null without an answer, and where it is older than what is shown.
+  // Returns the new content; null without a response, or if it is older than the current content.
   async function latest() {
     try {
       const answer = await fetch(location.href);
-      // Leads to the log-in, or says that the job was removed.
+      // The reloaded page asks for a login, or reports that the job was removed.
       if (answer.status === 401 || answer.status === 404) location.reload();
       if (!answer.ok) return null;
       const anew = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
@@ -80,12 +80,12 @@ function follow(live) {
     });
   }
 
-  // Adds a point to the curves; once they have many, the server's are thinner.
+  // Adds a point to the curves; beyond a number of points, loads the server's thinned-out curves.
   function draw({ event }) {
     if (window.addToCurves(event) === false) refreshIn(REFRESH_MS);
   }
 
-  // Has a state read aloud; its place is not in the part that is replaced.
+  // Announces a state to screen readers; the element is outside the part that is replaced.
   function announce(subject, state) {
     document.getElementById("news").textContent = `${subject}: ${state}`;
   }
@@ -125,19 +125,19 @@ function follow(live) {
     hear("progress", hearProgress, isShown);
     hear("goal", hearGoal, isShown);
     hear("job", hearJob, () => true);
-    // A browser reconnects by itself, except after an answer that is not a stream: a proxy's error, or a 401.
+    // Browsers reconnect automatically, except after a response that is not a stream: a proxy's error or a 401.
     stream.addEventListener("error", () => {
       if (stream.readyState === EventSource.CLOSED) setTimeout(resume, RECONNECT_MS);
     });
   }
 
-  // The page comes first: then the points that were missed need not be drawn one by one.
+  // Refresh the page first, so that missed points need not be drawn one by one.
   async function resume() {
     await refresh();
     connect();
   }
 
-  // Browsers open at most six connections to a server by HTTP/1.1, and hidden tabs would take them all.
+  // With HTTP/1.1, browsers open at most six connections to a server, and hidden tabs would use them all.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) events?.close();
     else resume();
@@ -145,7 +145,7 @@ function follow(live) {
   connect();
 }
 
-// Notes what has the focus and how far everything is scrolled; returns a function that restores both in a new part.
+// Remembers focus and scroll positions; returns a function that restores both in a new part.
 function remember(part) {
   const active = document.activeElement;
   const target = (element) => element.getAttribute("href") ?? element.dataset.post;
@@ -162,7 +162,7 @@ function remember(part) {
   };
 }
 
-// Buttons that ask the server to do something.
+// Attaches handlers to buttons that send a request.
 function act(part) {
   for (const button of part.querySelectorAll("[data-post]")) {
     button.addEventListener("click", async () => {

@@ -1,6 +1,6 @@
 "use strict";
 
-// The colors of a page, and the layout that all plots have.
+// The colors of a page and the common layout of all plots.
 window.plotStyle = function plotStyle() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
@@ -27,7 +27,7 @@ window.drawPlots = function drawPlots() {
   const { color, layout } = window.plotStyle();
   const colors = { best: color("--soft"), met: color("--good"), "not met": color("--bad"), source: color("--accent") };
   const plots = JSON.parse(data.textContent);
-  // All places first: how wide one is depends on how many there are.
+  // Create all elements first, because their width depends on their number.
   place.replaceChildren(...plots.map(() => {
     const drawing = document.createElement("div");
     drawing.className = "plot";
@@ -41,7 +41,7 @@ window.drawPlots = function drawPlots() {
       marker: { ...trace.marker, color: colors[trace.name] },
       line: { ...trace.line, color: colors[trace.name] },
     }));
-    // One trace, however many there are: a thousand shapes take half a minute.
+    // Draw all limits as one trace: a thousand shapes would take half a minute.
     traces.push({
       type: "scatter", mode: "lines", yaxis: "y2", hoverinfo: "skip", showlegend: false,
       line: { color: color("--soft"), width: 1, dash: "dash" },

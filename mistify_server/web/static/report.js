@@ -1,6 +1,6 @@
 "use strict";
 
-// The library that draws plots is in the page as compressed text: that is less than half of it.
+// The plotting library is embedded as compressed text, which is less than half its size.
 (async () => {
   const packed = document.getElementById("packed-plotly");
   if (!packed || !window.DecompressionStream) return;
@@ -12,7 +12,7 @@
   window.drawPlots();
 })();
 
-// Only the goals with some words, or in a state. A link to one that is not shown shows all again.
+// Filters the goals by text and state. A link to a hidden goal resets the filter.
 const filter = document.getElementById("filter");
 if (filter) {
   const [words, state, count] = filter.elements;

@@ -1,6 +1,6 @@
 "use strict";
 
-// The editor: line numbers, mistakes at their lines, the plan, and the job that was started.
+// The editor: line numbers, errors marked at their lines, the plan, and the started job.
 const form = document.getElementById("submit");
 const config = document.getElementById("config");
 const lines = document.getElementById("lines");
@@ -51,7 +51,7 @@ function showProblems(details) {
   numberLines(new Set(details.problems.map((problem) => problem.line).filter(Boolean)));
 }
 
-// A share in per cent, an error as a number.
+// Formats a share as a percentage and an error as a number.
 function scoreInterval(metric, interval) {
   if (!interval) return "";
   const isError = ["mse", "mae"].includes(metric) || metric.endsWith("_error");

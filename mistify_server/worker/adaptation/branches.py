@@ -1,4 +1,4 @@
-"""The branches of a multi-branch package: one base, and networks around the goal's (paper 6)."""
+"""The branches of a multi-branch package: a shared base, and networks around the goal's size (paper 6)."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from mistify.costs.budget import FLOPS, Budget, Costs, meets
 from mistify.costs.profiles import Profile
 from mistify_server.worker.adaptation.edge import EdgeOutcome
 
-#: The most of the smallest branch's multiply-adds that the base may take: only the rest can be cut.
+#: Maximum share of the smallest branch's multiply-adds in the base: only the rest can be cut.
 _BASE_SHARE: Final = 0.5
 
-#: Adapts a network to budgets that fall, by their shares; each outcome is adapted from the one before.
+#: Adapts a network to decreasing budgets, given by share; each outcome is adapted from the previous one.
 Descent = Callable[[keras.Model, Mapping[float, Budget]], list[EdgeOutcome]]
 
 
 @dataclass(frozen=True)
 class Branched:
-    """The layers that all branches share, and the adapted branches by their shares."""
+    """The layers that all branches share, and the adapted branches by share."""
 
     base: tuple[str, ...]
     outcomes: Mapping[float, EdgeOutcome]
@@ -37,20 +37,20 @@ def adapt_branches(
     adapt_largest: Callable[[Budget], EdgeOutcome],
     descend: Descent,
 ) -> Branched:
-    """Adapt the largest branch, freeze its first layers, and adapt every other from the next larger one.
+    """Adapt the largest branch, freeze its first layers, and adapt each other branch from the next larger.
 
-    First layers that suit a larger network suit a smaller one, whose other layers are cut to its budget. The
-    other way round they are a bottleneck, because a larger branch only sees what they leave. So the goal's
-    own network is one of the branches only if its budget is the largest, or if no first layers can be shared;
-    otherwise its branch is adapted like the others.
+    First layers of a larger network also suit a smaller one, which is cut in its other layers. Conversely,
+    first layers of a smaller network would be a bottleneck for a larger one. So the goal's own network
+    becomes a branch only if its budget is the largest, or if no first layers can be shared; otherwise its
+    branch is adapted like the others.
 
     Args:
         network: The goal's network; its first layers are frozen if it is the largest branch.
         budget: The goal's budget.
-        shares: Multiples of the budget, the goal's own 1 among them.
-        profiles: Profiles of the hardware whose latency the budget limits.
+        shares: Multiples of the budget, including the goal's own 1.
+        profiles: Profiles of the hardware with limited latency.
         adapt_largest: Adapts a network to the largest budget, from the best starting point.
-        descend: Adapts the other branches from there.
+        descend: Adapts the other branches, starting from the largest.
     """
     largest, *smaller = sorted(shares, reverse=True)
     flops = min(analyse(network).network().flops, budget.get(FLOPS, float("inf")))
@@ -74,25 +74,27 @@ def adapt_branches(
 
 
 def _base(structure: Structure, least: Budget, profiles: tuple[Profile, ...]) -> tuple[str, ...]:
-    """Return the first layers of the largest branch, as many as the smallest can have.
+    """Return the shared first layers of the largest branch, limited by the size of the smallest branch.
 
-    Where later layers are added to their channels, as along a residual stream, those cannot be cut either,
-    and smaller branches would have to lose more elsewhere: then nothing is shared.
+    If later layers share their channels, as along a residual stream, these layers could not be cut either,
+    and smaller branches would have to lose more elsewhere; then nothing is shared.
 
     Args:
         structure: The structure of the largest branch.
-        least: The budget of the smallest branch, with its multiply-adds among the axes.
-        profiles: Profiles of the hardware whose latency it limits.
+        least: The budget of the smallest branch, including its multiply-adds.
+        profiles: Profiles of the hardware with limited latency.
     """
     multiply_adds = {layer.name: layer.multiply_adds for layer in structure.network().layers}
     base = shareable_base(structure, _BASE_SHARE * least[FLOPS])
-    while base and (_tied(structure, base) or not meets(_least_costs(structure, base, profiles), least)):
+    while base and (
+        _shares_channels(structure, base) or not meets(_least_costs(structure, base, profiles), least)
+    ):
         base = shareable_base(structure, sum(multiply_adds[name] for name in base) - 1)
     return base
 
 
-def _tied(structure: Structure, base: Collection[str]) -> bool:
-    """Check whether first layers have channels that later ones make or pass on as well."""
+def _shares_channels(structure: Structure, base: Collection[str]) -> bool:
+    """Check whether first layers share channels with later ones."""
     holders = (
         [slot.layer in base for slot in group.slots if slot.role is not Role.SUMS]
         for group in structure.groups.values()
@@ -101,7 +103,7 @@ def _tied(structure: Structure, base: Collection[str]) -> bool:
 
 
 def _least_costs(structure: Structure, base: Collection[str], profiles: tuple[Profile, ...]) -> Costs:
-    """Return the costs of a network reduced to some first layers."""
+    """Return the costs of a network with minimal widths except in some first layers."""
     widths = {
         name: group.size if any(slot.layer in base for slot in group.slots) else group.least
         for name, group in structure.groups.items()

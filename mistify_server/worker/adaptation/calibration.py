@@ -1,4 +1,4 @@
-"""Profiles of this machine, calibrated by a source's latency in LiteRT (paper 4.1)."""
+"""Calibration of this machine's profiles with a source's latency in LiteRT (paper 4.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,19 +19,20 @@ from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.isolated import latencies_of
 from mistify_server.worker.resource_errors import suppress_conversion_errors
 
-#: Of a group in the small network: a tile of LiteRT's kernels, which takes no less with fewer.
+#: Units per group in the small network: one tile of LiteRT's kernels, which is not faster with fewer units.
 _UNITS: Final = 8
 
 
 def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
-    """Return the profiles, with this machine's corrected to predict the latency of the source in LiteRT."""
+    """Return the profiles with this machine's profiles corrected by the source's latency in LiteRT."""
     return calibrated_by(profiles, analyse(source).network(), convert(source))
 
 
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
-    """Return the profiles, with this machine's corrected to predict the latency of a converted network.
+    """Return the profiles with this machine's profiles corrected by a converted network's latency.
 
-    It is measured with the threads of each. A network that LiteRT cannot run here corrects nothing.
+    The latency is measured with each profile's number of threads. A network that LiteRT cannot run here
+    changes nothing.
     """
     return tuple(
         _calibrated_by(profile, cost, network) if is_host(profile.name) else profile for profile in profiles
@@ -49,18 +50,18 @@ def calibrated_host(
     train: Dataset,
     threads: int = 1,
 ) -> Iterator[MeasuredProfile]:
-    """Yield this machine's profile at each precision, corrected to predict the source and its least network.
+    """Yield this machine's profile at each precision, calibrated with the source and its minimal network.
 
-    The source is measured at each precision, the least network in float32 and int8: its kernels are too small
-    to differ at others. With numbers of threads that the machine was not measured with, all networks are
-    assumed to gain as much over one thread as these do. If they cannot be converted, or cannot run here, they
-    are assumed to take as long as in float32; a least network that cannot run at all does not count. A source
-    that cannot run here in float32 corrects nothing.
+    The source is measured at each precision, the minimal network only in float32 and int8: its kernels are
+    too small to differ at other precisions. For numbers of threads without measurements, all networks are
+    assumed to have the same speedup over one thread as these two. If one cannot be converted or run here, its
+    float32 latency is assumed; a minimal network that cannot run at all is ignored. A source that cannot run
+    here in float32 changes nothing.
 
     Args:
-        host: Profiles measured in float32 and int8, with one thread and perhaps with others.
-        train: Provides examples to convert the network with.
-        threads: Number of threads that the profiles predict latencies for.
+        host: Profiles measured in float32 and int8, with one thread and possibly other numbers.
+        train: Training data, the source of examples for the conversion.
+        threads: Number of threads for which the profiles predict latencies.
     """
     least = least_network(source)
     source_cost, least_cost = (analyse(network).network() for network in (source, least))
@@ -83,7 +84,7 @@ def calibrated_host(
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:
-    """Return the profiles with this machine's at each precision, where networks are assumed to be as fast."""
+    """Return the profiles with this machine's profile at each precision, assuming equal speed."""
     hosts = [profile for profile in profiles if is_host(profile.name)]
     others = (profile for profile in profiles if not is_host(profile.name))
     at_each = (
@@ -94,10 +95,10 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 
 
 def least_network(source: keras.Model) -> keras.Model:
-    """Return a small network to measure beside a source: few units of each group, and no block.
+    """Return a small network to measure in addition to a source: few units in each group, and no blocks.
 
-    Rules for layers are ignored: very different networks say most about the machine. But there have to be
-    enough units for some to be active: LiteRT has no integers for a tensor that is always zero.
+    Rules for layers are ignored, because very different networks reveal most about the machine. There must be
+    enough units for some to be active: LiteRT cannot quantize a tensor that is always zero.
     """
     structure = analyse(source)
     least = remove_blocks(structure, removable_blocks(structure))
@@ -111,7 +112,7 @@ def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> Measu
     """Return this machine's profile at a precision.
 
     Args:
-        known: Whether integers are computed -> profile measured.
+        known: Whether arithmetic uses integers -> measured profile.
     """
     if precision is Quantization.DYNAMIC:
         return replace(known[False], kernels=known[True].model)

@@ -1,4 +1,4 @@
-"""Memory and size according to the file: networks converted as they will be packaged (paper 4.1)."""
+"""Memory and size read from the file of a network, converted as for packaging (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -14,23 +14,22 @@ from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.file_costs import is_stored, stored_costs
 from mistify_server.worker.resource_errors import suppress_conversion_errors
 
-#: Reads the memory and the size of a network's package off its file, by axis.
+#: Reads the memory and size of a network's package from its file, by axis.
 CostReader: TypeAlias = Callable[[keras.Model], Costs]
 
 
 def cost_reader(
     budget: Budget, quantizations: Sequence[QuantizationConfig], setup: TrainingSetup, threads: int
 ) -> CostReader:
-    """Return a function that converts networks as their packages will be, and reads the costs of the files.
+    """Return a function that converts networks as for packaging, and reads the costs from the files.
 
-    Where several packages share an axis, the larger cost counts. Training for int8 changes no cost. Nothing
-    is converted for limits that are on no such axis. A precision at which a network cannot be converted has
-    no costs: packaging reports the reason.
+    If several packages share an axis, the larger cost counts. Quantization-aware training does not change
+    costs. Nothing is converted unless such an axis is limited. A precision at which a network cannot be
+    converted has no costs: packaging reports the reason.
 
     Args:
-        budget: The limits.
         quantizations: The precisions of the packages.
-        setup: Provides the data for conversion.
+        setup: Training setup with the data for conversion.
         threads: Number of threads that run the packages.
     """
 
@@ -49,15 +48,15 @@ def cost_reader(
 
 
 def limits_storage(budget: Budget) -> bool:
-    """Check whether a budget has limits that are judged by the file."""
+    """Check whether a budget has limits on costs that are read from the file."""
     return any(is_stored(axis) for axis in budget)
 
 
 def tightened(budget: Budget, foreseen: Costs, stored: Costs) -> Budget:
-    """Return limits on the forecast, tightened so that the file meets the budget.
+    """Return limits for predicted costs, tightened so that the file meets the budget.
 
     Args:
-        foreseen: Costs of a network by its layers.
-        stored: Costs that were read off the network's file.
+        foreseen: Costs of a network predicted from its layers.
+        stored: Costs read from the network's file.
     """
     return {axis: limit * foreseen[axis] / stored.get(axis, foreseen[axis]) for axis, limit in budget.items()}

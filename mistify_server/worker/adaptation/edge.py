@@ -24,25 +24,26 @@ from mistify_server.worker.adaptation.latency import (
     LatencyMeter,
     LatencyReading,
     Profiles,
-    aimed,
     corrected,
     deviation_at,
     limits_latency,
+    with_margin,
 )
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
-from mistify_server.worker.adaptation.tuning import LOOK_EXAMPLES, TuningReport, tune
+from mistify_server.worker.adaptation.tuning import CHECK_EXAMPLES, TuningReport, tune
 from mistify_server.worker.adaptation.widening import is_widened
 
-#: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
+#: Maximum number of times that a network is measured in LiteRT and adapted again if it is too slow or too
+#: narrow.
 _CORRECTIONS = 2
 
-#: Architectures that are planned and measured before an edge is adapted, at most.
+#: Maximum number of architectures that are planned and measured before an edge is adapted.
 _PLANS = 6
 
-#: The share by which a network that costs more than the source is the better one: seeds differ by as much.
+#: Minimum relative improvement that justifies higher costs than the source's: seeds differ by as much.
 _WORTH_MORE = 0.005
 
-#: A network that takes less than this share of what its limits allow is cut again from the parent.
+#: A network that uses less than this share of its limits is cut again from the parent.
 _LEAST_USED = 0.95
 
 
@@ -68,12 +69,12 @@ def run_edge(
     measure: LatencyMeter,
     read: CostReader,
 ) -> EdgeOutcome:
-    """Adapt until the budget is met, tune until the targets are, within the step limit.
+    """Adapt until the budget is met, then tune until the targets are met, within the step limit.
 
-    Limits on this machine's latency are met when LiteRT takes no longer, according to `measure`, and those on
-    memory and size when the converted network takes no more, according to `read`. A target is met when the
-    network reaches it with 90 % confidence on the validation data: goals are judged by other data. A network
-    above the source is tuned until accuracy stops improving on them.
+    Limits on this machine's latency apply to latencies in LiteRT according to `measure`; limits on memory and
+    size apply to the converted network according to `read`. A target counts as met when the network reaches
+    it with 90 % confidence on the validation data, because goals are judged on test data. A network larger
+    than the source is tuned until its validation accuracy stops improving.
 
     Raises:
         FloatingPointError: Training diverged.
@@ -95,12 +96,12 @@ def source_if_better(
     measure: LatencyMeter,
     read: CostReader,
 ) -> EdgeOutcome:
-    """Return the source in place of an outcome, if it meets the budget and serves the goal better.
+    """Return the source instead of an outcome if it meets the budget and serves the goal better.
 
-    At equal costs it only has to serve as well; at lower costs, nearly as well.
+    At equal costs, it only needs to be equally good; at lower costs, nearly as good.
 
-    Its limits on this machine's latency are judged like those of other networks, by measurement and with the
-    same margin; limits on memory and size by its file.
+    As for other networks, limits on this machine's latency apply to measurements with the same margin, and
+    limits on memory and size apply to the file.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)
@@ -124,7 +125,7 @@ def source_if_better(
         if reading is None:
             return outcome
         costs = {**costs_of(network, corrected(profiles, reading.deviation)), **stored}
-        if not meets(costs, aimed(assignment.budget)):
+        if not meets(costs, with_margin(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
     return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
@@ -139,9 +140,9 @@ def _tune(
     *,
     steps: int,
 ) -> tuple[Scores, int]:
-    """Tune a network that meets its budget, round after round; return its scores, and all steps so far."""
+    """Tune a network that meets its budget in rounds; return its scores and the total number of steps."""
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    sample, widened = setup.validation.sample(LOOK_EXAMPLES), is_widened(assignment)
+    sample, widened = setup.validation.sample(CHECK_EXAMPLES), is_widened(assignment)
     if widened:
         trainer.learning_rate = trainer.usual_rate
     best, weights = Scores(setup.metric.worst), list[Array]()
@@ -167,11 +168,11 @@ def _tune(
 
 
 def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:
-    """Yield the steps of each round of tuning: one round at least, and more up to the step limit.
+    """Yield the number of steps in each round of tuning: at least one round, and more up to the step limit.
 
     Args:
         taken: Number of steps so far.
-        factor: Length of each round over that of the round before.
+        factor: Ratio of the lengths of successive rounds.
     """
     length = params.tune_steps
     while True:
@@ -191,24 +192,24 @@ def _adapt_by_file(
     measure: LatencyMeter,
     read: CostReader,
 ) -> tuple[int, str, Costs]:
-    """Adapt until the file of the network meets the limits that it is judged by.
+    """Adapt until the network's file meets its limits.
 
-    If the file exceeds the forecast, for example with a kernel that the converter leaves in float32, the
-    network is cut further, at most twice. If it is smaller, a limit that seemed out of reach may be met.
+    If the file exceeds the forecast, for example because the converter leaves a kernel in float32, the
+    network is cut further, at most twice. If it is smaller, a limit that seemed unreachable may be met.
 
     Returns:
-        All steps so far, the reason if the budget was not met, and the costs that were read off the file.
+        The total number of steps, the reason if the budget was not met, and the costs read from the file.
     """
     at, steps, stuck, stored = assignment, 0, "", dict[str, float]()
     for attempt in range(1 + _CORRECTIONS):
         if limits_latency(at.budget):
             steps, stuck = _adapt_by_measurement(executor, at, params, report, measure=measure, steps=steps)
         else:
-            steps, stuck = _adapt(executor, replace(at, budget=aimed(at.budget)), params, report, steps)
+            steps, stuck = _adapt(executor, replace(at, budget=with_margin(at.budget)), params, report, steps)
         network = executor.network()
         stored = dict(read(network))
         foreseen = executor.measure()
-        if stored and meets({**foreseen, **stored}, aimed(assignment.budget)):
+        if stored and meets({**foreseen, **stored}, with_margin(assignment.budget)):
             return steps, "", stored
         if (
             stuck
@@ -229,15 +230,15 @@ def _adapt_by_measurement(
     measure: LatencyMeter,
     steps: int,
 ) -> tuple[int, str]:
-    """Adapt as `_adapt` does, with profiles corrected by networks' latencies in LiteRT.
+    """Adapt like `_adapt`, with profiles corrected by the networks' latencies in LiteRT.
 
     If the executor knows the final architecture beforehand, it plans one that makes the most of the limits.
-    If the adapted network takes longer than the profiles predict, they are corrected again, and the network
-    is cut further, at most twice. If the first network was not planned and takes less time than its limits
-    leave, it is cut again from the parent, and so is wider. All this comes before tuning, because weights do
-    not matter. Networks that cannot run here are assumed to be as fast as the profiles predict.
+    If the adapted network is slower than the profiles predict, they are corrected again, and the network is
+    cut further, at most twice. If the first network was not planned and leaves room within its limits, it is
+    cut again from the parent and becomes wider. All this happens before tuning, because latency does not
+    depend on weights. Networks that cannot run here are assumed to have the predicted latency.
     """
-    aim, nominal, at = aimed(assignment.budget), assignment.profiles, assignment
+    aim, nominal, at = with_margin(assignment.budget), assignment.profiles, assignment
     parent = _reading(at.model, measure, nominal, aim)
     readings = [] if parent is None else [parent]
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
@@ -274,19 +275,19 @@ def _planned_by_measurement(
     readings: list[LatencyReading],
     measure: LatencyMeter,
 ) -> Profiles | None:
-    """Return the profiles with which an executor plans the architecture that makes the most of the limits.
+    """Return the profiles for which an executor's planned architecture makes the most of the limits.
 
-    Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
-    in LiteRT. Profiles are wrong by some per cent, differently for each architecture, so a plan's own
-    correction may lead back to an earlier plan: the next is then sought between the corrections that left too
-    much room and those that left too little. The plan that meets the limits most narrowly counts. A plan that
-    cannot run here is the last: without its reading, the next would be the same.
+    Each plan is measured, and its reading corrects the profiles for the next plan, until one just meets the
+    limits in LiteRT. The error of a profile is a few per cent and depends on the architecture, so a plan's
+    own correction may lead back to an earlier plan. The next correction is then chosen between those that
+    left too much room and those that left too little. The plan that meets the limits most closely wins. The
+    search ends at a plan that cannot run here, because the next plan would be the same without its reading.
 
     Args:
-        readings: Readings of the parent, if it runs here; those of the plans are added.
+        readings: Readings of the parent, if it runs here; readings of the plans are appended.
 
     Returns:
-        None if the executor knows no architecture before it adapts.
+        The corrected profiles; None if the executor cannot plan the architecture.
     """
     budget, nominal = assignment.budget, assignment.profiles
     best: tuple[float, Profiles] | None = None
@@ -318,7 +319,7 @@ def _planned_by_measurement(
 def _reading(
     network: keras.Model, measure: LatencyMeter, profiles: Profiles, budget: Budget
 ) -> LatencyReading | None:
-    """Return the reading of a network; None where it cannot run here."""
+    """Return the reading of a network; None if it cannot run here."""
     taken_ms = measure(network)
     return None if taken_ms is None else LatencyReading.of(network, taken_ms, profiles, budget)
 
@@ -331,7 +332,7 @@ def _leaves_room(costs: Costs, budget: Budget) -> bool:
 def _adapt(
     executor: AdaptationExecutor, assignment: Assignment, params: Params, report: OnProgress, steps: int
 ) -> tuple[int, str]:
-    """Iterate until the budget is met; return all steps so far, and why it was not met, if so."""
+    """Iterate until the budget is met; return the total steps and, if it was not met, the reason."""
     executor.init(assignment)
     costs = executor.measure()
     schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)

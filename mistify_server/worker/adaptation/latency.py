@@ -1,4 +1,4 @@
-"""Latency by measurement: profiles corrected by a network's latency in LiteRT (paper 4.1)."""
+"""Measured latency: profiles corrected by a network's latency in LiteRT (paper 4.1)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,27 +25,27 @@ from mistify_server.worker.resource_errors import suppress_conversion_errors
 
 Profiles: TypeAlias = tuple[Profile, ...]
 
-#: Measures the latency of a network in LiteRT on this machine, in milliseconds; None where it cannot run.
+#: Measures the latency of a network in LiteRT on this machine, in milliseconds; None if it cannot run.
 LatencyMeter: TypeAlias = Callable[[keras.Model], float | None]
 
-#: Networks are cut to this share of a limit on latency: the package is measured again, and two measurements
-#: of one network differ by some per cent.
+#: Share of a latency limit to which networks are cut. The package is measured again, and repeated
+#: measurements differ by a few per cent.
 _AIM = 0.95
 
-#: At a second reading, how many times as far as by the first alone a network is cut at most: readings are
+#: Maximum factor by which a second reading may increase a cut over that by the first alone: readings are
 #: noisy.
 _MOST_STEEP = 2.0
 
-#: An integer network has to be converted with some data; how long it takes does not depend on them.
+#: Number of examples for converting integer networks; latency does not depend on them.
 _EXAMPLES = 8
 
 
 def latency_meter(
     quantizations: Sequence[QuantizationConfig], train: Dataset, threads: int = 1
 ) -> LatencyMeter:
-    """Return a function that measures networks as they will be packaged; the slowest precision counts.
+    """Return a function that measures networks as they will be packaged, at the slowest precision.
 
-    A precision at which LiteRT cannot run a network here does not count.
+    A precision at which LiteRT cannot run a network here is ignored.
 
     Args:
         quantizations: The precisions of the packages.
@@ -70,15 +70,15 @@ def latency_meter(
 def latencies(
     model: keras.Model, precisions: Sequence[Quantization], train: Dataset, threads: int = 1
 ) -> dict[Quantization, float]:
-    """Return a network's latencies in LiteRT on this machine, in milliseconds, in float32 and at precisions.
+    """Return a network's latencies in LiteRT here, in milliseconds, in float32 and other precisions.
 
-    Precisions at which it cannot be converted, or cannot run here, are left out. Errors of the converter in
-    float32 are raised.
+    Precisions at which it cannot be converted or run here are omitted. Converter errors in float32 are
+    raised.
 
     Args:
-        precisions: Precisions to measure besides float32.
-        train: Provides examples to convert the network with.
-        threads: Number of threads of LiteRT.
+        precisions: Precisions to measure in addition to float32.
+        train: Training data, the source of examples for the conversion.
+        threads: Number of LiteRT threads.
     """
     with saved(model) as network:
         networks = {Quantization.NONE: network.at(QuantizationConfig())}
@@ -91,13 +91,13 @@ def latencies(
 
 
 def few_examples(model: keras.Model, train: Dataset, precisions: Iterable[Quantization]) -> Examples | None:
-    """Return a few training examples by input; latencies in LiteRT do not depend on them.
+    """Return a few training examples by input for conversion; latency does not depend on them.
 
     Args:
-        precisions: Precisions of the conversions; where none is of integers, nothing is returned.
+        precisions: Precisions of the conversions; if none uses integers, the result is None.
 
     Raises:
-        MistifyError: INVALID_MODEL, the network's activations are finite for none of them.
+        MistifyError: INVALID_MODEL, the network has non-finite activations for all of them.
     """
     if not any(precision.integer for precision in precisions):
         return None
@@ -105,19 +105,19 @@ def few_examples(model: keras.Model, train: Dataset, precisions: Iterable[Quanti
 
 
 def _without_training(quantization: QuantizationConfig) -> QuantizationConfig:
-    """Return the quantization without training: that changes no operator, and so no latency."""
+    """Return the quantization without training, which does not affect operators or latency."""
     return quantization.model_copy(update={"precision": quantization.precision.stored_as})
 
 
 @dataclass(frozen=True)
 class LatencyReading:
-    """Latency of a network in LiteRT, and as this machine's profile predicts it, in milliseconds.
+    """Measured and predicted latency of a network in LiteRT on this machine, in milliseconds.
 
     Attributes:
-        predicted_ms: Prediction of the profile calibrated with the source.
-        measured_ms: Measured in LiteRT on this machine.
-        costs: Costs of the network by the profiles at that time.
-        by_operators: Whether the profile was measured operator by operator, with the same number of threads.
+        predicted_ms: Prediction by the profile calibrated with the source.
+        measured_ms: Latency measured in LiteRT.
+        costs: Costs of the network according to the profiles at that time.
+        by_operators: Whether the profile was measured per operator, with the same number of threads.
     """
 
     predicted_ms: float
@@ -129,29 +129,29 @@ class LatencyReading:
     def of(
         cls, model: keras.Model, measured_ms: float, profiles: Profiles, budget: Budget
     ) -> "LatencyReading":
-        """Return the reading of a network, measured as a budget limits its latency: precision, threads."""
+        """Return the reading of a network at the precision and threads of the budget's latency limit."""
         cost, host = analyse(model).network(), _host(profiles, budget)
-        # With more threads the profile may be that with one, multiplied.
+        # For more threads, the profile may be a scaled one for a single thread.
         by_operators = isinstance(host, MeasuredProfile) and host.threads == 1
         return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)
 
     @property
     def deviation(self) -> float:
-        """The measured latency over the predicted one."""
+        """The ratio of measured to predicted latency."""
         return self.measured_ms / self.predicted_ms
 
 
 def corrected(profiles: Profiles, deviation: float) -> Profiles:
-    """Return the profiles for a machine that takes `deviation` times as long as its profile predicts."""
+    """Return the profiles for a machine that is slower than predicted by a factor of `deviation`."""
     return tuple(profile.slower(deviation) if is_host(profile.name) else profile for profile in profiles)
 
 
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """Predict the deviation of a network that just meets the limits on latency.
 
-    Without a reading it is none. With one reading, or a profile of operators, which knows what takes the same
-    for all, it is the deviation there. With two, a part of the time may be the same for both, such as
-    starting operators, and counts more in a smaller network.
+    Without a reading, the result is 1. With one reading, or with a profile measured per operator, which
+    already includes constant costs, it is the last reading's deviation. With two readings, a part of the
+    latency may be constant, such as the start of operators, and matters more in a smaller network.
     """
     if not readings:
         return 1.0
@@ -172,19 +172,19 @@ def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
 
 
 def limits_latency(budget: Budget) -> bool:
-    """Return whether a budget limits latency on this machine, the only one where it is measured."""
+    """Check whether a budget limits latency on this machine, the only one with measurements."""
     return any(hardware_of(axis) == HOST.name for axis in budget)
 
 
-def aimed(budget: Budget) -> Budget:
-    """Return the budget with limits on latency that leave room for noise of measurements, and of profiles."""
+def with_margin(budget: Budget) -> Budget:
+    """Return the budget with latency limits that include a margin for noise in measurements and profiles."""
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 
 
 def _host(profiles: Profiles, budget: Budget) -> Profile:
-    """Return this machine's profile with the threads of a budget.
+    """Return this machine's profile for the threads of a budget.
 
-    It is that at the precision of the budget's limit on its latency, else in float32.
+    Its precision is that of the budget's latency limit, or else float32.
     """
     precisions = (conditions_of(axis).precision for axis in budget if hardware_of(axis) == HOST.name)
     name = host_profile_name(next(precisions, Quantization.NONE), threads_of(budget))

@@ -10,12 +10,12 @@ from mistify_server.tasks.messages import OnProgress
 
 
 def reporter(on_progress: OnProgress, metric: Metric, budget: Budget = MappingProxyType({})) -> OnProgress:
-    """Return a function that reports progress, with the values that stay the same during a task.
+    """Return a function that reports progress, completed with the constant values of a task.
 
     Args:
         on_progress: Receives the progress.
-        metric: The metric of its accuracies.
-        budget: The goal's limits, which its costs are compared with.
+        metric: The metric of the reported accuracies.
+        budget: The goal's limits, for comparison with costs.
     """
 
     def report(update: ProgressUpdate) -> None:

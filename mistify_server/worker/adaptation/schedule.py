@@ -6,13 +6,13 @@ from mistify.costs.budget import Budget, Costs
 class StructureLossSchedule:
     """`w_i = Share_i / sum Share`, `Share_i = (target_i - now_i) / (target_i - start_i)`.
 
-    Weights start equal and are rescheduled every `interval` training steps. A constraint that is met has
-    share 0; when all are met, the weights are equal again.
+    Weights start equal and are updated every `interval` training steps. A constraint that is met has share 0;
+    when all are met, the weights are equal again.
 
     Args:
-        budget: The goal's limits, the targets.
+        budget: The goal's limits (`target_i`).
         start: The costs at the start of the edge.
-        interval: Training steps between two schedulings (the paper's k).
+        interval: Training steps between updates (the paper's k).
     """
 
     def __init__(self, budget: Budget, start: Costs, interval: int) -> None:

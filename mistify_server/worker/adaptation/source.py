@@ -1,4 +1,4 @@
-"""The root of a goal tree: the source tuned on the data, and widened where goals ask for it (paper 4.3)."""
+"""The root of a goal tree: the source, tuned on the data and widened if goals need it (paper 4.3)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -17,23 +17,23 @@ from mistify.costs.profiles import Profile
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.adaptation.tuning import tune
 
-#: How far a source is widened at most, as a multiple of its widths: four times its multiply-adds.
+#: Maximum factor by which a source's widths grow: four times its multiply-adds.
 _MAX_WIDENING = 2.0
 _WIDENING_STEPS = 64
 
-#: Changes of images that add nothing to the time of a training step.
+#: Augmentation that does not lengthen a training step.
 FLIPS: Final = Augmentation(flip=True)
 
 
 def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> bool:
-    """Check whether images are to be flipped where a config leaves that open: the source does not mind.
+    """Check whether to flip images if a config leaves that open: flips must not hurt the source.
 
-    Generated inputs come from the source's knowledge of unflipped images, and a source of several tasks
-    answers none before it is trained.
+    Generated inputs are never flipped, because they reflect the source's knowledge of unflipped images. The
+    same applies to a source of several tasks, which answers none of them before it is trained.
 
     Args:
-        data: Training and validation data as in the config.
-        setup: The same data, loaded.
+        data: Training and validation data in the config.
+        setup: Training setup with the loaded data.
     """
     settings = data.settings
     if settings.augment is not None or settings.tasks is not None or generated_count(data.train or ""):
@@ -44,7 +44,7 @@ def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> b
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
-    """Return the source tuned on the data, or as it came if that is better on the validation data."""
+    """Return the source after tuning, or the original if that is better on the validation data."""
     if not steps:
         return source
     tuned = copied(source)
@@ -57,7 +57,7 @@ def tuned_source(
 def expanded(
     structure: Structure, exceed: Mapping[str, float], profiles: tuple[Profile, ...], seed: int
 ) -> keras.Model:
-    """Return the model widened by the least factor at which every cost reaches the one to exceed."""
+    """Return the model widened by the smallest factor at which every cost reaches its required value."""
     factor = 1.0
     for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
         costs = costs_of(structure.network(widened(structure, float(factor))), profiles)

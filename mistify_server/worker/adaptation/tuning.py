@@ -11,18 +11,18 @@ from executors.training.trainer import Trainer, cosine
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 
-#: Training steps between two reports of progress.
+#: Training steps between progress reports.
 _REPORT_STEPS: Final = 50
 
-#: Looks at the accuracy divide a round of tuning into so many parts.
+#: Number of parts into which accuracy checks divide a round of tuning.
 _PARTS: Final = 4
 
-#: Validation examples of a look. The looks of a round take less time than ten of its steps.
-LOOK_EXAMPLES: Final = 500
+#: Validation examples per accuracy check. The checks in a round take less time than ten of its steps.
+CHECK_EXAMPLES: Final = 500
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
-    """Train a network at a falling learning rate, and leave it at the average of its last weights."""
+    """Train a network with a decaying learning rate, and set it to the average of its last weights."""
     schedule = cosine(steps)
     for start in range(0, steps, _REPORT_STEPS):
         trainer.train(schedule[start : start + _REPORT_STEPS])
@@ -32,16 +32,14 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
 
 @dataclass(frozen=True)
 class TuningReport:
-    """Reports the progress of a round of tuning, and now and then looks at the accuracy on a sample.
+    """Reports the progress of a round of tuning, and periodically checks the accuracy on a sample.
 
-    Looking changes nothing about the network. Its batch-norm statistics are the running ones.
+    Checks do not change the network. They use the running batch-norm statistics.
 
     Attributes:
         report: Receives the progress.
         start: The progress at the start of the round.
-        steps: Number of steps of the round.
-        trainer: Tunes the network.
-        setup: Provides the metric.
+        steps: Number of steps in the round.
         sample: A sample of the validation data.
     """
 
@@ -53,7 +51,7 @@ class TuningReport:
     sample: Dataset
 
     def __call__(self, done: int) -> None:
-        """Report that so many steps of the round are done."""
+        """Report the number of completed steps in the round."""
         self.report(
             replace(
                 self.start,
@@ -68,6 +66,6 @@ class TuningReport:
         return _REPORT_STEPS <= part <= done < self.steps and done % part < _REPORT_STEPS
 
     def _look(self) -> float | None:
-        """Return the accuracy; None where the sample has too few classes."""
+        """Return the accuracy; None if the sample has too few classes."""
         accuracy = self.trainer.evaluation.score(self.sample, self.setup.metric)
         return accuracy if isfinite(accuracy) else None

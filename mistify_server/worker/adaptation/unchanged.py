@@ -1,7 +1,7 @@
-"""Sources that cannot be edited, as the networks of all goals.
+"""Sources that cannot be edited and serve all goals unchanged.
 
-Their costs are those of the converted network. There is nothing to train or to cut: the source is the
-checkpoint of every goal, and measurements in LiteRT decide whether a goal is met.
+Their costs are those of the converted network. Nothing is trained or cut: the source is the checkpoint of
+every goal, and measurements in LiteRT decide whether a goal is met.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ from mistify_server.worker.pseudo_labels import PseudoLabeller
 
 
 class UnchangedSources:
-    """Serves goals with their source itself, as LiteRT runs it in float32.
+    """Serves goals with the source itself, in LiteRT and float32.
 
     Args:
         cache: Loads the data.
@@ -38,7 +38,7 @@ class UnchangedSources:
         self._converted = lru_cache(maxsize=2)(self._convert)
 
     def store_as_root(self, task: SourceTask, source: SourceModel) -> SourceResult:
-        """Keep a source as the root of a goal tree."""
+        """Store a source as the root of a goal tree."""
         recipe = task.recipe
         artifact = self._checkpoints.save_source(source)
         network = self._converted(artifact)
@@ -59,7 +59,7 @@ class UnchangedSources:
         )
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
-        """Return the source for a goal, with its costs and scores."""
+        """Return the source as a goal's checkpoint, with its costs and scores."""
         costs = costs_of(network_cost(self._converted(task.parent)), task.recipe.profiles)
         measured = self._measured(task.parent, task.recipe.data)
         return AdaptResult(

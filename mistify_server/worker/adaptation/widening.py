@@ -1,4 +1,4 @@
-"""The training of networks wider than their source, which should become better than it (paper 4.3)."""
+"""Training of networks wider than their source, which should surpass it (paper 4.3)."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from mistify_server.worker.adaptation.source import FLIPS
 
 
 def is_widened(assignment: Assignment) -> bool:
-    """Check whether the network of an edge was widened and its budget allows more than the source."""
+    """Check whether an edge's network was widened and its budget exceeds the source."""
     source = assignment.source.network()
     if not meets(costs_of(source, assignment.profiles), assignment.budget):
         return False
@@ -23,10 +23,10 @@ def is_widened(assignment: Assignment) -> bool:
 
 
 def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
-    """Return the assignment with a setup in which a widened network can learn more than its source.
+    """Return the assignment with a setup that lets a widened network surpass its source.
 
-    The same images over and over, with the same predictions of the source, teach little else. So images are
-    changed at every step, in ways that do not confuse the source, which predicts the changed images.
+    The same images with the same predictions of the source would teach little new. So images are augmented at
+    every step, in ways that do not confuse the source, and the source predicts the augmented images.
 
     Args:
         source: The tuned source.
@@ -34,7 +34,7 @@ def for_widened(assignment: Assignment, source: keras.Model) -> Assignment:
     setup = assignment.setup
     settings = setup.settings
     augment = settings.augment
-    if augment in (None, FLIPS):  # as where the config leaves it open
+    if augment in (None, FLIPS):  # including the value when the config leaves it open
         augment = suitable_augmentation(source, setup.validation, setup.metric, augment)
     if augment in (None, Augmentation()):
         return assignment

@@ -1,1 +1,1 @@
-"""The descriptions that packages have for apps: the names of classes, and how inputs are prepared."""
+"""Descriptions in packages for apps: class names and the preprocessing of inputs."""

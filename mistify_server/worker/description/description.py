@@ -1,4 +1,4 @@
-"""The description that a package has of its inputs and outputs, for apps."""
+"""Descriptions of a package's inputs and outputs for apps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from mistify_server.worker.description.labels import label_count, labels_of
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a package's inputs and outputs, for apps.
+    """The description of a package's inputs and outputs for apps.
 
     Attributes:
         labels: Output -> names of its classes, in order.
-        preparation: Input -> its preparation; vocabularies are some of the `files`.
-        files: Name -> content of files that a package needs for it.
+        preparation: Input -> its preprocessing; vocabularies are among the `files`.
+        files: Name -> content of additional package files.
     """
 
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ def description_of(
         settings: Settings of the data.
         signature: The inputs and outputs of the network.
         objectives: Output -> its objective.
-        train: Training data, whose classes may have names.
+        train: Training data, which may contain class names.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem, at its place in the config.

@@ -1,4 +1,4 @@
-"""The preparation of inputs, and the vocabularies that packages contain for it."""
+"""The preprocessing of inputs, and its vocabularies in packages."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from mistify.package.training import TRAIN
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector
 
-#: What a vocabulary cannot be called in a package.
+#: File names that a vocabulary in a package must not have.
 _TAKEN: Final = frozenset({MANIFEST, NETWORK, TRAIN, "saved_model.zip"})
 _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 
@@ -23,10 +23,10 @@ _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 def preparation_of(
     declared: Mapping[str, Preparation], inputs: tuple[Input, ...], problems: ProblemCollector
 ) -> dict[str, Preparation]:
-    """Return the preparation of inputs, by their names, with all that follows from their shapes.
+    """Return the preprocessing of inputs by name, completed from their shapes.
 
     Args:
-        declared: Input -> preparation in the config.
+        declared: Input -> preprocessing in the config.
         inputs: The network's inputs.
         problems: Collects declarations that do not fit the inputs.
     """
@@ -41,11 +41,11 @@ def preparation_of(
 
 
 def vocabularies_of(preparation: Mapping[str, Preparation], problems: ProblemCollector) -> dict[str, Path]:
-    """Return the vocabularies of inputs by their names in the package: the names of the files.
+    """Return the vocabularies of inputs by their file names in the package.
 
     Args:
-        preparation: Input -> preparation with the path of its vocabulary.
-        problems: Collects names that files of a package cannot have.
+        preparation: Input -> preprocessing with the path of its vocabulary.
+        problems: Collects names that package files cannot have.
     """
     files: dict[str, Path] = {}
     for name, prepared in preparation.items():
@@ -62,10 +62,10 @@ def _fitted(name: str, preparation: Preparation, inputs: Mapping[str, Input]) ->
 
 
 def _add(path: Path, files: dict[str, Path]) -> None:
-    """Add a file under its own name.
+    """Add a file under its name.
 
     Raises:
-        InvalidValue: The file cannot have this name in a package.
+        InvalidValue: The name is not allowed in a package.
     """
     try:
         _FILE_NAME.validate_python(path.name)

@@ -1,4 +1,4 @@
-"""The names of the classes that outputs distinguish."""
+"""Class names of outputs."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,12 +12,12 @@ from mistify.config.data.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector
 
-#: The number of names that each output has.
+#: Output -> number of class names.
 Counts = Mapping[str, int]
 
 
 def label_count(output: Output, objective: OutputObjective) -> int:
-    """Return the number of an output's names: 0 if it distinguishes no classes, 2 if it says yes or no."""
+    """Return the number of an output's class names: 0 without classes, 2 for a binary output."""
     if not isinstance(objective, Categorical | Binary):
         return 0
     count = (output.shape or (1,))[-1] or 0
@@ -27,12 +27,12 @@ def label_count(output: Output, objective: OutputObjective) -> int:
 def labels_of(
     declared: Labels | None, counts: Counts, classes: ClassNames, problems: ProblemCollector
 ) -> dict[str, tuple[str, ...]]:
-    """Return the names of classes by output, without outputs that have none.
+    """Return the class names by output, without outputs that have none.
 
     Args:
-        declared: Labels in the config; files can be read.
+        declared: Labels in the config; their files are readable.
         counts: Output -> number of its classes.
-        classes: Names in the training data, in the order of their numbers.
+        classes: Names in the training data, in the order of class indices.
         problems: Collects mistakes in the config's labels.
     """
     names = {output: classes.get(output, ()) for output in counts}
@@ -48,14 +48,14 @@ def labels_of(
 
 
 def _output(key: str, counts: Counts) -> str:
-    """Return the output that a key of the labels means.
+    """Return the output to which a key of the labels refers.
 
     Raises:
-        InvalidValue: There is no output with classes, or more than one.
+        InvalidValue: No output has classes, or the key is ambiguous.
     """
     with_classes = [output for output, count in counts.items() if count]
     if not with_classes:
-        raise InvalidValue("names of classes", "none, because no output predicts classes", "remove them")
+        raise InvalidValue("class names", "none, because no output predicts classes", "remove them")
     if key == OVERALL and len(with_classes) > 1:
         example = f'for example {{"{with_classes[0]}": [...]}}'
         raise InvalidValue("one list", f"names by output, of {', '.join(with_classes)}", example)
@@ -68,7 +68,7 @@ def _names(labels: tuple[str, ...] | str, count: int, classes: tuple[str, ...]) 
     """Return the names of an output's classes.
 
     Raises:
-        InvalidValue: The names are too few or too many, or in another order than in the training data.
+        InvalidValue: The number of names is wrong, or their order differs from the training data.
     """
     names = _read(Path(labels)) if isinstance(labels, str) else labels
     if len(names) != count:
@@ -76,12 +76,12 @@ def _names(labels: tuple[str, ...] | str, count: int, classes: tuple[str, ...]) 
         raise InvalidValue(f"{len(names)} names", f"{count}, one for each class", fix)
     if names != classes and sorted(names) == sorted(classes):
         expected = f"the order of the training data: {', '.join(classes[:10])}"
-        raise InvalidValue(names, expected, "remove it: the names are in the data")
+        raise InvalidValue(names, expected, "remove the names: they are in the data")
     return names
 
 
 def _read(path: Path) -> tuple[str, ...]:
-    """Return the names in a file, one on each line."""
+    """Return the names in a file, one per line."""
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\r\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,1 +1,1 @@
-"""Inspection of models and data before anything is started."""
+"""Inspection of models and data before a job starts."""

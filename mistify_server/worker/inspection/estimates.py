@@ -1,4 +1,4 @@
-"""Estimates of an inspection for future edges (paper 4.1, 4.3)."""
+"""Estimates from an inspection for future edges (paper 4.1, 4.3)."""
 
 from collections.abc import Collection
 from math import isfinite, log2
@@ -27,18 +27,18 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.params import params_of
 
-#: Costs are computed at multiples of the widths: from this one down by this factor.
+#: Multiples of the widths at which costs are computed: the largest one, and the factor between steps.
 _WIDEST: Final = 2.0
 _STEP: Final = 2**-0.5
 
-#: Validation examples on which the source is measured.
+#: Number of validation examples on which the source is evaluated.
 EXAMPLES: Final = 500
 
-#: Training steps that are timed at once, after as many untimed ones, until they have taken so many seconds.
+#: Training steps per timing, after the same number of warm-up steps, and the total seconds of timing.
 _STEPS: Final = 5
 _SECONDS: Final = 0.3
 
-#: A learning rate, as a share of the highest, at which nothing diverges.
+#: A learning rate without divergence, relative to the maximum.
 _HARMLESS: Final = 1e-6
 
 
@@ -48,8 +48,8 @@ def estimates_of(
     """Estimate the edges of a model without running it.
 
     Args:
-        task: Provides the algorithm and its settings.
-        hardware: Profiles of the hardware whose latency counts.
+        task: The task with the algorithm and its settings.
+        hardware: Profiles of the relevant hardware.
     """
     graph, recipe = structure.graph, task.recipe
     params = params_of(recipe)
@@ -72,7 +72,7 @@ def with_measurements(
     Args:
         estimates: The estimates so far.
         trainer: The trainer of a copy of the source.
-        setup: The data and settings of its training.
+        setup: The data and settings for training.
         measures: Any of `accuracy` and `step`.
     """
     figures: dict[str, object] = {}
@@ -87,9 +87,9 @@ def with_measurements(
 def sampled_scores(
     evaluation: Evaluation, sample: Dataset, setup: TrainingSetup
 ) -> tuple[float | None, tuple[OutputScore, ...]]:
-    """Return the score of a network on a sample, and each output's, without unknown ones.
+    """Return the score of a network on a sample, and the known scores of its outputs.
 
-    A sample may lack examples that a metric needs, such as those of two classes.
+    A sample may lack examples that a metric needs, such as examples of two classes.
     """
     scores, _ = evaluation.judge(sample, setup.metric, setup.settings.metrics)
     overall = scores.overall if isfinite(scores.overall) else None
@@ -97,12 +97,12 @@ def sampled_scores(
 
 
 def _generating(data: DataSource) -> int:
-    """Return the examples that a network is called on, and back, while its data are generated."""
+    """Return the number of examples in forward and backward passes during data generation."""
     return sum(passes(generated_count(part)) for part in (data.train, data.test) if part)
 
 
 def _profiles(structure: Structure, recipe: Recipe) -> dict[str, AlgorithmProfile]:
-    """Return the profiles of the algorithms from which one is chosen: those that a recipe leaves open."""
+    """Return the profiles of the algorithms that a recipe allows."""
     names = [recipe.algorithm]
     if recipe.algorithm == AUTO:
         names = [name for name, known in algorithms().items() if known.automatic]
@@ -111,7 +111,7 @@ def _profiles(structure: Structure, recipe: Recipe) -> dict[str, AlgorithmProfil
 
 
 def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tuple[dict[str, float], ...]:
-    """Return costs with all channel groups scaled, from their least units to four times the source's."""
+    """Return costs with all channel groups scaled, from minimum widths to four times the source's costs."""
     narrowest = _WIDEST * max(structure.widths.values(), default=1)
     count = int(log2(narrowest) / -log2(_STEP)) + 2
     costs = []
@@ -125,7 +125,7 @@ def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tupl
 
 
 def _step_seconds(trainer: Trainer) -> float:
-    """Return the least of several measurements, as the machine may do other work, too."""
+    """Return the minimum of several measurements, because the machine may have other work."""
     schedule = np.full(_STEPS, _HARMLESS, np.float32)
     trainer.train(schedule)
     taken: list[float] = []

@@ -14,7 +14,7 @@ from mistify.profiling.measuring import Progress
 from mistify_server.hardware.host import measured_host
 from mistify_server.tasks.messages import OnProgress
 
-#: Of measuring, in seconds; longer on machines that take longer to run each network once.
+#: Time budget for measuring in seconds; slow machines exceed it in order to run each network once.
 _BUDGET_SECONDS: Final = 20.0
 
 
@@ -26,12 +26,12 @@ def _measured(progress: Progress) -> DeviceTable:
 def host_profiles(
     on_progress: OnProgress, measure: Callable[[Progress], DeviceTable] = _measured
 ) -> tuple[MeasuredProfile, ...]:
-    """Return this machine's profiles at each precision and number of threads, with one thread at least.
+    """Return this machine's profiles for each precision and number of threads, including one thread.
 
-    They are measured in half a minute, unless they are kept (`mistify_server.hardware.host`).
+    Measuring takes half a minute, unless stored profiles exist (`mistify_server.hardware.host`).
 
     Args:
-        on_progress: Receives the progress of measuring.
+        on_progress: Receives the progress.
         measure: Measures this machine.
     """
     return measured_host(partial(measure, lambda share: on_progress(_progress(share)))).profiles

@@ -1,4 +1,4 @@
-"""Inspection of a model, its data and its settings before anything is started."""
+"""Inspection of a model, its data and its settings before a job starts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,16 +54,16 @@ from mistify_server.worker.task_scope import class_names
 
 
 class _Data(NamedTuple):
-    """Data of a model and the metrics that suit them.
+    """The data for a model, with suitable metrics.
 
     Attributes:
         validation: Validation data.
         metric: The metric that compares networks.
-        tested: Number of test examples; None where these are still to be made.
+        tested: Number of test examples; None if they do not exist yet.
         metrics: Output -> its metric.
-        class_counts: Examples of each class, by part of the data.
-        left_out: Files that are not read, by part of the data.
-        classes: Names of the classes between which a task can choose.
+        class_counts: Number of examples per class, by part of the data.
+        left_out: Ignored files, by part of the data.
+        classes: Names of the classes from which a task can choose.
     """
 
     train: Dataset
@@ -89,7 +89,7 @@ class SourceInspector:
         self._on_progress = on_progress
 
     def inspect(self, task: InspectTask) -> Inspection:
-        """Return the costs and estimates of a source model, and all problems."""
+        """Return the costs and estimates of a source model, with all problems."""
         problems = ProblemCollector()
         source = problems.load("model", lambda: self._cache.source(task.recipe.model))
         params = problems.load("algorithm.config", lambda: params_of(task.recipe))
@@ -100,7 +100,7 @@ class SourceInspector:
     def _inspect(
         self, task: InspectTask, params: Params | None, model: keras.Model | None, problems: ProblemCollector
     ) -> Inspection:
-        """Return the costs and estimates of a network that can be cut and trained, and all problems."""
+        """Return the costs and estimates of an adaptable network, with all problems."""
         recipe = task.recipe
         if model is not None:
             model = problems.check("dataset.scale", partial(scaled, model, recipe.data.settings.scale))
@@ -137,7 +137,7 @@ class SourceInspector:
         )
 
     def _profiles(self, task: InspectTask, model: keras.Model, data: _Data | None) -> Profiles:
-        """Return the task's hardware, with this machine's present profile: the source is measured on it."""
+        """Return the task's hardware, with this machine's profile calibrated by measuring the source."""
         profiles = task.recipe.profiles
         if data is None or "host" not in task.measures:
             return calibrated(profiles, model)
@@ -151,7 +151,7 @@ class SourceInspector:
         return (*chain.from_iterable(here), *others)
 
     def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
-        """Return the data and the metric; add problems with either."""
+        """Return the data and metrics, and collect their problems."""
         inspected = InspectedData(
             self._cache,
             problems,
@@ -205,16 +205,16 @@ def _one_generated(model: keras.Model, objectives: Mapping[str, OutputObjective]
 def _with_measurements(
     estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
 ) -> tuple[EdgeEstimates, SourceTrial | None]:
-    """Return the estimates with the measurements of the source that a task asks for, and the trial."""
+    """Return the estimates with the requested measurements of the source, and the trial."""
     setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
     tested = data.tested if "trial" in task.measures else None
     flips = tested is not None and flips_suit(model, task.recipe.data, setup)
     if flips:
         setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
-    # One copy for all measurements, as tracing it takes longer than they do.
+    # Use one copy for all measurements, because tracing takes longer than measuring.
     trainer = Trainer(copied(model), setup, 0)
     if "accuracy" in measures and not task.recipe.data.has_validation_labels:
-        # The source agrees with its own answers.
+        # The source always agrees with its own predictions.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
         estimates = estimates.model_copy(
             update={"accuracy": data.metric.perfect, "output_scores": tuple(perfect)}

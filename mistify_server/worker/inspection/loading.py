@@ -1,4 +1,4 @@
-"""Data as an inspection loads them: where the source is to answer, some examples that it has answered."""
+"""Loading of data for an inspection, with pseudo-labels for a few examples if labels are missing."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,15 +22,15 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
 from mistify_server.worker.pseudo_labels import Outputs, pseudo_labelled
 
-#: Unlabelled inputs that the source answers in an inspection.
+#: Number of inputs that get pseudo-labels in an inspection.
 _ANSWERED: Final = 64
 
-#: Makes an input and the source's answer to it, for outputs that learn what labelled data tell.
+#: Generates an example with the source's pseudo-label, for outputs with known objectives.
 Generator = Callable[[Mapping[str, OutputObjective]], Dataset]
 
 
 class Loaded(NamedTuple):
-    """Data as far as labels and the source's answers go; no test data where the source is to answer those."""
+    """Loaded training, validation and test data; no test data if these need pseudo-labels."""
 
     train: Dataset
     validation: Dataset
@@ -38,15 +38,15 @@ class Loaded(NamedTuple):
 
 
 class InspectedData:
-    """The data of a config, with problems of unusable parts.
+    """The data of a config, with the problems of unusable parts.
 
     Args:
         cache: Loads the data.
         problems: Collects the problems.
         signature: The inputs and outputs of the source.
         outputs: Computes the source's outputs.
-        generator: Generates inputs for parts that need them; none for a source for which nothing can be
-            generated.
+        generator: Generates inputs for parts that need them; None if no inputs can be generated for the
+            source.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class InspectedData:
 
     @property
     def class_counts(self) -> tuple[str, ...]:
-        """The examples of each class in the data that were loaded, by part."""
+        """The number of examples per class in the loaded data, by part."""
         return tuple(f"dataset.{part}: {counts}" for part, counts in self._class_counts.items())
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Files in the data that were loaded which are not read, by part."""
+        """The ignored files in the loaded data, by part."""
         return tuple(f"dataset.{part}: {files}" for part, files in self._left_out.items())
 
     def load(self) -> Loaded | None:
-        """Return the data; None where some cannot be used."""
+        """Return the data; None if any part cannot be used."""
         learning, test_part = parts_of(self._data, self._signature)
-        # Labels tell what the source's answers are; unlabelled inputs are no test data as yet.
+        # Labels define the form of pseudo-labels; unlabelled inputs are not test data yet.
         test = None
         if self._data.labelled:
             test = self._load("test", partial(self._part, test_part, {}))
@@ -100,7 +100,7 @@ class InspectedData:
         metric = settings.metric or (default if self._data.labelled else default.without_labels)
         if not self._data.labelled:
             problems.check("dataset.metric", partial(check_labels, settings.metric))
-        # A few answers of the source say nothing of the classes that there will be.
+        # A few pseudo-labels say nothing about the final set of classes.
         labelled = {"validation": loaded.validation} if self._data.has_validation_labels else {}
         labelled |= {} if loaded.test is None else {"test": loaded.test}
         problems.check("dataset.metric", partial(check_metric, metric, objectives, labelled))
@@ -137,7 +137,7 @@ class InspectedData:
         return learned
 
     def _load(self, name: str, load: Callable[[], Dataset]) -> Dataset | None:
-        """Return a part of the data, or None; mistakes in the data that decide are reported of these."""
+        """Return a part of the data, or None; problems in the data that define its schema belong to those."""
 
         def loaded() -> Dataset | None:
             with suppress(SchemaSourceError):
@@ -149,14 +149,14 @@ class InspectedData:
         return data
 
     def _note(self, name: str, *parts: Dataset) -> None:
-        """Note the contents of a part of the data, which may be divided."""
+        """Record the contents of a part of the data, which may be split."""
         if parts and parts[0].left_out:
             self._left_out[name] = parts[0].left_out
         if parts and (counts := class_counts(parts)):
             self._class_counts[name] = counts
 
     def _part(self, part: DataPart, objectives: Mapping[str, OutputObjective]) -> Dataset:
-        """Return a part of the data; where the source is to answer, some examples that it has answered."""
+        """Return a part of the data, or some pseudo-labelled examples if it has no labels."""
         if self._generator and generated_count(part.source):
             return self._generator(objectives)
         data = self._cache.data(part)
@@ -166,15 +166,15 @@ class InspectedData:
         return replace(pseudo_labelled(self._outputs, some, part, objectives), left_out=data.left_out)
 
     def _check_number(self, part: DataPart) -> None:
-        """Make sure that unlabelled inputs are as many as the parts that they stand for.
+        """Check that there are at least as many unlabelled inputs as parts that they replace.
 
         Raises:
-            MistifyError: INVALID_DATASET, they are too few.
+            MistifyError: INVALID_DATASET, there are too few.
         """
-        parts = ["to train on"]
-        parts += [] if isinstance(self._data.settings.validation, str) else ["to choose by"]
-        parts += [] if self._data.test else ["to test on"]
+        parts = ["for training"]
+        parts += [] if isinstance(self._data.settings.validation, str) else ["for validation"]
+        parts += [] if self._data.test else ["for testing"]
         count = len(self._cache.data(part))
         if count < len(parts):
-            expected = f"{len(parts)} at least, one {', one '.join(parts)}"
+            expected = f"at least {len(parts)}, one {', one '.join(parts)}"
             raise invalid(Problem(part.source, counted(count, "input"), expected, "add some"))

@@ -1,4 +1,4 @@
-"""Facts that narrow the forecast of a source: how many data there are, and a trial of tuning it."""
+"""Facts that narrow the forecast of a source: the amount of data, and a trial of tuning."""
 
 from typing import Final
 
@@ -8,21 +8,20 @@ from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.worker.adaptation.tuning import tune
 from mistify_server.worker.inspection.estimates import EXAMPLES, sampled_scores
 
-#: Of a trial. A network that learns in this time what it will need no forecast to learn.
+#: Duration of a trial in seconds. A network that finishes learning in this time needs no forecast.
 _SECONDS: Final = 2.0
 
-#: The least steps of a trial, however long they take: in fewer, hardly a network learns anything.
+#: Minimum steps of a trial, regardless of time: networks hardly learn anything in fewer.
 _LEAST_STEPS: Final = 20
 
 
 def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> SourceTrial:
-    """Return the trial of a source whose steps have been timed; a copy of it is tuned for some seconds.
+    """Return the result of a trial, in which a copy of the source is tuned for a few seconds.
 
     Args:
-        trainer: The trainer of the copy, which it changes; it may have timed the steps, so that it is traced
-            already.
-        setup: The data and settings of the copy's training.
-        estimates: Estimates with the time of a step.
+        trainer: The trainer of the copy; it may have been traced already when the steps were timed.
+        setup: The data and settings for training.
+        estimates: Estimates with the duration of a step.
         tested: Number of test examples.
     """
     validation = setup.validation.sample(EXAMPLES)

@@ -1,4 +1,4 @@
-"""Inspection of a source that cannot be edited: its costs are read off the network that it converts to."""
+"""Inspection of a source that cannot be edited: its costs are read from its converted network."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -26,17 +26,17 @@ from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.pseudo_labels import Outputs
 
-#: Settings of the data that change a network, or how one is trained.
+#: Settings of the data that affect a network or its training.
 _UNUSED: Final = ("scale", "augment", "class_weights")
 
 
 def inspect_unchanged(
     source: SourceModel, task: InspectTask, cache: SourceCache, problems: ProblemCollector
 ) -> Inspection:
-    """Return the costs of a source that cannot be edited, and all problems.
+    """Return the costs of a source that cannot be edited, with all problems.
 
     Args:
-        task: The inspection to make.
+        task: The inspect task.
         cache: Loads the data.
         problems: The problems found so far; further ones are added.
     """
@@ -56,7 +56,7 @@ def inspect_unchanged(
             data = _inspect_data(cache, problems, recipe.data, source, runner.run_all)
     return Inspection(
         costs=dict(costs),
-        # Another precision may be faster: latency is decided by measuring.
+        # Another precision may be faster: measurements decide about latency.
         floor={axis: cost for axis, cost in costs.items() if not hardware_of(axis)},
         adaptable=False,
         hardware=by_name(profiles),
@@ -71,7 +71,7 @@ def inspect_unchanged(
 def _inspect_data(
     cache: SourceCache, problems: ProblemCollector, data: DataSource, source: SourceModel, outputs: Outputs
 ) -> tuple[Metric, Mapping[str, Metric], InspectedData] | None:
-    """Return the metric that compares networks, the outputs' metrics, and the data; add problems."""
+    """Return the metric that ranks networks, the outputs' metrics, and the data; collect problems."""
     inspected = InspectedData(cache, problems, data, source.signature, outputs)
     loaded = inspected.load()
     if loaded is None:
@@ -86,13 +86,13 @@ def _inspect_data(
 
 
 def _unused_settings(data: DataSource) -> list[Problem]:
-    """Return problems with settings of the data for which such a source has no use."""
+    """Return problems with data settings that do not apply to such a source."""
     settings = {f"dataset.{name}": getattr(data.settings, name) for name in _UNUSED}
     unused = {place: str(value) for place, value in settings.items() if value is not None}
     unused |= _generated(data)
     if data.unlabelled and data.train:
         unused["dataset.unlabelled"] = data.unlabelled
-    expected = "nothing of the kind for a model without Keras structure, which is neither changed nor trained"
+    expected = "no such setting for a model without Keras structure, which is neither changed nor trained"
     return [Problem(place, value, expected, "leave it out, or give data") for place, value in unused.items()]
 
 

@@ -1,5 +1,5 @@
-"""Packages made from checkpoints: `serve.tflite`, `train.tflite` and `manifest.json`.
+"""Packaging of checkpoints: `serve.tflite`, `train.tflite` and `manifest.json`.
 
-`models` and `graphs` convert a network (`conversion`); `assemble` compares and measures it (`measure`),
-describes it (`manifest`) and puts it into files.
+`models` and `unchanged` convert a network (`conversion`). `assemble` compares and measures it
+(`measurement`), describes it (`manifest`) and writes the files.
 """

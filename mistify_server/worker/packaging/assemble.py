@@ -1,4 +1,4 @@
-"""The assembly of a package: its networks and its manifest, as files."""
+"""Assembly of a package from its networks and manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mistify_server.worker.packaging.measurement.package import measure
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """The files of a package by name, and its manifest, which is one of them."""
+    """The files of a package by name, including the manifest, and the parsed manifest."""
 
     files: dict[str, bytes]
     manifest: Manifest
@@ -32,12 +32,12 @@ def assemble(
 
     Args:
         conversion: The networks of the package.
-        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        task: The package task, with the costs and accuracy of the checkpoint.
         objectives: Output -> its objective.
-        held_out: The data for comparison and measurement.
+        held_out: The held-out data for comparison and measurement.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it computes something else than its original.
+        MistifyError: CORRUPT_PACKAGE, its outputs differ from the original's.
     """
     measured = measure(conversion, task, objectives, held_out)
     files = _files(conversion)
@@ -47,7 +47,7 @@ def assemble(
 
 
 def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts) -> PackageResult:
-    """Put the files of a task's package into the artifacts, and return their digests with its figures."""
+    """Store the files of a package as artifacts, and return their digests with the package's figures."""
     manifest = package.manifest
     return PackageResult(
         files={name: artifacts.put(content, Path(name).suffix) for name, content in package.files.items()},
@@ -68,7 +68,7 @@ def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts
 
 
 def _files(conversion: Conversion) -> dict[str, bytes]:
-    """Return the contents of all files but the manifest, by name."""
+    """Return the contents of all files except the manifest, by name."""
     networks = conversion.networks
     training = {TRAIN: networks.train} if networks.train else {}
     return {NETWORK: networks.serve, **training, **conversion.description.files, **conversion.other_files}

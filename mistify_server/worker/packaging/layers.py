@@ -1,4 +1,4 @@
-"""The layers of a goal's network beside those of the source: the cuts, and the places of costs and time."""
+"""Comparison of the layers of a goal's network with the source's: cuts, costs and times."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from mistify_server.tasks.tasks import PackageTask
 
 
 def profile_of(task: PackageTask) -> HardwareProfile:
-    """Return the hardware on which the goal of a package limits latency; where it does not, this machine."""
+    """Return the hardware on which a package's goal limits latency, or else this machine."""
     spec = task.spec
     limited = [axis.partition("@")[2] for axis in spec.budget if quantity_of(axis) == LATENCY]
     host = host_profile_name(spec.quantization.precision, spec.threads)
@@ -22,12 +22,12 @@ def profile_of(task: PackageTask) -> HardwareProfile:
 
 
 def layer_table(source: Structure, network: Structure, profile: HardwareProfile) -> LayerTable:
-    """Return the layers of a network beside those of the source that it was cut from.
+    """Return the layers of a network, compared with the source from which it was cut.
 
     Args:
         source: The structure of the source.
         network: The structure of the network.
-        profile: Predicts times.
+        profile: The hardware profile that predicts times.
     """
     before, after = _figures(source, profile), _figures(network, profile)
     kinds = {
@@ -50,7 +50,7 @@ def layer_table(source: Structure, network: Structure, profile: HardwareProfile)
 
 
 def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerFigures]:
-    """Return the figures of the layers that do work in LiteRT, including the others' work, in order."""
+    """Return the figures of the layers with operators in LiteRT, including work of fused layers, in order."""
     network = structure.network()
     widths = {node.name: int(structure.graph.shapes[node.output][-1] or 0) for node in structure.graph.nodes}
     rests: dict[int, str] = {}
@@ -73,13 +73,13 @@ def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerF
 
 
 def _milliseconds(layer: LayerCost, network: NetworkCost, profile: HardwareProfile) -> float:
-    """Return the predicted time of a layer, without the constant time of an inference."""
+    """Return the predicted time of a layer in milliseconds, without the constant time of an inference."""
     alone, nothing = (replace(network, layers=those, inputs=(), outputs=()) for those in ((layer,), ()))
     return max(0.0, profile.latency_ms(alone) - profile.latency_ms(nothing))
 
 
 def _merged(first: list[str], second: Iterable[str]) -> list[str]:
-    """Return the names of both in the order of the first; others stand behind the name before them."""
+    """Merge names in the order of the first list; other names follow their predecessor."""
     merged, place = list(first), 0
     for name in second:
         if name in merged:

@@ -1,4 +1,4 @@
-"""The manifest of a package: its goal, and its measurements."""
+"""The manifest of a package: its goal and its measurements."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,8 +26,8 @@ def manifest_of(
     Args:
         conversion: The networks of the package.
         measured: Measurements of the package.
-        task: The request for the package.
-        files: Name -> content of each file but the manifest.
+        task: The package task.
+        files: Name -> content of each file except the manifest.
     """
     spec, networks, own = task.spec, conversion.networks, measured.own
     inputs, outputs = _tensors(conversion)

@@ -1,4 +1,4 @@
-"""Packages of Keras models: compressed, converted and described as a task asks for it (paper 7)."""
+"""Packaging of Keras models: compression, conversion and description according to a task (paper 7)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -47,21 +47,20 @@ def package_model(
     branches: Branches | None = None,
     parts: PackageParts = NO_PARTS,
 ) -> PackageFiles:
-    """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
+    """Compress and convert a checkpoint, compare both, and measure and describe the result.
 
     Args:
         model: The checkpoint of the task.
-        task: Describes the package to make and the costs and accuracy of its checkpoint.
-        setup: The data and settings that the checkpoint was trained with and chosen by.
-        test: The data that the finished package is measured on.
-        training_steps: Number of steps of quantization-aware training and of compression, where they are
-            asked for.
-        branches: The networks of the task's branches; None where it has none.
-        parts: The parts that the algorithm ships beside the network.
+        task: The package task, with the costs and accuracy of the checkpoint.
+        setup: The data and settings for training and validation of the checkpoint.
+        test: The test data for measuring the finished package.
+        training_steps: Number of steps of quantization-aware training and compression, if requested.
+        branches: The networks of the task's branches; None if it has none.
+        parts: Additional parts from the algorithm.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
-            LiteRT lacks an operation, or the activations that integers take their scales from are not finite.
+        MistifyError: CORRUPT_PACKAGE, the package's outputs differ from the checkpoint's; INVALID_MODEL,
+            LiteRT lacks an operation, or the activations for calibration are not finite.
     """
     compression, accuracy = task.spec.compression, task.accuracy
     if compression is not None:
@@ -129,7 +128,7 @@ def _convert(
 def _block_store(
     parts: PackageParts, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
-    """Return the block store of a package; no block is trained for its precision."""
+    """Return the block store of a package, without quantization-aware training."""
     precision = task.spec.quantization.precision.stored_as
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     return block_store(parts.blocks, precision, examples, kinds, parts.served)
@@ -138,7 +137,7 @@ def _block_store(
 def _factory(
     factory: Factory, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
-    """Return the factory of a package; its network is not trained for its precision."""
+    """Return the factory of a package, without quantization-aware training."""
     asked = task.spec.quantization
     quantization = asked.model_copy(update={"precision": asked.precision.stored_as})
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
@@ -152,13 +151,13 @@ def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSet
 
 
 def _note_on_classes(model: keras.Model, train: Dataset) -> str:
-    """Return a remark on the classes that have no training example; empty where all have."""
+    """Return a remark on classes without training examples; may be empty."""
     empty = empty_classes(signature_of(model), train)
-    return f"no training example of {named(empty)}: it may have been unlearned" if empty else ""
+    return f"no training example of {named(empty)}: it may have been forgotten" if empty else ""
 
 
 def _note_on_floats(network: bytes, model: keras.Model, task: PackageTask) -> str:
-    """Return a remark on the kernels of an integer package that are float32; empty where there are none."""
+    """Return a remark on float32 kernels in an integer package; may be empty."""
     precision = task.spec.quantization.precision
     kept = float_kernels(network, {layer.name for layer in model.layers}) if precision.integer else {}
     if not kept:

@@ -1,4 +1,4 @@
-"""Packages of sources that cannot be edited: converted unchanged, at the requested precision."""
+"""Packaging of sources that cannot be edited: conversion at the requested precision."""
 
 from functools import partial
 
@@ -22,17 +22,17 @@ from mistify_server.worker.packaging.conversion.result import Conversion, Conver
 def package_unchanged(
     source: SourceModel, task: PackageTask, train: Dataset, held_out: HeldOut
 ) -> PackageFiles:
-    """Convert a source, compare it with the result, and measure and describe that.
+    """Convert a source, compare both, and measure and describe the result.
 
     Args:
         source: The checkpoint of the task.
-        task: Describes the package to make and the costs and accuracy of its checkpoint.
-        train: Data that integer packages take the scales of activations from.
-        held_out: Data for comparison and measurement.
+        task: The package task, with the costs and accuracy of the checkpoint.
+        train: Training data for calibrating integer activations.
+        held_out: The held-out data for comparison and measurement.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the package computes something else than the source; INVALID_MODEL, it
-            cannot be converted.
+        MistifyError: CORRUPT_PACKAGE, the package's outputs differ from the source's; INVALID_MODEL, the
+            source cannot be converted.
     """
     sample, quantization, function = Calibration({}), task.spec.quantization, source.export()
     if quantization.precision is Quantization.INT8:

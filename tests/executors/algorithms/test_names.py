@@ -1,4 +1,4 @@
-"""Only an algorithm itself knows its name: what differs between them is in descriptors and profiles."""
+"""No other code refers to an algorithm by name: differences are in descriptors and profiles."""
 
 import ast
 import re
@@ -11,17 +11,17 @@ from executors.contract.algorithm import built_in
 
 ROOT = Path(__file__).parents[3]
 
-#: What is searched. Benchmarks, tests, docs and configs compare algorithms, and so name them.
+#: Searched directories. Benchmarks, tests, docs and configs compare algorithms, and so name them.
 SEARCHED = ("executors", "mistify", "mistify_server", "mistify_client", "docs_site", "proto")
 SUFFIXES = {".py", ".pyi", ".html", ".js", ".css", ".proto", ".sql"}
 
-#: Names that are words of English or of Python as well, which count as whole strings alone.
+#: Names that are also English or Python words; they count only as whole strings.
 WORDS = {"nested", "random", "uniform"}
 
-#: A section of the paper that gave an algorithm its name.
+#: A section of the paper that an algorithm is named after.
 SECTION = re.compile(r"AdaptiveNet \d(\.\d)?")
 
-#: Files that may name some, and why.
+#: Files that may contain names, with the reason.
 ALLOWED = {
     "mistify_server/store/sql/migrations/steps.py": "a step of a released schema knows the plans of its time",
 }
@@ -36,7 +36,7 @@ def sources() -> Iterator[Path]:
 
 
 def named_in(text: str, is_python: bool) -> set[str]:
-    """The names of algorithms in a text; those that are words of their own count as whole strings alone."""
+    """Return the names of algorithms in a text; names that are ordinary words count only as whole strings."""
     lower = SECTION.sub("", text).lower()
     if is_python:
         nodes = ast.walk(ast.parse(text))
@@ -54,7 +54,7 @@ def test_names_are_found() -> None:
     assert built_in().keys() >= WORDS
 
 
-def test_no_algorithm_is_known_by_its_name() -> None:
+def test_no_other_code_names_an_algorithm() -> None:
     found = {
         str(path.relative_to(ROOT)): names
         for path in sources()
@@ -64,5 +64,5 @@ def test_no_algorithm_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("folder", SEARCHED)
-def test_there_is_something_to_search(folder: str) -> None:
+def test_the_searched_directories_contain_files(folder: str) -> None:
     assert any((ROOT / folder) in path.parents for path in sources())

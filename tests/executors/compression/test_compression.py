@@ -1,4 +1,4 @@
-"""Sparse and clustered kernels, on networks of a few layers and on the digits."""
+"""Sparse and clustered kernels, on networks with few layers and on the digits."""
 
 from dataclasses import replace
 
@@ -21,13 +21,15 @@ EIGHT = CompressionConfig(clusters=8)
 
 
 def kernels(model):
-    """The kernels that are compressed, by layer: not those of depthwise convolutions."""
+    """Return the compressed kernels by layer; those of depthwise convolutions are not."""
     kinds = (layers.Conv2D, layers.Dense)
     return {layer.name: np.asarray(layer.kernel) for layer in model.layers if isinstance(layer, kinds)}
 
 
 @pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
-def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, training_setup, sparsity):
+def test_pruned_kernels_have_the_requested_sparsity_at_nearly_the_same_accuracy(
+    trained, training_setup, sparsity
+):
     before = evaluate(trained, training_setup.validation)
     actual = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)
     for network in (actual, fold_batch_norm(actual)):
@@ -36,7 +38,7 @@ def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, train
     assert evaluate(actual, training_setup.validation) >= before - 0.02
 
 
-def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(trained, training_setup):
+def test_clustered_kernels_have_few_values_at_nearly_the_same_accuracy(trained, training_setup):
     before = evaluate(trained, training_setup.validation)
     actual = compressed(trained, CompressionConfig(clusters=16), training_setup, 100, 0)
     assert {len(np.unique(kernel)) for kernel in kernels(actual).values()} == {16}
@@ -45,7 +47,7 @@ def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(traine
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_training_makes_up_for_what_was_taken_away(trained, training_setup, asked):
+def test_training_recovers_the_accuracy_lost_by_compression(trained, training_setup, asked):
     hard = CompressionConfig(sparsity=0.8) if asked is HALF else CompressionConfig(clusters=3)
     at_once, taught = (compressed(trained, hard, training_setup, steps, 0) for steps in (0, 200))
     assert evaluate(taught, training_setup.validation) > evaluate(at_once, training_setup.validation)
@@ -53,7 +55,7 @@ def test_training_makes_up_for_what_was_taken_away(trained, training_setup, aske
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_the_architecture_stays_but_for_batch_norm(trained, training_setup, asked):
+def test_only_batch_norms_are_removed_from_the_architecture(trained, training_setup, asked):
     before = [weight.copy() for weight in trained.get_weights()]
     actual = compressed(trained, asked, training_setup, 0, 0)
     same = trained if asked is HALF else fold_batch_norm(trained)
@@ -73,7 +75,7 @@ def test_the_same_seed_gives_the_same_network(trained, training_setup, asked):
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_depthwise_and_tiny_kernels_stay_as_they_are(training_setup, asked):
+def test_depthwise_and_tiny_kernels_are_not_compressed(training_setup, asked):
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.DepthwiseConv2D(3, name="depthwise", depth_multiplier=4)(inputs)
     x = layers.LayerNormalization(name="norm")(layers.Conv2D(2, 1, name="tiny")(x))
@@ -87,7 +89,7 @@ def test_depthwise_and_tiny_kernels_stay_as_they_are(training_setup, asked):
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_the_kernels_inside_of_layers_are_compressed_too(asked):
+def test_kernels_inside_composite_layers_are_compressed(asked):
     inputs = keras.Input((6, 8), name="x")
     x = layers.Bidirectional(layers.GRU(4), name="both")(layers.MultiHeadAttention(2, 4)(inputs, inputs))
     model = randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="y")(x)))
@@ -104,7 +106,7 @@ def test_the_kernels_inside_of_layers_are_compressed_too(asked):
             assert len(np.unique(kernel)) <= 8
 
 
-def test_a_model_without_kernels_stays_as_it_is():
+def test_a_model_without_kernels_is_not_changed():
     inputs = keras.Input((4,), name="x")
     model = randomised(keras.Model(inputs, layers.PReLU(name="y")(inputs)))
     x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Quantization-aware training, on networks of a few layers."""
+"""Quantization-aware training on networks with few layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def training_setup(model: keras.Model, teacher: bool = False) -> TrainingSetup:
 
 
 def labelled(model: keras.Model, seed: int) -> tuple[Dataset, NDArray[np.float32]]:
-    """Inputs with the classes that the model gives them, and its outputs."""
+    """Return inputs, the classes that the model predicts for them, and its outputs."""
     (tensor,) = model.inputs
     x = np.random.default_rng(seed).uniform(size=(120, *tensor.shape[1:])).astype(np.float32)
     outputs = model.predict(x, verbose=0)
@@ -45,7 +45,7 @@ def labelled(model: keras.Model, seed: int) -> tuple[Dataset, NDArray[np.float32
 
 
 def chain(*body: Any) -> keras.Model:
-    """A model of eight numbers, and three scores of them."""
+    """Return a model with eight numbers as input and three scores as output."""
     inputs = x = keras.Input((8,), name="x")
     for layer in body:
         x = layer(x)
@@ -53,26 +53,26 @@ def chain(*body: Any) -> keras.Model:
 
 
 def rounded_tensors(model: keras.Model) -> list[str]:
-    """The layers whose outputs are rounded; "" for an input."""
+    """Return the names of layers with rounded outputs; "" stands for an input."""
     graph = read_graph(rounding(model))
     written = {node.output: node.name for node in graph.nodes}
     return [written.get(node.inputs[0], "") for node in graph.nodes if isinstance(node.layer, Rounding)]
 
 
 @pytest.mark.parametrize("values", [[-1.0, 0.26, 3.0], [0.5, 0.7, 0.9], [-2.0, -1.0, -0.4], [0.0, 0.0]])
-def test_a_tensor_is_rounded_to_256_steps_of_its_range_with_zero(values: list[float]) -> None:
+def test_a_tensor_is_rounded_to_256_steps_of_a_range_that_contains_zero(values: list[float]) -> None:
     x = np.array(values, np.float32)
     steps = np.linspace(min(x.min(), 0), max(x.max(), 0), 256)
     rounded = np.asarray(Rounding()(x))
     distance = (steps[1] - steps[0]) / 2
     assert (
         np.abs(rounded - x).max() <= distance * 2
-    )  # the range moves by half a step so that 0 is a step of it
+    )  # the range is shifted by half a step so that it contains 0
     assert np.asarray(Rounding()(np.array([*values, 0.0], np.float32)))[-1] == 0
     assert len(np.unique(Rounding()(np.linspace(-1, 3, 10_000, dtype=np.float32)))) <= 256
 
 
-def test_gradients_pass_within_the_steps_of_a_rounding() -> None:
+def test_gradients_pass_only_within_the_rounding_range() -> None:
     x = tf.Variable([-1.0, 0.26, 1.5, 3.0])
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(Rounding()(x) * [1.0, 2.0, 3.0, 4.0])
@@ -89,7 +89,7 @@ def test_gradients_pass_within_the_steps_of_a_rounding() -> None:
         (layers.Conv1DTranspose(4, 3), (6, 2), (0, 2)),
     ],
 )
-def test_each_channel_of_a_kernel_has_127_steps_to_either_side(
+def test_each_kernel_channel_has_127_steps_on_either_side_of_zero(
     layer: Any, shape: tuple[int, ...], shared: tuple[int, ...]
 ) -> None:
     inputs = keras.Input(shape)
@@ -99,7 +99,7 @@ def test_each_channel_of_a_kernel_has_127_steps_to_either_side(
     np.testing.assert_allclose(RoundedKernel(kernel).values(), np.round(values / scale) * scale, atol=1e-6)
 
 
-def test_the_kernels_inside_of_layers_are_rounded_too() -> None:
+def test_kernels_inside_composite_layers_are_rounded() -> None:
     inputs = keras.Input((5, 4))
     x = layers.MultiHeadAttention(2, 4)(inputs, inputs)
     x = layers.Bidirectional(layers.GRU(3))(x)
@@ -107,7 +107,7 @@ def test_the_kernels_inside_of_layers_are_rounded_too() -> None:
     assert names == ["kernel"] * 4 + ["kernel", "recurrent_kernel"] * 2
 
 
-def test_what_is_fused_or_joined_is_rounded_once() -> None:
+def test_fused_and_concatenated_tensors_are_rounded_once() -> None:
     inputs = keras.Input((8,), name="x")
     a, b = (layers.Dense(4, name=name)(inputs) for name in "ab")
     fused = layers.ReLU(name="relu")(a)
@@ -130,7 +130,7 @@ def test_tokens_and_outputs_are_not_rounded() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("teacher", [False, True])
-def test_a_network_learns_with_the_roundings(teacher: bool) -> None:
+def test_a_network_can_be_trained_with_rounding(teacher: bool) -> None:
     model = network()
     setup = training_setup(model, teacher)
     x, y = setup.train.inputs["image"], setup.train.targets["scores"]
@@ -154,7 +154,7 @@ def test_the_same_seed_gives_the_same_network() -> None:
     assert not np.array_equal(first.get_weights()[0], other.get_weights()[0])
 
 
-def test_the_model_is_not_changed_and_its_architecture_stays() -> None:
+def test_the_source_model_is_not_changed_and_the_architecture_is_kept() -> None:
     model = network()
     before = [weight.copy() for weight in model.get_weights()]
     aware = quantization_aware(model, training_setup(model), 3, 0)

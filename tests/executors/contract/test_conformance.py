@@ -1,4 +1,4 @@
-"""Checks that every registered algorithm has to pass."""
+"""Contract tests for every registered algorithm."""
 
 import subprocess
 import sys
@@ -27,13 +27,13 @@ from tests.support.plug_ins import installed
 
 layers = keras.layers
 
-#: Those that are there to compare with, and never chosen, are as slow.
+#: Algorithms that only serve as baselines are never chosen automatically, and are marked slow here.
 ALGORITHMS = [
     name if found.automatic else pytest.param(name, marks=pytest.mark.slow)
     for name, found in algorithms().items()
 ]
 
-#: The same for tests that take long with every algorithm: only the quickest is not slow.
+#: Parameters for tests that take long with every algorithm: all but the fastest algorithm are marked slow.
 MOSTLY_SLOW = [
     name if name == "morphnet" else pytest.param(name, marks=pytest.mark.slow)
     for name in plug_ins(ENTRY_POINTS)
@@ -41,7 +41,7 @@ MOSTLY_SLOW = [
 BOARD = NominalProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
 
-#: Settings that make an algorithm quick, besides.
+#: Additional settings that make an algorithm fast.
 QUICKER = {
     "adaptivenet": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
     "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
@@ -51,7 +51,7 @@ QUICKER = {
 }
 
 
-#: The share of a limit that has to be used: a subnet may be a whole block short of it.
+#: The minimum share of a limit that has to be used: a subnet may stay below it by a whole block.
 LEAST_USED = {"adaptivenet": 0.5}
 
 
@@ -64,12 +64,12 @@ def quick_params(name):
 
 
 def adapted(algorithm, inputs):
-    """A new executor after as many iterations as it takes to meet the budget."""
+    """Return a new executor that has iterated until it met the budget."""
     return sent(executor_class(algorithm)(quick_params(algorithm)), inputs)
 
 
 def sent(executor, inputs, limit=40):
-    """The executor, given an assignment, after as many iterations as it takes to meet the budget."""
+    """Give the executor an assignment, and iterate until it meets the budget."""
     executor.init(inputs)
     for _ in range(limit):
         if meets(executor.measure(), inputs.budget):
@@ -90,7 +90,7 @@ def costs(model):
 
 @dataclass(frozen=True)
 class Adapted:
-    """An executor that has met a budget of multiply-adds, and what it had by then."""
+    """An executor that has met a budget of multiply-adds, with its state at that point."""
 
     algorithm: str
     inputs: Assignment
@@ -111,17 +111,17 @@ def adapted_to_flops(algorithm, trained, training_setup):
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
 def once(request, trained, training_setup):
-    """Adapted once for all tests that only look at it."""
+    """Return a result shared by all tests that only read it."""
     return adapted_to_flops(request.param, trained, training_setup)
 
 
 @pytest.fixture(scope="module")
 def again(once, trained, training_setup):
-    """The same assignment adapted once more; its executor goes on elsewhere in one test."""
+    """Adapt to the same assignment again; one test continues with this executor."""
     return adapted_to_flops(once.algorithm, trained, training_setup)
 
 
-def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once, trained):
+def test_a_budget_is_met_closely_without_changing_the_parent(once, trained):
     assert meets(costs(once.network), once.inputs.budget)
     assert costs(once.network) == pytest.approx(once.executor.measure())
     least = LEAST_USED.get(once.algorithm, 0.85) * once.inputs.budget[FLOPS]
@@ -134,9 +134,7 @@ def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once,
     "shares",
     [{PARAMS: 0.4}, pytest.param({latency_axis("board"): 0.6, PARAMS: 0.7}, marks=pytest.mark.slow)],
 )
-def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(
-    algorithm, shares, trained, training_setup
-):
+def test_a_budget_on_any_axis_is_met_without_changing_the_parent(algorithm, shares, trained, training_setup):
     before = [weight.copy() for weight in trained.get_weights()]
     budget = {axis: share * costs(trained)[axis] for axis, share in shares.items()}
     executor = adapted(algorithm, assignment(trained, training_setup, budget))
@@ -163,8 +161,8 @@ def test_the_same_assignment_gives_the_same_network(once, again):
 
 
 @pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
-def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
-    """With all that it has compiled, from where it stands; what it has delivered is left alone."""
+def test_an_executor_continues_along_a_path(algorithm, trained, training_setup):
+    """It continues with its state and compiled functions, and does not change delivered networks."""
     whole = costs(trained)[FLOPS]
     inputs = assignment(trained, training_setup, {FLOPS: whole})
     executor = adapted(algorithm, inputs)
@@ -187,8 +185,10 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training_setup):
-    """Taken up with all of its parts, a preparation is the same, and nothing is done again."""
+def test_a_preparation_takes_the_predicted_steps_and_resumes_without_repeating_any(
+    algorithm, trained, training_setup
+):
+    """Resumed with all of its parts, a preparation is identical, and no step is repeated."""
     executor_type, params = executor_class(algorithm), quick_params(algorithm)
     inputs = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
     reported = []
@@ -210,21 +210,21 @@ def test_it_prepares_what_it_says_and_nothing_twice(algorithm, trained, training
     assert reported == []
 
 
-def test_with_another_network_it_starts_again(again):
-    """Even if it is a copy of the one that it gave last."""
+def test_an_executor_restarts_with_another_network(again):
+    """Even if it is a copy of the network that it last delivered."""
     again.executor.init(replace(again.inputs, model=keras.models.clone_model(again.network)))
     assert again.executor.trainer is not again.trainer
     assert_equal(sent(again.executor, again.inputs).network().get_weights(), again.weights)
 
 
 @pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
-def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
+def test_an_impossible_budget_is_reported(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
         adapted(algorithm, assignment(trained, training_setup, {FLOPS: 10.0}))
 
 
 def least_under(rules, model):
-    """What a network costs at least, by its rules."""
+    """Return the minimum cost of a network under its rules."""
     structure = analyse(model, rules)
     least = remove_blocks(structure, removable_blocks(structure))
     return costs_of(least.network(least.least_widths), [BOARD])
@@ -232,8 +232,8 @@ def least_under(rules, model):
 
 @pytest.mark.parametrize("algorithm", MOSTLY_SLOW)
 @pytest.mark.parametrize("axis", [FLOPS, pytest.param(latency_axis("board"), marks=pytest.mark.slow)])
-def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
-    """At nearly the least that they allow, and it says where no more can be cut."""
+def test_rules_for_layers_are_obeyed(algorithm, axis, trained, training_setup):
+    """At nearly the smallest network that the rules allow; an error says where no more can be cut."""
     stem, inner, _, last = (layer.name for layer in trained.layers if isinstance(layer, layers.Conv2D))
     add = next(layer.name for layer in trained.layers if isinstance(layer, layers.Add))
     rules = {inner: LayerRule(7), last: LayerRule(9)}
@@ -256,13 +256,13 @@ def test_it_obeys_the_rules_of_layers(algorithm, axis, trained, training_setup):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_its_settings_refuse_what_they_do_not_know(name):
+def test_unknown_settings_are_refused(name):
     with pytest.raises(ValueError, match="no_such_setting"):
         algorithm(name).params(no_such_setting=1)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_its_profile_survives_a_store_and_no_distance_takes_fewer_steps(name, trained):
+def test_the_profile_survives_serialization_and_larger_cuts_never_take_fewer_steps(name, trained):
     profile = profile_of(name, quick_params(name), analyse(trained))
     assert AlgorithmProfile.model_validate_json(profile.model_dump_json()) == profile
     for steps in (profile.preparation, profile.adaptation):
@@ -271,12 +271,12 @@ def test_its_profile_survives_a_store_and_no_distance_takes_fewer_steps(name, tr
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_settings_that_its_preparation_does_not_depend_on_exist(name):
+def test_settings_declared_irrelevant_for_the_preparation_exist(name):
     found = algorithm(name)
     assert found.edge_settings <= found.params.model_fields.keys()
 
 
-def test_reading_mistifys_own_algorithms_takes_no_tensorflow():
+def test_loading_the_built_in_algorithms_does_not_import_tensorflow():
     code = (
         "import sys; from executors.contract.algorithm import built_in; print(*built_in()); "
         "assert not {'keras', 'tensorflow'} & sys.modules.keys()"
@@ -286,7 +286,7 @@ def test_reading_mistifys_own_algorithms_takes_no_tensorflow():
     assert "morphnet" in done.stdout
 
 
-def test_an_incomplete_algorithm_cannot_be_made():
+def test_an_incomplete_algorithm_cannot_be_created():
     class Incomplete(AdaptationExecutor):
         def iterate(self):
             return 0
@@ -295,12 +295,12 @@ def test_an_incomplete_algorithm_cannot_be_made():
         Incomplete(None)
 
 
-def test_an_unknown_algorithm_is_reported_which_exist():
+def test_an_unknown_algorithm_is_reported_with_the_known_ones():
     with pytest.raises(MistifyError, match="morphnet"):
         executor_class("morfnet")
 
 
-def test_an_algorithm_that_cannot_be_used_is_reported_and_is_not_among_all(tmp_path, monkeypatch):
+def test_an_unusable_algorithm_is_reported_and_not_listed(tmp_path, monkeypatch):
     points = {
         "absent": "no_such_module:ALGORITHM",
         "number": "odd_algorithms:number",

@@ -4,7 +4,7 @@ import pytest
 from executors.data import Dataset, split
 
 
-def test_a_split_keeps_every_example_once():
+def test_a_split_contains_every_example_once():
     numbers = np.arange(43)
     data = Dataset({"x": numbers[:, None]}, {"y": numbers})
     first, second = split(data, 0.1)
@@ -23,7 +23,7 @@ def test_a_split_holds_out_the_same_share_of_each_class():
     assert np.bincount(held_out.targets["y"]).tolist() == [40, 10, 4, 2]
 
 
-def test_the_only_example_of_a_class_is_trained_on():
+def test_the_only_example_of_a_class_is_used_for_training():
     labels = np.r_[np.zeros(30, np.int64), np.arange(1, 31)]
     for seed in range(20):
         _, held_out = split(Dataset({"x": labels}, {"y": labels}), 0.3, seed)
@@ -31,6 +31,6 @@ def test_the_only_example_of_a_class_is_trained_on():
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5])
-def test_of_two_examples_each_part_has_one(share):
+def test_two_examples_of_a_class_are_split_evenly(share):
     data = Dataset({"x": np.arange(2)}, {"y": np.array([0.5, 0.7], np.float32)})
     assert [len(part) for part in split(data, share)] == [1, 1]

@@ -1,4 +1,4 @@
-"""Arrays that grow, also in a file."""
+"""Growing arrays in memory and in files."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def test_rows_of_a_wider_type_are_refused(first, then):
         rows.append(np.zeros((2, 3), then))
 
 
-def test_rows_of_a_narrower_type_are_taken():
+def test_rows_of_a_narrower_type_are_accepted():
     rows = Rows()
     rows.append(np.array([0.5], "float32"))
     rows.append(np.array([255], "uint8"))
@@ -39,7 +39,7 @@ def test_rows_of_a_narrower_type_are_taken():
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(tmp_path, monkeypatch, number, suffix):
+def test_a_full_disk_is_not_reported_as_a_problem_of_the_data(tmp_path, monkeypatch, number, suffix):
     source = write_labelled(tmp_path / f"data.{suffix}", [0.5, 1.5])
 
     def refuse(**_options):
@@ -56,7 +56,7 @@ def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(tmp_path,
     ("total", "free", "room"),
     [(100 * GIB, 2 * GIB + 100, True), (100 * GIB, 2 * GIB + 99, False), (GIB, GIB // 20 + 100, True)],
 )
-def test_large_arrays_leave_others_room_on_the_disk(tmp_path, monkeypatch, total, free, room):
+def test_large_arrays_leave_free_space_on_the_disk(tmp_path, monkeypatch, total, free, room):
     def usage(path):
         assert path == tmp_path / "mistify"
         return SimpleNamespace(total=total, free=free)
@@ -75,7 +75,7 @@ def test_large_arrays_leave_others_room_on_the_disk(tmp_path, monkeypatch, total
     assert raised.value.errno == errno.ENOSPC
 
 
-def test_the_first_rows_of_a_file_leave_others_room_as_well(tmp_path, monkeypatch):
+def test_the_first_rows_in_a_file_leave_free_space_as_well(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100 * GIB, free=2 * GIB))

@@ -1,4 +1,4 @@
-"""Malformed models: each one made from a good one, or out of nothing, with what has to be said of it."""
+"""Malformed models, derived from a valid one or written from scratch, and the expected problems."""
 
 import io
 import json
@@ -14,14 +14,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-#: name of the file -> what makes it, and words of the problem that has to be told.
+#: Maps file names to a function that writes the file, and text of the expected problem.
 CORPUS: dict[str, tuple[Callable[[Path, Path], None], str]] = {}
 
 Make = Callable[[Path, Path], None]
 
 
 def malformed(name: str, text: str) -> Callable[[Make], Make]:
-    """Add to the corpus what writes a malformed model to a path, given the path of a good `.keras` file."""
+    """Register a function that writes a malformed model, given the path of a valid `.keras` file."""
 
     def add(make: Make) -> Make:
         CORPUS[name] = (make, text)
@@ -31,7 +31,7 @@ def malformed(name: str, text: str) -> Callable[[Make], Make]:
 
 
 def rewritten(good: Path, path: Path, **members: bytes | None) -> None:
-    """A copy of an archive with another `config` or other `weights`, or without them."""
+    """Copy an archive with a changed `config` or `weights`, or without one of them."""
     names = {"config.json": "config", "model.weights.h5": "weights"}
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
@@ -46,7 +46,7 @@ def config_of(good: Path) -> Any:
 
 
 def weights_of(good: Path) -> Any:
-    """The weights of an archive, open for changes; `.id.get_file_image()` gives their bytes."""
+    """Open the weights of an archive for changes; `.id.get_file_image()` gives their bytes."""
     with zipfile.ZipFile(good) as archive:
         return h5py.File(io.BytesIO(archive.read("model.weights.h5")), "r+")
 
@@ -82,46 +82,46 @@ def other_magic(_good: Path, path: Path) -> None:
     hdf5(path, x=[1.0])
 
 
-@malformed("magic.h5", "damaged, or cut off")
+@malformed("magic.h5", "damaged or truncated")
 def archive_as_hdf5(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes())
 
 
 @malformed("pickle.keras", "starts with b'\\x80")
-@malformed("pickle.h5", "damaged, or cut off")
+@malformed("pickle.h5", "damaged or truncated")
 def pickled(_good: Path, path: Path) -> None:
     path.write_bytes(pickle.dumps({"weights": [1.0] * 100}))
 
 
-@malformed("cut-early.keras", "damaged, or cut off")
+@malformed("cut-early.keras", "damaged or truncated")
 def cut_early(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[:100])
 
 
-@malformed("cut-middle.keras", "damaged, or cut off")
+@malformed("cut-middle.keras", "damaged or truncated")
 def cut_in_the_middle(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
 
 
-@malformed("cut-end.keras", "damaged, or cut off")
+@malformed("cut-end.keras", "damaged or truncated")
 def cut_at_the_end(good: Path, path: Path) -> None:
     path.write_bytes(good.read_bytes()[:-10])
 
 
-@malformed("flipped.keras", "damaged, or cut off")
+@malformed("flipped.keras", "damaged or truncated")
 def flipped(good: Path, path: Path) -> None:
     content = bytearray(good.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
 
 
-@malformed("cut.h5", "damaged, or cut off")
+@malformed("cut.h5", "damaged or truncated")
 def cut_hdf5(_good: Path, path: Path) -> None:
     hdf5(path, {}, x=np.ones(10_000))
     path.write_bytes(path.read_bytes()[:5_000])
 
 
-@malformed("bomb.keras", "that grows from")
+@malformed("bomb.keras", "expanding from")
 def zip_bomb(good: Path, path: Path) -> None:
     rewritten(good, path)
     with (
@@ -132,9 +132,9 @@ def zip_bomb(good: Path, path: Path) -> None:
             member.write(bytes(2**20))
 
 
-@malformed("lying-size.keras", "that grows from")
+@malformed("lying-size.keras", "expanding from")
 def lying_size(good: Path, path: Path) -> None:
-    """The directory of the archive says that the configuration takes 3 GiB."""
+    """The archive's directory declares a configuration of 3 GiB."""
     rewritten(good, path)
     content = bytearray(path.read_bytes())
     entry = content.rindex(b"config.json") - 46
@@ -185,7 +185,7 @@ def no_weights(good: Path, path: Path) -> None:
     rewritten(good, path, weights=None)
 
 
-@malformed("weights-cut.keras", "damaged, or cut off")
+@malformed("weights-cut.keras", "damaged or truncated")
 def weights_cut(good: Path, path: Path) -> None:
     with zipfile.ZipFile(good) as archive:
         rewritten(good, path, weights=archive.read("model.weights.h5")[:1000])
@@ -250,7 +250,7 @@ def huge_layer_in_hdf5(good: Path, path: Path) -> None:
 
 @malformed("unstored.keras", "of which 0 are stored")
 def unstored_weights(good: Path, path: Path) -> None:
-    """The weights of the huge layer are declared, but not there."""
+    """The weights of the huge layer are declared, but not stored."""
     weights = io.BytesIO()
     with h5py.File(weights, "w") as file:
         file.create_dataset("layers/dense/vars/0", (6, 10**8), "float32")
@@ -293,33 +293,33 @@ def saved_model_layer(good: Path, path: Path) -> None:
     with_layer(good, path, "ReLU", class_name="TFSMLayer", config={"filepath": "/opt/evil"})
 
 
-@malformed("vocabulary.keras", "reads a file of words")
+@malformed("vocabulary.keras", "reads a vocabulary file")
 def vocabulary_file(good: Path, path: Path) -> None:
     with_layer(good, path, "ReLU", class_name="StringLookup", config={"vocabulary": "/etc/passwd"})
 
 
-@malformed("external-link.h5", "a link that leads elsewhere, at /model_weights")
+@malformed("external-link.h5", "a soft or external link at /model_weights")
 def external_link(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file["model_weights"] = h5py.ExternalLink("/etc/passwd", "/")
 
 
-@malformed("soft-link.h5", "a link that leads elsewhere, at /model_weights")
+@malformed("soft-link.h5", "a soft or external link at /model_weights")
 def soft_link(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file["model_weights"] = h5py.SoftLink("/model_weights")
 
 
-@malformed("external-storage.h5", "of another file")
+@malformed("external-storage.h5", "stored in another file")
 def external_storage(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     with h5py.File(path, "r+") as file:
         file.create_dataset("x", (100,), "uint8", external=[("/etc/passwd", 0, 100)])
 
 
-@malformed("virtual.h5", "of another file")
+@malformed("virtual.h5", "stored in another file")
 def virtual_array(good: Path, path: Path) -> None:
     hdf5(path, config_of(good))
     layout = h5py.VirtualLayout((100,), "uint8")
@@ -375,7 +375,7 @@ def preset_without_weights(_good: Path, path: Path) -> None:
 
 
 def write_corpus(good: Path, directory: Path) -> dict[str, tuple[Path, str]]:
-    """Every malformed model below a directory, by name, with what has to be said of it."""
+    """Write all malformed models below a directory; return the expected problems by file name."""
     for name, (make, _) in CORPUS.items():
         make(good, directory / name)
     return {name: (directory / name, text) for name, (_, text) in CORPUS.items()}

@@ -1,4 +1,4 @@
-"""A good model, which the malformed ones are made from."""
+"""A valid model, from which malformed ones are derived."""
 
 from pathlib import Path
 

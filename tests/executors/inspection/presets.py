@@ -1,4 +1,4 @@
-"""Presets of keras_hub, and malformed ones for the corpus."""
+"""Presets of keras_hub, and malformed presets for the corpus."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ PRESET = {"module": "keras_hub", "class_name": "Own", "registered_name": "keras_
 
 
 def preset(path: Path, config: object, **others: object) -> None:
-    """A preset of one weight with this configuration, and other JSON files."""
+    """Return a preset with one weight, this configuration, and other JSON files."""
     path.mkdir()
     hdf5(path / "model.weights.h5", x=[1.0])
     for name, content in {"config": config, **others}.items():

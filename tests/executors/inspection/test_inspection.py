@@ -18,7 +18,7 @@ from tests.executors.inspection.corpus import CORPUS, config_of, hdf5, layer, re
 from tests.executors.inspection.networks import save_good_model, small_network
 from tests.executors.inspection.presets import PRESET, preset
 
-#: The most memory that a process has had, in mebibytes. (`ru_maxrss` begins with what its parent had.)
+#: Peak memory of a process in MiB. (`ru_maxrss` starts with the parent's.)
 PEAK = """
 from pathlib import Path
 def peak():
@@ -26,7 +26,7 @@ def peak():
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))
 """
 
-#: Looks at every file that it is given, and says how much more memory that took than to look at the first.
+#: Inspects the given files, and prints how much more memory that took than inspecting the first one.
 CHILD = f"""{PEAK}
 import sys
 from executors.inspection import inspect_source
@@ -43,7 +43,7 @@ assert not set(sys.modules) & set(("tensorflow", "keras"))
 print(peak() - before)
 """
 
-#: Mebibytes that looking at all malformed models may take beyond what a good one takes.
+#: Maximum additional memory in MiB for inspecting all malformed models, compared with a valid one.
 MOST_MEMORY = 150
 
 
@@ -71,7 +71,7 @@ def test_a_malformed_model_is_refused(corpus: dict[str, tuple[Path, str]], name:
     refused(*corpus[name])
 
 
-def test_malformed_models_take_neither_memory_nor_tensorflow(
+def test_inspecting_malformed_models_needs_little_memory_and_no_tensorflow(
     good: Path, corpus: dict[str, tuple[Path, str]]
 ) -> None:
     paths = [str(path) for path, _ in corpus.values()]
@@ -82,7 +82,7 @@ def test_malformed_models_take_neither_memory_nor_tensorflow(
     assert int(child.stdout) < MOST_MEMORY
 
 
-def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
+def test_valid_models_are_accepted(good: Path, tmp_path: Path) -> None:
     model = small_network()
     model.compile("adam", "sparse_categorical_crossentropy")
     model.save(tmp_path / "model.h5")
@@ -97,7 +97,7 @@ def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
     assert inspect_source(tmp_path / "model.h5").kind is SourceKind.HDF5
 
 
-def test_presets_of_one_file_and_of_several_are_accepted(tmp_path: Path) -> None:
+def test_presets_in_one_or_several_files_are_accepted(tmp_path: Path) -> None:
     preset(tmp_path / "one", PRESET)
     index = {"weight_map": {"a": "model.weights.h5", "b": ["model.weights.h5", "model_00001.weights.h5"]}}
     preset(tmp_path / "several", PRESET, **{"model.weights": index})
@@ -105,10 +105,10 @@ def test_presets_of_one_file_and_of_several_are_accepted(tmp_path: Path) -> None
     assert [inspect_source(tmp_path / name).weights for name in ("one", "several")] == [1, 2]
 
 
-def test_a_disk_without_room_to_unpack_a_model_is_no_matter_of_the_model(
+def test_a_full_disk_is_not_reported_as_a_problem_of_the_model(
     good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is unpacked among the user's caches: `/tmp` may be small."""
+    """Models are unpacked into the user's cache directory, because `/tmp` may be small."""
     directories = []
 
     def full(**options: Any) -> IO[bytes]:
@@ -122,7 +122,7 @@ def test_a_disk_without_room_to_unpack_a_model_is_no_matter_of_the_model(
     assert (raised.value.errno, directories) == (errno.ENOSPC, [tmp_path / "mistify"])
 
 
-def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> None:
+def test_a_registered_class_is_accepted(good: Path, tmp_path: Path) -> None:
     path = tmp_path / "own.keras"
     config = config_of(good)
     layer(config, "ReLU").update(class_name="Own", module=None, registered_name="Mine>Own")
@@ -141,11 +141,11 @@ def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> N
         ({"weights": 10}, "layers with at least 57 weights"),
     ],
 )
-def test_a_limit_that_is_exceeded_is_reported(good: Path, limits: dict[str, int], text: str) -> None:
+def test_an_exceeded_limit_is_reported(good: Path, limits: dict[str, int], text: str) -> None:
     refused(good, text, **limits)
 
 
-def test_arrays_count_together_and_links_once(good: Path, tmp_path: Path) -> None:
+def test_the_sizes_of_arrays_add_up_and_links_count_once(good: Path, tmp_path: Path) -> None:
     hdf5(tmp_path / "two.h5", config_of(good), x=np.ones(600, np.uint8), y=np.ones(600, np.uint8))
     with h5py.File(tmp_path / "two.h5", "r+") as file:
         file["z"] = file["x"]
@@ -153,6 +153,6 @@ def test_arrays_count_together_and_links_once(good: Path, tmp_path: Path) -> Non
     refused(tmp_path / "two.h5", "more than 1 arrays", entries=1)
 
 
-def test_the_architectures_are_those_of_keras() -> None:
+def test_the_known_architectures_are_those_of_keras() -> None:
     assert set(APPLICATIONS) == {name for name in vars(keras.applications) if name[0].isupper()}
     assert len(APPLICATIONS) == 40

@@ -1,4 +1,4 @@
-"""What a figure on some examples assures of others, against what others then have."""
+"""Confidence bounds from a sample of examples, compared with the true values."""
 
 import numpy as np
 import pytest
@@ -14,21 +14,21 @@ OBJECTIVES = {"y": Categorical(Activation.SOFTMAX)}
 
 
 def answers(count, right, seed):
-    """Predictions [count, 3] of which each is right with a probability, and their targets."""
+    """Return predictions [count, 3], each correct with a given probability, and their targets."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(3, size=count)
     predicted = np.where(rng.random(count) < right, targets, (targets + 1) % 3)
     return {"y": np.eye(3, dtype=np.float32)[predicted]}, {"y": targets}
 
 
-def test_the_bound_of_an_accuracy_is_wilsons():
+def test_the_bound_on_an_accuracy_is_the_wilson_bound():
     targets = {"y": np.zeros(100, np.int64)}
     outputs = {"y": np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]}
     # By hand: (p + z^2/2n - z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) at p = 0.9, n = 100, z = 1.28155.
     assert lower_bound(Metric.ACCURACY, OBJECTIVES, outputs, targets) == pytest.approx(0.85486, abs=1e-5)
 
 
-def test_no_mistake_among_few_examples_assures_less_than_among_many():
+def test_few_examples_without_mistakes_give_a_lower_bound_than_many():
     few, many = (lower_bound(Metric.ACCURACY, OBJECTIVES, *answers(count, 1.0, 0)) for count in (20, 2_000))
     assert 0.9 < few < 0.95
     assert 0.999 < many < 1
@@ -38,12 +38,12 @@ def test_no_mistake_among_few_examples_assures_less_than_among_many():
 @pytest.mark.parametrize(
     ("metric", "figure"), [(Metric.ACCURACY, 0.8), (Metric.EXACT_MATCH, 0.8), (Metric.F1, 0.8)]
 )
-def test_nine_of_ten_bounds_lie_below_what_is_true(metric, figure):
+def test_nine_of_ten_bounds_are_below_the_true_value(metric, figure):
     below = [lower_bound(metric, OBJECTIVES, *answers(200, figure, seed)) <= figure for seed in range(300)]
     assert 0.85 < np.mean(below) < 0.95
 
 
-def test_the_bound_of_an_error_lies_above_it():
+def test_the_bound_on_an_error_is_above_it():
     objectives = {"y": Regression(Activation.NONE)}
 
     def bound(seed):
@@ -55,7 +55,7 @@ def test_the_bound_of_an_error_lies_above_it():
     assert 0.85 < np.mean([bound(seed) >= 0.25 for seed in range(300)]) < 0.95
 
 
-def test_the_bound_of_an_area_under_the_curve_lies_near_it():
+def test_the_bound_on_an_area_under_the_curve_is_near_it():
     rng = np.random.default_rng(0)
     targets = {"y": rng.integers(2, size=1_000)}
     outputs = {"y": (targets["y"] + rng.normal(scale=0.7, size=1_000)).astype(np.float32)[:, None]}
@@ -65,13 +65,13 @@ def test_the_bound_of_an_area_under_the_curve_lies_near_it():
     assert figure - 0.03 < bound < figure
 
 
-def test_a_single_example_assures_nothing_of_an_error():
+def test_a_single_example_gives_no_bound_on_an_error():
     objectives, one = {"y": Regression(Activation.NONE)}, {"y": np.zeros((1, 1), np.float32)}
     assert lower_bound(Metric.MSE, objectives, one, one) == Metric.MSE.worst
 
 
-def test_every_target_has_to_be_reached_by_its_own_bound():
-    """Nine of ten kinds are right: 0.855 is assured (see above). The error is 0.2 everywhere."""
+def test_every_target_has_to_be_reached_by_the_bound_of_its_score():
+    """The accuracy is 0.9, with a bound of 0.855 (see above), and the error is 0.2 everywhere."""
     kinds = np.zeros(100, np.int64)
     predicted = np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]
     prices = np.arange(100, dtype=np.float32)[:, None]

@@ -1,4 +1,4 @@
-"""Metrics against scikit-learn on each output alone."""
+"""Metrics, compared with scikit-learn on each output."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def of(metric, *names):
     return score(metric, objectives, OUTPUTS, TARGETS)
 
 
-def test_accuracy():
+def test_accuracy_is_that_of_scikit_learn():
     predicted = SCORES.argmax(1)
     assert of(Metric.ACCURACY, "intent") == pytest.approx(reference.accuracy_score(CLASSES, predicted))
     assert of(Metric.ACCURACY, "tags") == pytest.approx(
@@ -50,7 +50,7 @@ def test_accuracy():
     )
 
 
-def test_a_metric_is_the_mean_over_the_outputs_it_can_tell_of():
+def test_a_metric_is_the_mean_over_the_outputs_that_it_suits():
     alone = [of(Metric.ACCURACY, name) for name in ("intent", "tags", "spam")]
     assert of(Metric.ACCURACY, *OBJECTIVES) == pytest.approx(np.mean(alone))
     assert of(Metric.MSE, *OBJECTIVES) == of(Metric.MSE, "price")
@@ -75,7 +75,7 @@ def test_area_under_the_curve():
     assert of(Metric.ROC_AUC, "intent") == pytest.approx(expected)
 
 
-def test_an_example_matches_if_all_of_it_is_right():
+def test_an_exact_match_requires_all_outputs_and_positions_to_be_right():
     right = [
         SCORES[row].argmax() == CLASSES[row]
         and (CHANCES[row, 0] >= 0.5) == ANSWERS[row]
@@ -91,8 +91,8 @@ def test_an_example_matches_if_all_of_it_is_right():
     assert 0.05 < actual < of(Metric.EXACT_MATCH, "tags")
 
 
-def test_a_span_is_its_start_and_its_end():
-    """Positions as classes; of the three examples one has both right, one the start alone, one nothing."""
+def test_a_span_matches_if_start_and_end_are_right():
+    """Positions are classes; one of three examples has both right, one only the start, and one neither."""
     start = np.eye(8)[[2, 3, 4]]
     end = np.eye(8)[[5, 6, 7]]
     objectives = {"start": Categorical(Activation.SOFTMAX), "end": Categorical(Activation.SOFTMAX)}
@@ -101,7 +101,7 @@ def test_a_span_is_its_start_and_its_end():
     assert score(Metric.EXACT_MATCH, objectives, outputs, targets) == pytest.approx(1 / 3)
 
 
-def test_the_default_suits_the_objectives():
+def test_the_default_metric_suits_the_objectives():
     price, mask = OBJECTIVES["price"], {"mask": np.zeros((5, 4, 4), np.int64)}
     assert default_metric({"intent": LOGITS}, TARGETS) is Metric.ACCURACY
     assert default_metric({"tags": LOGITS}, TARGETS) is Metric.ACCURACY
@@ -113,7 +113,7 @@ def test_the_default_suits_the_objectives():
 
 
 @pytest.mark.parametrize(("metric", "name"), [(Metric.MSE, "intent"), (Metric.F1, "price")])
-def test_a_metric_that_tells_of_no_output_is_refused(metric, name):
+def test_a_metric_that_suits_no_output_is_refused(metric, name):
     with pytest.raises(InvalidValue):
         measured(metric, {name: OBJECTIVES[name]})
 
@@ -132,7 +132,7 @@ DENSE = {"mask": Categorical(Activation.SOFTMAX)}
 
 
 def masks(seed, classes=3):
-    """Classes at each position of some images, and predictions of which a third are random."""
+    """Return classes at each position of images, and predictions of which a third are random."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(-1, classes, size=(5, 4, 4))
     predicted = np.where(rng.random(targets.shape) < 0.3, rng.integers(classes, size=targets.shape), targets)
@@ -148,7 +148,7 @@ def test_intersection_over_union_is_that_of_scikit_learn():
         assert figure == pytest.approx(expected)
 
 
-def test_a_mask_of_yes_and_no_has_two_classes():
+def test_a_binary_mask_has_two_classes():
     rng = np.random.default_rng(0)
     targets = rng.integers(2, size=(3, 6, 6, 1))
     outputs = rng.random((3, 6, 6, 1)).astype(np.float32)
@@ -164,7 +164,7 @@ def test_the_mean_absolute_error_is_that_of_scikit_learn():
     assert figure == pytest.approx(reference.mean_absolute_error(targets, outputs))
 
 
-def test_the_mean_score_counts_figures_by_the_variance_that_they_explain():
+def test_the_mean_score_uses_the_explained_variance_of_regression_outputs():
     rng = np.random.default_rng(0)
     price = rng.normal(size=(50, 1)).astype(np.float32)
     predicted = price + rng.normal(scale=0.3, size=price.shape).astype(np.float32)
@@ -174,11 +174,11 @@ def test_the_mean_score_counts_figures_by_the_variance_that_they_explain():
     outputs, targets = {"kind": answers, "price": predicted}, {"kind": kinds, "price": price}
     expected = (0.8 + reference.r2_score(price, predicted)) / 2
     assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(expected)
-    outputs["price"] = -10 * price  # worse than a constant counts as none
+    outputs["price"] = -10 * price  # worse than a constant counts as 0
     assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(0.4)
 
 
-def test_each_output_has_a_score_of_its_own_kind_or_of_the_one_that_was_chosen():
+def test_each_output_is_scored_by_its_default_or_chosen_metric():
     outputs, targets = masks(0)
     price = np.zeros((5, 1), np.float32)
     objectives = {**DENSE, "price": OBJECTIVES["price"]}
@@ -194,13 +194,13 @@ def test_each_output_has_a_score_of_its_own_kind_or_of_the_one_that_was_chosen()
     ("name", "metric", "said"),
     [("box", Metric.MAE, "price"), ("price", Metric.F1, "mse"), ("kind", Metric.MSE, "accuracy")],
 )
-def test_a_metric_that_an_output_has_not_is_refused(name, metric, said):
+def test_a_metric_that_does_not_suit_an_output_is_refused(name, metric, said):
     objectives = {"kind": LOGITS, "price": OBJECTIVES["price"]}
     with pytest.raises(InvalidValue, match=said):
         check_output_metric(name, metric, objectives, {})
 
 
-def test_balanced_agreement_is_the_mean_over_the_sources_classes():
+def test_balanced_agreement_is_the_mean_over_the_classes_of_the_source():
     predicted = SCORES.argmax(1)
     expected = reference.balanced_accuracy_score(CLASSES, predicted)
     assert of(Metric.BALANCED_AGREEMENT, "intent") == pytest.approx(expected)
@@ -224,7 +224,7 @@ def test_figures_of_minus_one_count():
     assert score(Metric.MSE, objectives, {"price": prices}, {"price": asked}) == pytest.approx(2.0)
 
 
-def test_where_there_are_no_labels_there_is_no_accuracy():
+def test_there_is_no_accuracy_without_labels():
     objectives = {"intent": LOGITS, "price": OBJECTIVES["price"]}
     plain, balanced, price = output_scores(objectives, OUTPUTS, TARGETS, {}, labelled=False)
     assert (plain.output, plain.metric) == ("intent", Metric.AGREEMENT)

@@ -1,4 +1,4 @@
-"""Losses against loops in NumPy, and which objective belongs to which output."""
+"""Losses, compared with loops in NumPy, and the objective of each kind of output."""
 
 import keras
 import numpy as np
@@ -43,7 +43,7 @@ SOFTMAX, SIGMOID, NONE = Activation.SOFTMAX, Activation.SIGMOID, Activation.NONE
         ((6,), NONE, np.zeros((5, 6)), Regression),
     ],
 )
-def test_an_objective_follows_from_output_and_targets(shape, activation, target, kind):
+def test_the_objective_is_determined_by_output_and_targets(shape, activation, target, kind):
     assert type(objective_of(Output("out", shape, activation), target)) is kind
 
 
@@ -57,7 +57,7 @@ def test_an_objective_follows_from_output_and_targets(shape, activation, target,
         ((1,), NONE, np.zeros((5, 2)), "floats [n, 1]"),
     ],
 )
-def test_targets_that_are_none_for_the_output_are_refused(shape, activation, target, expected):
+def test_targets_that_do_not_suit_the_output_are_refused(shape, activation, target, expected):
     with pytest.raises(InvalidValue) as caught:
         objective_of(Output("out", shape, activation), target)
     assert caught.value.expected == expected
@@ -74,7 +74,7 @@ def sigmoid(logits):
 
 @pytest.mark.parametrize("activation", [SOFTMAX, NONE])
 @pytest.mark.parametrize("weights", [None, (1.0, 3.0, 0.5)])
-def test_labelling_ignores_positions_and_weighs_classes(activation, weights):
+def test_labelling_skips_ignored_positions_and_weights_classes(activation, weights):
     logits, target = RNG.normal(size=(4, 5, 3)).astype("float32"), RNG.integers(-1, 3, (4, 5))
     predicted, taught = softmax(logits), softmax(RNG.normal(size=(4, 5, 3)).astype("float32"))
     lost, taught_lost, weight_sum, count = 0.0, 0.0, 0.0, 0
@@ -99,7 +99,7 @@ def test_labelling_ignores_positions_and_weighs_classes(activation, weights):
 
 @pytest.mark.parametrize("activation", [SIGMOID, NONE])
 @pytest.mark.parametrize("weights", [None, (1.0, 3.0)])
-def test_binary_cross_entropy(activation, weights):
+def test_binary_cross_entropy_matches_numpy(activation, weights):
     logits, target = RNG.normal(size=(6, 1)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])
     predicted, taught = sigmoid(logits), sigmoid(RNG.normal(size=(6, 1))).astype("float32")
     lost = [-np.log(p if label else 1 - p) for p, label in zip(predicted[:, 0], target, strict=True)]
@@ -114,7 +114,7 @@ def test_binary_cross_entropy(activation, weights):
     np.testing.assert_allclose(objective.predictions(output), predicted, atol=1e-6)
 
 
-def test_squared_error():
+def test_squared_error_matches_numpy():
     output, taught = RNG.normal(size=(2, 6, 1)).astype("float32")
     target = RNG.normal(size=6).astype("float32")
     objective = Regression(NONE)
@@ -149,8 +149,8 @@ def test_a_signature_names_inputs_and_outputs_with_their_activations():
     ]
 
 
-def test_balanced_weights_make_every_class_count_alike():
-    """As scikit-learn has them."""
+def test_balanced_weights_make_all_classes_count_equally():
+    """The reference is scikit-learn."""
     from sklearn.utils.class_weight import compute_class_weight
 
     targets = {
@@ -178,11 +178,13 @@ def test_classes_without_examples_are_found_and_cannot_be_balanced(classes, empt
     if not empty:
         check_balanced(signature, data, "balanced")
         return
-    with pytest.raises(InvalidValue, match=f"there is none of class {empty[0]} and of {len(empty) - 1} more"):
+    with pytest.raises(
+        InvalidValue, match=f"there are none of class {empty[0]} and of {len(empty) - 1} more"
+    ):
         check_balanced(signature, data, "balanced")
 
 
-def test_positions_have_no_empty_classes():
+def test_empty_classes_are_not_reported_at_positions():
     signature = Signature((), (Output("tags", (2, 4), NONE),))
     assert empty_classes(signature, Dataset({}, {"tags": np.zeros((3, 2), int)})) == []
 
@@ -201,21 +203,21 @@ def test_positions_have_no_empty_classes():
         (lambda x: layers.Activation("linear")(layers.Dense(4)(x)), NONE),
     ],
 )
-def test_an_activation_is_seen_through_what_changes_nothing(last, activation):
+def test_an_activation_is_found_behind_layers_that_change_nothing(last, activation):
     inputs = keras.Input((6,))
     (output,) = signature_of(keras.Model(inputs, last(inputs))).outputs
     assert output.activation is activation
 
 
-def test_an_activation_that_is_called_twice_is_that_of_both():
+def test_an_activation_called_twice_belongs_to_both_outputs():
     inputs, shared = keras.Input((6,)), layers.Activation("linear", name="said")
     model = keras.Model(inputs, [shared(layers.Dense(4, "softmax")(inputs)), shared(layers.Dense(4)(inputs))])
     assert [output.activation for output in signature_of(model).outputs] == [SOFTMAX, NONE]
 
 
 @pytest.mark.parametrize("activation", [SOFTMAX, SIGMOID, NONE])
-def test_unknown_targets_count_in_the_distillation_alone(activation):
-    """The loss is that of the labelled examples, and NaN spoils no gradient."""
+def test_unknown_targets_count_only_in_the_distillation_loss(activation):
+    """The loss covers only labelled examples, and NaN does not affect gradients."""
     width = 3 if activation is SOFTMAX else 1
     raw, taught = RNG.normal(size=(2, 6, width)).astype("float32")
     shown = {SOFTMAX: softmax, SIGMOID: sigmoid, NONE: lambda figures: figures}[activation]

@@ -1,4 +1,4 @@
-"""Metrics of outputs: what all of them have in common, Mistify's own and those of plug-ins."""
+"""Contract tests for all metrics of outputs, built-in ones and those of plug-ins."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from sklearn import metrics as reference
 from executors.outputs.metrics import check_output_metric, measured, score
 from executors.outputs.objectives import Binary, Categorical, Regression
 from executors.outputs.plugged_in import (
-    SCORES,
+    METRICS,
     OutputKind,
     OutputMetric,
     code_from,
@@ -36,11 +36,11 @@ OWN = [name for name in known_metrics() if not Metric(name).of_all_outputs]
 
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "metrics", METRICS))
 
 
 def answers(objective, rng, count=60):
-    """Targets of an output, perfect predictions, and others that are worse the more of them are wrong."""
+    """Return targets, perfect predictions, and predictions that get worse with the number of wrong ones."""
     if objective is FIGURES:
         targets = rng.normal(size=(count, 1)).astype(np.float32)
         return targets, targets, lambda wrong: targets + 3 * (np.arange(count) < wrong)[:, None]
@@ -61,7 +61,7 @@ def answers(objective, rng, count=60):
 
 
 @pytest.mark.parametrize("name", [*OWN, "top_two", "pinball_error"])
-def test_a_metric_is_best_of_what_is_right_and_falls_with_what_is_wrong(name):
+def test_a_metric_is_best_for_perfect_predictions_and_worsens_with_mistakes(name):
     metric, suited = Metric(name), 0
     for objective in (CLASSES, YES_OR_NO, FIGURES):
         try:
@@ -86,7 +86,7 @@ def test_a_metric_is_best_of_what_is_right_and_falls_with_what_is_wrong(name):
     assert suited
 
 
-def test_the_metrics_of_the_example_are_those_of_scikit_learn():
+def test_the_metrics_of_the_example_agree_with_scikit_learn():
     rng = np.random.default_rng(0)
     targets, predicted = rng.normal(size=(2, 40, 1)).astype(np.float32)
     pinball = score(Metric("pinball_error"), {"y": FIGURES}, {"y": predicted}, {"y": targets})
@@ -112,7 +112,7 @@ def test_a_metric_is_refused_for_outputs_that_it_does_not_suit():
         ("mse", {"y": CLASSES}, ["accuracy", "agreement", "balanced_agreement", "f1"]),
     ],
 )
-def test_metrics_are_offered_in_place_of_one_that_suits_no_output(name, objectives, offered):
+def test_suitable_metrics_are_suggested_instead_of_one_that_suits_no_output(name, objectives, offered):
     with pytest.raises(InvalidValue, match="there is no output of the kind") as caught:
         measured(Metric(name), objectives)
     named = caught.value.expected.removeprefix("one of ").split(", ")
@@ -121,7 +121,7 @@ def test_metrics_are_offered_in_place_of_one_that_suits_no_output(name, objectiv
     assert "mean_score" not in named or len(objectives) > 1
 
 
-def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monkeypatch):
+def test_unusable_plug_ins_are_refused_with_the_reason(tmp_path, monkeypatch):
     module = (
         "from executors.outputs.plugged_in import OutputKind, OutputMetric\n"
         "class Half(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
@@ -132,7 +132,7 @@ def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monk
     )
     points = {"half": "bad:Half", "nothing": "bad:Nothing", "absent": "bad:Absent", "wild": "bad:Wild"}
     points |= {"other": "bad:OutputKind"}
-    monkeypatch.syspath_prepend(installed(tmp_path / "bad", "bad", module, points, SCORES))
+    monkeypatch.syspath_prepend(installed(tmp_path / "bad", "bad", module, points, METRICS))
     for name, reason in {
         "half": "abstract",
         "nothing": "names no kinds",
@@ -147,12 +147,12 @@ def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monk
         score(Metric("wild"), {"y": FIGURES}, ones, ones)
 
 
-def test_vectors_stay_together():
-    """Boxes at several positions of an example; reference: counted by hand."""
+def test_a_metric_receives_whole_vectors():
+    """Boxes at several positions of an example, with overlaps counted by hand."""
     true = np.array([[[0, 0, 2, 2], [1, 1, 3, 3]], [[0, 0, 4, 1], [2, 2, 4, 4]]], np.float32)
     predicted = true.copy()
-    predicted[0, 1] = [1, 1, 3, 2]  # a half of it
-    predicted[1, 0] = [2.1, 0, 4, 1]  # less than a half
+    predicted[0, 1] = [1, 1, 3, 2]  # half of the box
+    predicted[1, 0] = [2.1, 0, 4, 1]  # less than half
     predicted[1, 1] = [5, 5, 6, 6]  # elsewhere
     found = score(Metric("boxes_found"), {"y": FIGURES}, {"y": predicted}, {"y": true})
     assert found == pytest.approx(2 / 4)
@@ -160,20 +160,20 @@ def test_vectors_stay_together():
         check_output_metric("y", Metric("boxes_found"), {"y": CLASSES}, {})
 
 
-def test_a_metric_that_fails_is_named(tmp_path, monkeypatch):
+def test_the_error_of_a_failing_metric_names_it(tmp_path, monkeypatch):
     module = (
         "from executors.outputs.plugged_in import OutputKind, OutputMetric\n"
         "class Fails(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
         "    def score(self, predictions, targets): return 1 / 0\n"
     )
-    site = installed(tmp_path / "fails", "fails", module, {"fails": "fails:Fails"}, SCORES)
+    site = installed(tmp_path / "fails", "fails", module, {"fails": "fails:Fails"}, METRICS)
     monkeypatch.syspath_prepend(site)
     ones = {"y": np.ones((3, 1), np.float32)}
     with pytest.raises(MistifyError, match="the plug-in's metric fails fails: ZeroDivisionError"):
         score(Metric("fails"), {"y": FIGURES}, ones, ones)
 
 
-def test_a_metric_without_a_score_cannot_be_made():
+def test_a_metric_without_a_score_method_cannot_be_created():
     with pytest.raises(TypeError, match="abstract"):
         OutputMetric()
 
@@ -198,7 +198,7 @@ def code_file(path, content):
     return CodeFile(path=str(path), sha256=hashlib.sha256(content.encode()).hexdigest())
 
 
-def test_metrics_come_from_files_as_functions_and_as_classes(tmp_path):
+def test_metrics_can_be_functions_or_classes_in_files(tmp_path):
     file = code_file(tmp_path / "scores.py", FILE)
     with code_from(dict.fromkeys(("share", "boxes"), file)):
         predictions = np.eye(3)[[0, 1, 2, 2]]
@@ -208,7 +208,7 @@ def test_metrics_come_from_files_as_functions_and_as_classes(tmp_path):
         plugged_in(Metric("share"))
 
 
-def test_a_file_is_what_it_is_now_and_not_what_it_was_for_an_earlier_job(tmp_path):
+def test_a_changed_file_is_loaded_again_for_a_later_job(tmp_path):
     for answer in (0.25, 0.5):
         file = code_file(tmp_path / "scores.py", f"def share(predictions, targets): return {answer}")
         with code_from({"share": file}):
@@ -224,7 +224,7 @@ def test_a_file_is_what_it_is_now_and_not_what_it_was_for_an_earlier_job(tmp_pat
         ("def figure(:", "fix the file: SyntaxError"),
     ],
 )
-def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content, reason):
+def test_unusable_files_are_refused_with_the_reason(tmp_path, content, reason):
     file = code_file(tmp_path / "scores.py", content)
     with code_from({"figure": file}), pytest.raises(InvalidValue, match=reason):
         plugged_in(Metric("figure"))
@@ -239,14 +239,14 @@ def test_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, content
         ("def __init__(self): self.x = 1 / 0\n    score = len", "fix the file: ZeroDivisionError"),
     ],
 )
-def test_classes_in_files_that_cannot_be_used_are_refused_with_the_reason(tmp_path, body, reason):
+def test_unusable_classes_in_files_are_refused_with_the_reason(tmp_path, body, reason):
     imports = "from executors.outputs.plugged_in import OutputKind, OutputMetric\n"
     file = code_file(tmp_path / "scores.py", f"{imports}class figure(OutputMetric):\n    {body}\n")
     with code_from({"figure": file}), pytest.raises(InvalidValue, match=reason):
         plugged_in(Metric("figure"))
 
 
-def test_a_file_that_was_changed_after_the_job_was_submitted_is_not_run(tmp_path):
+def test_a_file_changed_after_submission_is_not_run(tmp_path):
     file = code_file(tmp_path / "losses.py", "def own(predictions, targets, counts): return 0.0")
     (tmp_path / "losses.py").write_text("raise SystemExit")
     with code_from({"own": file}), pytest.raises(InvalidValue, match="as it was when the job was submitted"):

@@ -1,4 +1,4 @@
-"""Networks with units that say the same."""
+"""Networks with redundant units."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from executors.structure import Role, analyse, widen
 
 
 def with_copies(model: keras.Model) -> keras.Model:
-    """A network twice as wide of which each odd unit is a copy of the one before; both are read by half."""
+    """Double the width of a network: odd units copy the previous ones, with halved outgoing weights."""
     wide = widen(analyse(model), 2.0)
     structure = analyse(wide)
     for slot in (slot for group in structure.groups.values() for slot in group.slots):

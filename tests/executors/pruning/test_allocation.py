@@ -1,4 +1,4 @@
-"""Allocations of what limits allow to widths and depth."""
+"""Allocation of budgets to widths and depth."""
 
 from itertools import product
 from math import inf, log2
@@ -19,7 +19,7 @@ AXIS = latency_axis("tiles")
 
 
 class Tiles:
-    """A device that computes four output channels at once: 1 us for each such row of multiply-adds."""
+    """A device that computes four output channels at once, in 1 us per row of multiply-adds."""
 
     name, threads = "tiles", 1
 
@@ -34,7 +34,7 @@ class Tiles:
 
 
 def plain():
-    """Three layers of eight, six and five units."""
+    """Return a network with three layers of eight, six and five units."""
     x = inputs = keras.Input((6,), name="x")
     for units in (8, 6, 5):
         x = layers.Dense(units, "relu")(x)
@@ -42,7 +42,7 @@ def plain():
 
 
 def residual(blocks=2):
-    """Residual blocks on four by four positions, which take nearly all of the time."""
+    """Return a network with residual blocks on 4 x 4 positions, which take nearly all of the time."""
     inputs = keras.Input((4, 4, 3), name="image")
     x = layers.Conv2D(8, 3, padding="same")(inputs)
     for _ in range(blocks):
@@ -56,7 +56,7 @@ def whole_latency(structure):
 
 
 def weights_of(structure):
-    """Groups that count differently: 1, 2, 3, ..."""
+    """Return different weights for the groups: 1, 2, 3, ..."""
     return {name: float(place) for place, name in enumerate(structure.groups, 1)}
 
 
@@ -65,13 +65,13 @@ def terms_of(structure, limits, blocks=None):
 
 
 def allocated(structure, limits):
-    """The most worthy one."""
+    """Return the best network within the limits."""
     found = allocations(structure, structure.widths, terms_of(structure, limits))
     return max(found, key=lambda allocation: allocation.worth, default=None)
 
 
 def every_worth(structure, limits, source):
-    """Yield the worth of every network within limits that has these blocks, by its definition."""
+    """Yield the worth, by definition, of every network within the limits that has these blocks."""
     weights = [weights_of(source)[name] for name in structure.groups]
     deep = DEPTH * log2(depth(structure.network()) / depth(source.network()))
     for widths in product(*(range(1, group.size + 1) for group in structure.groups.values())):
@@ -83,7 +83,7 @@ def every_worth(structure, limits, source):
 
 @pytest.mark.parametrize("share", [0.7, 0.5, 0.3])
 @pytest.mark.parametrize("axes", [(AXIS,), (FLOPS,), (AXIS, PARAMS)])
-def test_the_network_is_nearly_as_worthy_as_the_best_of_all(share, axes):
+def test_the_network_is_nearly_optimal(share, axes):
     structure = analyse(plain())
     whole = costs_of(structure.network(), (Tiles(),))
     limits = {axis: share * whole[axis] for axis in axes}
@@ -111,7 +111,7 @@ def test_limits_that_depend_on_hardware_and_precision_are_met(monkeypatch):
     assert Tiles().latency_ms(structure.network(found.widths)) <= 0.5 * limit
 
 
-def test_no_group_could_be_wider():
+def test_no_group_can_be_widened_within_the_limits():
     structure = analyse(plain())
     limits = {AXIS: 0.5 * whole_latency(structure)}
     widths = allocated(structure, limits).widths
@@ -121,7 +121,7 @@ def test_no_group_could_be_wider():
 
 
 @pytest.mark.parametrize(("share", "gone"), [(0.97, 0), (0.25, 1), (0.1, 2)])
-def test_blocks_go_where_widths_would_lose_more(share, gone):
+def test_blocks_are_removed_if_narrowing_would_lose_more(share, gone):
     structure = analyse(residual())
     limits = {AXIS: share * whole_latency(structure)}
     blocks = residual_blocks(structure.graph)
@@ -130,50 +130,50 @@ def test_blocks_go_where_widths_would_lose_more(share, gone):
         for count in range(3)
     ]
     found = allocated(structure, limits)
-    assert len(found.left_out) == gone == best.index(max(best))
+    assert len(found.removed_blocks) == gone == best.index(max(best))
     assert found.worth >= max(best) - 0.1
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_of_blocks_that_save_as_much_the_one_that_counts_least_goes_first(place):
+def test_the_least_important_of_equally_expensive_blocks_is_removed_first(place):
     structure = analyse(residual(blocks=3))
     names = [block.name for block in residual_blocks(structure.graph)]
     counts = dict.fromkeys(names, 1.0) | {names[place]: 0.5}
     terms = terms_of(structure, {AXIS: 0.3 * whole_latency(structure)}, counts)
-    left_out = [found.left_out for found in allocations(structure, structure.widths, terms)]
-    assert left_out[:2] == [frozenset(), frozenset([names[place]])]
+    removed_blocks = [found.removed_blocks for found in allocations(structure, structure.widths, terms)]
+    assert removed_blocks[:2] == [frozenset(), frozenset([names[place]])]
 
 
-def test_what_no_width_can_meet_is_met_without_blocks():
+def test_limits_that_no_width_can_meet_are_met_by_removing_blocks():
     structure = analyse(residual())
     shallow = remove_blocks(structure, residual_blocks(structure.graph))
     least = costs_of(shallow.network(dict.fromkeys(shallow.groups, 1)))[FLOPS]
     found = allocated(structure, {FLOPS: least})
-    assert len(found.left_out) == 2
+    assert len(found.removed_blocks) == 2
     assert set(found.widths.values()) == {1}
     assert allocated(structure, {FLOPS: least - 1}) is None
 
 
-def test_frozen_blocks_stay():
+def test_frozen_blocks_are_kept():
     model = residual()
     for layer in model.layers[:4]:
         layer.trainable = False
     structure = analyse(model)
     found = allocated(structure, {AXIS: 0.7 * whole_latency(structure)})
-    assert found.left_out <= {residual_blocks(structure.graph)[1].name}
+    assert found.removed_blocks <= {residual_blocks(structure.graph)[1].name}
 
 
-def test_depth_is_the_longest_way():
-    """First layer, two blocks of two, and the last layer; a shortcut is no way round."""
+def test_depth_is_the_length_of_the_longest_path():
+    """First layer, two blocks of two layers, and the last layer; shortcuts do not reduce the depth."""
     assert depth(analyse(residual()).network()) == 6
     assert depth(analyse(residual(blocks=0)).network()) == 2
 
 
-def test_each_depth_is_allocated_by_itself():
+def test_each_depth_is_allocated_separately():
     structure = analyse(residual())
     limits = {AXIS: 0.35 * whole_latency(structure)}
     terms = terms_of(structure, limits)
     by_depth = allocations(structure, structure.widths, terms)
-    assert [len(allocation.left_out) for allocation in by_depth] == [0, 1, 2]
+    assert [len(allocation.removed_blocks) for allocation in by_depth] == [0, 1, 2]
     whole = allocate(structure, structure.widths, terms)
     assert whole == by_depth[0]

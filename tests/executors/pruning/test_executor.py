@@ -1,4 +1,4 @@
-"""What algorithms share that cut several times."""
+"""The common base of algorithms that make several cuts."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ layers = keras.layers
 
 
 def silent_network():
-    """Two hidden layers; what reads the second has no weights but zeros."""
+    """Return a network with two hidden layers, of which the second is only read with zero weights."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((5,), name="x")
     x = layers.Dense(6, "tanh", name="first")(inputs)
@@ -40,7 +40,7 @@ def training_setup(learning_rate=1e-3):
     return TrainingSetup(examples(0), examples(1), None, params)
 
 
-def test_units_that_nothing_reads_are_worth_nothing():
+def test_units_without_readers_have_no_importance():
     source = silent_network()
     structure = analyse(source)
     executor = UniformExecutor(IterativePruningParams(adapt_steps=1, cuts=1))
@@ -53,8 +53,8 @@ def test_units_that_nothing_reads_are_worth_nothing():
     np.testing.assert_allclose(values["first"].mean(), 1)
 
 
-def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
-    """With what that one knows of the weights."""
+def test_a_network_that_loses_its_last_norm_keeps_its_optimizer_and_its_state():
+    """The optimizer also keeps its state for the weights."""
     inputs = keras.Input((5,), name="x")
     x = layers.Dense(6, "tanh")(inputs)
     x = layers.Add()([x, layers.Dense(6, "tanh")(layers.BatchNormalization()(x))])
@@ -73,7 +73,7 @@ def test_a_network_that_loses_its_last_norm_keeps_its_optimizer():
 
 
 @pytest.mark.parametrize("adapt_steps", [0, 1, 3, 8, 20])
-def test_an_edge_takes_no_more_steps_than_are_set(adapt_steps):
+def test_an_edge_takes_at_most_the_configured_steps(adapt_steps):
     params = IterativePruningParams(adapt_steps=adapt_steps, cuts=8)
     assert params.adapting_steps(100.0) <= adapt_steps
     assert params.planned_cuts(100.0) >= 1
@@ -83,7 +83,7 @@ def test_an_edge_takes_no_more_steps_than_are_set(adapt_steps):
     ("executor_class", "params_class"),
     [(UniformExecutor, IterativePruningParams), (MorphNetExecutor, MorphNetParams)],
 )
-def test_without_steps_a_network_is_cut_at_once_and_fitted(
+def test_without_training_steps_a_network_is_cut_once_and_fitted(
     executor_class, params_class, trained, digits, training_setup
 ):
     params = params_class(adapt_steps=0)
@@ -102,16 +102,16 @@ def test_without_steps_a_network_is_cut_at_once_and_fitted(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("worth", "rebuilt_at"), [(0, None), (1 / 0.6, 0.5), (20, 0.9)])
-def test_a_network_is_built_again_where_that_saves_more_than_it_takes(
+def test_a_network_is_rebuilt_if_that_saves_more_time_than_it_takes(
     trained, training_setup, worth, rebuilt_at
 ):
-    """Masks do not change shapes, and what is trained on masked units adds up along a path.
+    """Masks do not change shapes, so that training wasted on masked units adds up along a path.
 
-    Tuning the whole network takes `worth` times as long as to build and trace it.
+    Tuning the whole network takes `worth` times as long as building and tracing it.
     """
     structure = analyse(trained)
     start = structure.network().flops
-    building = 4e9 * len(structure.graph.layers)  # multiply-adds that take as long
+    building = 4e9 * len(structure.graph.layers)  # multiply-adds that take equally long
     params = MorphNetParams(adapt_steps=2, cuts=2, tune_steps=round(worth * building / (3 * 64 * start)))
     executor = MorphNetExecutor(params)
     executor.init(Assignment(trained, {FLOPS: start}, (), training_setup, 0, analyse(trained)))

@@ -22,7 +22,7 @@ def examples(model, count=600, seed=0):
 
 
 def cut(model, keep, data, compensated=True):
-    """Cut units of a model in place, which keeps its physical widths."""
+    """Mask units of a model in place without changing its physical widths."""
     structure = analyse(model)
     masks = Masks(structure)
     if compensated:
@@ -36,12 +36,12 @@ def kernels(model):
 
 
 def difference(one, other, data):
-    """The mean difference between what two networks say."""
+    """Return the mean difference between the outputs of two networks."""
     predicted = [Evaluation(model).outputs(data.inputs)["digit"] for model in (one, other)]
     return np.abs(predicted[0] - predicted[1]).mean()
 
 
-def test_of_copies_one_takes_over_from_the_others(trained, digits):
+def test_the_remaining_copy_of_a_unit_compensates_for_the_others(trained, digits):
     original, wide = copied(trained), with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0])
@@ -50,8 +50,8 @@ def test_of_copies_one_takes_over_from_the_others(trained, digits):
     assert difference(wide, original, digits[1]) < 5e-3
 
 
-def test_moments_of_channels_that_hardly_vary_are_exact():
-    """In float32, the square of the first one's mean is millions of times its variance."""
+def test_moments_of_nearly_constant_channels_are_accurate():
+    """The squared mean of the first channel is millions of times its variance, beyond float32's precision."""
     inputs = keras.Input((32, 32, 3), name="x")
     x = layers.Conv2D(4, 1, name="first")(inputs)
     x = layers.Conv2D(2, 1, name="second")(x)
@@ -71,7 +71,7 @@ def test_moments_of_channels_that_hardly_vary_are_exact():
     np.testing.assert_allclose(known.mean, exact.mean(0) + 2.6, rtol=1e-6)
 
 
-def test_copies_that_are_just_cut_are_missed(trained, digits):
+def test_cutting_copies_without_compensation_changes_the_outputs(trained, digits):
     wide = with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0], compensated=False)
@@ -80,7 +80,7 @@ def test_copies_that_are_just_cut_are_missed(trained, digits):
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
+def test_a_dense_layer_is_replaced_by_its_least_squares_fit(use_bias):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,), name="x")
     hidden = layers.Dense(8, "tanh", name="hidden")
@@ -104,7 +104,7 @@ def test_a_convolution_is_compensated_at_each_position():
     first = layers.Conv2D(6, 1, activation="tanh", name="first")
     second = layers.Conv2D(4, 1, name="second")
     model = keras.Model(inputs, layers.Conv2D(3, 3, name="out")(second(first(inputs))))
-    # The last two channels are combinations of the others.
+    # The last two channels are linear combinations of the others.
     kernel = first.kernel.numpy()
     first.bias.assign(np.array([0.3, -0.2, 0.1, 0.2, -0.2, 0.3]))
     kernel[..., 4], kernel[..., 5] = kernel[..., 1], kernel[..., 0]
@@ -115,7 +115,7 @@ def test_a_convolution_is_compensated_at_each_position():
     np.testing.assert_allclose(np.asarray(model(data.inputs["x"])), expected, atol=0.03)
 
 
-def test_a_constant_channel_goes_into_the_bias():
+def test_a_constant_channel_is_absorbed_by_the_bias():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4, 4, 2), name="x")
     first = layers.Conv2D(3, 1, name="first")
@@ -129,12 +129,12 @@ def test_a_constant_channel_goes_into_the_bias():
     expected = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
     cut(model, {"first": np.array([True, True, False])}, data)
     actual = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
-    # Away from the borders all nine positions of the kernel are summed.
+    # Away from the borders, all nine positions of the kernel contribute.
     np.testing.assert_allclose(actual[:, 2:4, 2:4], expected[:, 2:4, 2:4], atol=1e-3)
 
 
-def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs():
-    """Four of them read each input position, one position of the kernel each."""
+def test_a_strided_transposed_kernel_distributes_a_constant_over_its_outputs():
+    """Each input position contributes to four outputs through one kernel position each."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4, 4, 2), name="x")
     first = layers.Conv2D(3, 1, name="first")
@@ -151,7 +151,7 @@ def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs()
     np.testing.assert_allclose(actual, expected, atol=1e-3)
 
 
-def test_where_nothing_is_cut_nothing_changes(digits):
+def test_nothing_changes_without_a_cut(digits):
     model = small_resnet()
     before = kernels(model)
     structure = analyse(model)
@@ -170,7 +170,7 @@ def test_where_nothing_is_cut_nothing_changes(digits):
     ],
     ids=lambda layer: type(layer).__name__,
 )
-def test_layers_that_do_not_add_up_all_channels_stay(consumer):
+def test_layers_that_do_not_sum_over_all_channels_are_not_changed(consumer):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 3), name="x")
     first = layers.Conv2D(4, 1, name="first")
@@ -186,7 +186,7 @@ def test_layers_that_do_not_add_up_all_channels_stay(consumer):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
 
-def test_a_trained_network_keeps_more_of_its_accuracy(trained, digits):
+def test_compensation_preserves_accuracy_of_a_trained_network(trained, digits):
     reached = []
     for compensated in (True, False):
         model = small_resnet()
@@ -201,7 +201,7 @@ def test_a_trained_network_keeps_more_of_its_accuracy(trained, digits):
 
 
 def attending():
-    """Attention and a dense layer around one stream of channels, normalised before each."""
+    """Return a pre-norm network with attention and a dense layer on one residual stream."""
     inputs = keras.Input((5, 6), name="x")
     x = layers.Dense(8, name="stream")(inputs)
     y = layers.LayerNormalization()(x)
@@ -211,7 +211,7 @@ def attending():
 
 
 @pytest.mark.parametrize("compensated", [True, False])
-def test_attention_reads_the_copies_that_stay(compensated):
+def test_attention_reads_the_remaining_copies(compensated):
     source = attending()
     data = examples(source)
     structure = analyse(widen(analyse(source), 2.0))

@@ -1,4 +1,4 @@
-"""Networks that were cut and fitted to what they computed before, against fits by other means."""
+"""Cut networks fitted to their previous outputs, compared with independent fits."""
 
 import keras
 import numpy as np
@@ -22,13 +22,13 @@ def whole(structure):
     return {name: np.ones(size, bool) for name, size in structure.widths.items()}
 
 
-def cut(model, keep, data, *, physically=False, left_out=()):
-    """Cut units of a model in place, or of a copy that is as narrow, and fit what is left."""
+def cut(model, keep, data, *, physically=False, removed_blocks=()):
+    """Mask units of a model, or cut them from a narrower copy, and fit the remaining weights."""
     structure = analyse(model)
     keep = {**whole(structure), **keep}
     original = Original.of(structure)
-    left = remove_named_blocks(structure, left_out)
-    if physically or left_out:
+    left = remove_named_blocks(structure, removed_blocks)
+    if physically or removed_blocks:
         model = narrow(left, {name: keep[name] for name in left.groups})
         left = analyse(model)
     else:
@@ -38,13 +38,13 @@ def cut(model, keep, data, *, physically=False, left_out=()):
 
 
 def least_squares(inputs, wanted, bias=True):
-    """The fit by NumPy's solver, as what it predicts."""
+    """Return the predictions of a least squares fit by NumPy."""
     known = np.c_[inputs, np.ones(len(inputs))] if bias else inputs
     return known @ np.linalg.lstsq(known, wanted, rcond=None)[0]
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
+def test_a_dense_layer_is_replaced_by_its_least_squares_fit(use_bias):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,), name="x")
     hidden = layers.Dense(8, "tanh", name="hidden")
@@ -60,7 +60,7 @@ def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
     assert np.square(actual - wanted).mean() == pytest.approx(np.square(best - wanted).mean(), rel=1e-2)
 
 
-def test_a_layer_that_reads_too_many_channels_is_left_as_it_is(monkeypatch):
+def test_a_layer_with_too_many_input_channels_is_not_changed(monkeypatch):
     monkeypatch.setattr("executors.pruning.refitting._MOST_COLUMNS", 7)
     inputs = keras.Input((6,), name="x")
     outputs = layers.Dense(3, name="out")(layers.Dense(8, "tanh", name="hidden")(inputs))
@@ -72,7 +72,7 @@ def test_a_layer_that_reads_too_many_channels_is_left_as_it_is(monkeypatch):
 
 
 def convolutional():
-    """Three convolutions one after the other; the kernels of the latter two see nine positions."""
+    """Return three convolutions in a row; the last two have 3 x 3 kernels."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((7, 7, 2), name="x")
     x = layers.Conv2D(6, 3, activation="tanh", name="first")(inputs)
@@ -87,7 +87,7 @@ def patches(tensor, size, stride, padding):
     return rows.reshape(-1, rows.shape[-1])
 
 
-def test_each_layer_is_fitted_from_what_is_left_before_it():
+def test_each_layer_is_fitted_to_the_remaining_inputs():
     model = convolutional()
     data = examples(model, 400)
     layer = {layer.name: layer for layer in model.layers}
@@ -106,7 +106,7 @@ def test_each_layer_is_fitted_from_what_is_left_before_it():
     assert error == pytest.approx(least, rel=0.05)
 
 
-def test_masked_and_narrow_networks_become_the_same():
+def test_masked_and_narrowed_networks_get_the_same_fit():
     masked, data = convolutional(), examples(convolutional(), 100)
     keep = {"first": np.arange(6) < 4, "second": np.arange(5) != 2}
     small = cut(convolutional(), keep, data, physically=True)
@@ -118,7 +118,7 @@ def test_masked_and_narrow_networks_become_the_same():
         assert not kernel[..., unit].any()
 
 
-def test_of_copies_one_takes_over_from_the_others(trained, digits):
+def test_the_remaining_copy_of_a_unit_compensates_for_the_others(trained, digits):
     original, wide = copied(trained), with_copies(trained)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0])
@@ -127,7 +127,7 @@ def test_of_copies_one_takes_over_from_the_others(trained, digits):
     assert difference(wide, original, digits[1]) < 5e-3
 
 
-def test_where_nothing_is_cut_nothing_changes(digits):
+def test_nothing_changes_without_a_cut(digits):
     model = small_resnet()
     before = model.get_weights()
     cut(model, {}, digits[0])
@@ -135,7 +135,7 @@ def test_where_nothing_is_cut_nothing_changes(digits):
         np.testing.assert_array_equal(weight, expected)
 
 
-def test_statistics_of_batch_norms_are_left_alone(trained, digits):
+def test_statistics_of_batch_norms_are_not_changed(trained, digits):
     model = copied(trained)
     before = [norm.moving_mean.numpy() for norm in model.layers if hasattr(norm, "moving_mean")]
     structure = analyse(model)
@@ -156,7 +156,7 @@ def test_statistics_of_batch_norms_are_left_alone(trained, digits):
     ],
     ids=["grouped", "depthwise", "separable", "frozen"],
 )
-def test_layers_that_cannot_be_fitted_stay(consumer):
+def test_layers_that_cannot_be_fitted_are_not_changed(consumer):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 3), name="x")
     x = layers.Conv2D(4, 1, name="middle")(layers.Conv2D(4, 1, activation="relu", name="first")(inputs))
@@ -167,20 +167,20 @@ def test_layers_that_cannot_be_fitted_stay(consumer):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
 
-def test_others_are_fitted_to_inputs_like_the_old_ones():
+def test_other_layers_are_fitted_to_inputs_like_the_old_ones():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 2), name="x")
     first = layers.Conv2D(4, 1, name="first")
     middle = layers.Conv2D(5, 1, name="middle")
     model = keras.Model(inputs, layers.Conv2DTranspose(2, 3, name="out")(middle(first(inputs))))
     data = examples(model, 200)
-    # Of two channels: whatever is cut is a combination of what is left.
+    # Features of rank two: any cut unit is a combination of the remaining ones.
     expected = np.asarray(model(data.inputs["x"]))
     cut(model, {"middle": np.arange(5) < 3, "first": np.arange(4) < 3}, data)
     np.testing.assert_allclose(np.asarray(model(data.inputs["x"])), expected, atol=0.02)
 
 
-def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs():
+def test_a_strided_transposed_kernel_distributes_a_constant_over_its_outputs():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 2), name="x")
     first = layers.Conv2D(4, 1, name="first", bias_initializer="ones")
@@ -194,7 +194,7 @@ def test_a_transposed_kernel_with_strides_divides_a_constant_among_its_outputs()
     np.testing.assert_allclose(actual, expected, atol=1e-3)
 
 
-def test_a_layer_that_is_called_twice_is_left_as_it_is():
+def test_a_layer_called_twice_is_not_changed():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,), name="x")
     shared = layers.Dense(6, name="shared")
@@ -211,7 +211,7 @@ def test_a_layer_that_is_called_twice_is_left_as_it_is():
 
 
 @pytest.mark.parametrize("fitted", [True, False])
-def test_attention_reads_the_copies_that_stay(fitted):
+def test_attention_reads_the_remaining_copies(fitted):
     source = attending()
     data = examples(source)
     wide = widen(analyse(source), 2.0)
@@ -226,12 +226,12 @@ def test_attention_reads_the_copies_that_stay(fitted):
     assert off < 5e-3 if fitted else off > 2e-2
 
 
-def test_a_network_without_a_block_makes_up_for_it(trained, digits):
+def test_fitting_compensates_for_a_removed_block(trained, digits):
     structure = analyse(trained)
     (block, *_) = residual_blocks(structure.graph)
     left = remove_named_blocks(structure, [block.name])
     plain = narrow(left, whole(left))
-    fitted = cut(copied(trained), {}, digits[0], left_out=[block.name])
+    fitted = cut(copied(trained), {}, digits[0], removed_blocks=[block.name])
     off = []
     for small in (plain, fitted):
         recalibrate(small, digits[0])
@@ -239,7 +239,7 @@ def test_a_network_without_a_block_makes_up_for_it(trained, digits):
     assert off[1] < 0.7 * off[0], off
 
 
-def test_a_trained_network_keeps_more_of_its_accuracy_than_by_taking_over_alone(trained, digits):
+def test_fitting_preserves_more_accuracy_than_compensation(trained, digits):
     rng, reached = np.random.default_rng(0), []
     sizes = {name: group.size for name, group in analyse(trained).groups.items()}
     keep = {name: rng.permutation(size) < size // 2 for name, size in sizes.items()}

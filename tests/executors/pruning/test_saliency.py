@@ -36,13 +36,13 @@ def examples(model, count=800):
 
 
 def lost(activations, predicted, cut):
-    """The share of the outputs' variance that no least squares fit on the other units gives."""
+    """Return the share of the outputs' variance that no least squares fit on the other units explains."""
     known = np.c_[np.delete(activations, list(cut), axis=1), np.ones(len(predicted))]
     best = known @ np.linalg.lstsq(known, predicted, rcond=None)[0]
     return np.square(best - predicted).sum() / np.square(predicted - predicted.mean(0)).sum()
 
 
-def test_damage_is_what_no_fit_on_the_others_brings_back():
+def test_damage_is_the_variance_that_a_fit_on_the_other_units_cannot_explain():
     model = hidden_network()
     data = examples(model)
     activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
@@ -54,7 +54,7 @@ def test_damage_is_what_no_fit_on_the_others_brings_back():
     assert actual[first] == pytest.approx(alone[first], rel=0.05)
 
 
-def test_a_unit_is_judged_by_those_that_are_gone_before_it():
+def test_the_saliency_of_a_unit_depends_on_the_units_cut_before():
     model = hidden_network()
     hidden = model.get_layer("hidden")
     kernel, bias = hidden.get_weights()
@@ -68,7 +68,7 @@ def test_a_unit_is_judged_by_those_that_are_gone_before_it():
     assert twins[0] < others.min() / 3
 
 
-def test_the_order_is_as_good_as_the_best_of_all_choices():
+def test_the_greedy_order_is_nearly_as_good_as_the_best_choice():
     model = hidden_network()
     data = examples(model)
     activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
@@ -79,7 +79,7 @@ def test_the_order_is_as_good_as_the_best_of_all_choices():
     assert chosen < 1.3 * best
 
 
-def test_of_copies_one_goes_first(trained, digits):
+def test_a_redundant_copy_is_cut_first(trained, digits):
     wide = with_copies(trained)
     actual = found_damages(wide, digits[0])
     for name, group in analyse(trained).groups.items():
@@ -88,7 +88,7 @@ def test_of_copies_one_goes_first(trained, digits):
         assert values[copies - 1] < 0.2 * values[copies], name
 
 
-def test_units_that_are_cut_already_count_for_nothing(digits):
+def test_units_that_are_already_cut_are_ignored(digits):
     model = small_resnet()
     name = next(iter(analyse(model).groups))
     keep = {name: np.arange(analyse(model).groups[name].size) >= 2}

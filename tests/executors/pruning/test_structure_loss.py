@@ -15,7 +15,7 @@ def batch_norms(model):
     return [layer for layer in model.layers if hasattr(layer, "moving_mean")]
 
 
-def test_importance_is_the_norm_of_all_a_channel_owns(trained):
+def test_importance_is_the_norm_of_all_weights_of_a_channel(trained):
     structure = analyse(trained)
     first, second = [layer for layer in trained.layers if hasattr(layer, "kernel")][1:3]
     norm = batch_norms(trained)[1]
@@ -50,7 +50,7 @@ def test_structure_loss_without_batch_norm_is_a_group_lasso():
     assert float(loss()) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_masked_network_trains_as_the_narrowed_one_would_compute(trained, training_setup):
+def test_a_network_trained_with_masks_equals_the_narrowed_one(trained, training_setup):
     model = small_resnet()
     model.set_weights(trained.get_weights())
     structure = analyse(model)
@@ -80,7 +80,7 @@ def test_sparsifying_shrinks_the_scales(trained, training_setup):
     assert scales(0.1) < 0.95 * scales(0.0)
 
 
-def test_groups_that_pass_through_one_norm_count_their_own_scales_alone():
+def test_groups_that_share_a_norm_only_count_their_own_scales():
     inputs = keras.Input((4, 4, 1))
     parts = [keras.layers.Conv2D(width, 1, name=f"c{width}")(inputs) for width in (2, 3)]
     norm = keras.layers.BatchNormalization()

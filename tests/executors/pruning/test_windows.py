@@ -1,4 +1,4 @@
-"""Rows of windows against what Keras' own layers compute from them."""
+"""Rows of windows, compared with the outputs of Keras layers."""
 
 import keras
 import numpy as np
@@ -39,7 +39,7 @@ def test_a_kernel_over_the_rows_gives_the_outputs_of_the_layer(kind):
     np.testing.assert_allclose(actual, expected[places], atol=1e-5)
 
 
-def test_places_are_distinct_and_all_of_them_where_there_are_few():
+def test_sampled_positions_are_distinct_and_complete_if_there_are_few():
     few = sampled((2, 3), 10, np.random.default_rng(0))
     assert sorted(zip(*few, strict=True)) == [(row, column) for row in range(2) for column in range(3)]
     some = sampled((40, 50), 100, np.random.default_rng(0))

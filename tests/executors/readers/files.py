@@ -1,4 +1,4 @@
-"""Data in every format, and the problem with them."""
+"""Test data in every format, and the problems found in it."""
 
 import csv
 import json
@@ -69,7 +69,7 @@ def write_records(path, rows):
 
 
 def write_labelled(path, targets):
-    """Examples of three figures with these targets, in the format of the suffix."""
+    """Write examples of three numbers with these targets, in the format given by the suffix."""
     if path.suffix == ".npz":
         np.savez(path, x=np.ones((len(targets), 3), np.float32), y=np.array(targets))
         return path

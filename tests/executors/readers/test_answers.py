@@ -111,7 +111,7 @@ def test_columns_of_tasks_are_no_figures_of_the_input(tmp_path: Path) -> None:
             "got y of shape (4, 4); expected an answer to each of the 3 tasks",
         ),
         ({"y": np.zeros(4, np.int8)}, "got y of shape (4,); expected an answer to each of the 3 tasks"),
-        ({"y": np.array(ANSWERS) * 2}, "got y[0, 0] = 2; expected 0 or 1, or -1 where nobody knows"),
+        ({"y": np.array(ANSWERS) * 2}, "got y[0, 0] = 2; expected 0 or 1, or -1 for unknown"),
         (
             {"y": np.ones(4), "task": np.array([0, 1, 3, 0])},
             "got task[2] = 3; expected the number of a task, from 0 to 2",
@@ -134,7 +134,7 @@ def test_tables_without_a_column_and_with_other_answers_are_refused(tmp_path: Pa
     assert problem(source).startswith(expected)
     source = table(tmp_path, suffix, [["0 1", 1, 0, 2]], ("x", "any-odd", "has-2", "has-3"))
     assert "has-3 = " in problem(source)
-    assert "expected 1, 0, or nothing where nobody knows" in problem(source)
+    assert "expected 1, 0, or blank for unknown" in problem(source)
 
 
 def test_a_model_with_several_outputs_answers_no_tasks(tmp_path: Path) -> None:

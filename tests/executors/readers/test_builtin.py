@@ -1,4 +1,4 @@
-"""The digits that come with Mistify, against scikit-learn's own loader."""
+"""The built-in digits, compared with scikit-learn's loader."""
 
 import numpy as np
 from sklearn.datasets import load_digits

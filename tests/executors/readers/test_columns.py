@@ -1,4 +1,4 @@
-"""Which targets of a table are names of classes, and which are numbers with something amiss."""
+"""Targets in tables: class names, or numbers with mistakes."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def written(path, targets):
     ("others", "expected"),
     [(["dog", "cat", "eel"], "one of the training data's cat, dog, eel"), (["1", "0", "2"], "numbers")],
 )
-def test_a_blank_target_is_no_class(tmp_path, suffix, blank, others, expected):
+def test_a_blank_target_is_not_a_class(tmp_path, suffix, blank, others, expected):
     path = written(tmp_path / f"t.{suffix}", [*others, blank])
     row = {"csv": 5, "jsonl": 4}[suffix]
     assert f"row {row}: kind = {blank!r}; expected {expected}" in problem_of(
@@ -30,7 +30,7 @@ def test_a_blank_target_is_no_class(tmp_path, suffix, blank, others, expected):
 
 
 @pytest.mark.parametrize("blank", ["", None])
-def test_a_blank_label_of_a_position_is_no_class(tmp_path, blank):
+def test_a_blank_label_of_a_position_is_not_a_class(tmp_path, blank):
     rows = [{"tokens": [1, 2], "labels": ["O", "B"]}, {"tokens": [1, 2], "labels": ["O", blank]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     reported = problem_of(path, signature([TOKENS], [LABELS]))
@@ -47,7 +47,7 @@ def test_a_blank_label_of_a_position_is_no_class(tmp_path, blank):
         (Output("sizes", (2,), Activation.SIGMOID), ["none", "n/a", "none"]),
     ],
 )
-def test_a_text_is_no_class_where_an_output_tells_none_apart(tmp_path, suffix, output, targets):
+def test_a_text_is_not_a_class_if_the_output_has_no_classes(tmp_path, suffix, output, targets):
     path = written(tmp_path / f"t.{suffix}", targets)
     wrong = next(row for row, target in enumerate(targets) if target in ("n/a", "none"))
     row = wrong + {"csv": 2, "jsonl": 1}[suffix]

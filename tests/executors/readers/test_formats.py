@@ -1,4 +1,4 @@
-"""Every format against what was written, without TensorFlow's readers; and the row that is wrong."""
+"""All formats, compared with the written data; and reports of invalid rows."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ HASHED = TextSettings(hashing=50)
 KINDS = ["dog", "cat", "eel", "cat"]
 
 
-def test_csv_columns_beside_the_target_are_the_figures(tmp_path):
+def test_csv_columns_other_than_the_target_are_numeric_inputs(tmp_path):
     rows = [[1, 2.5, "1e3", "dog"], [4, 5, 6, "cat"], [7, 8, 9, "eel"]]
     path = write_csv(tmp_path / "t.csv", ["a", "b", "kind", "c"], [[*r[:2], r[3], r[2]] for r in rows])
     data = load_dataset(str(path), signature([FIGURES], [KIND]))
@@ -50,7 +50,7 @@ def test_csv_cells_hold_several_numbers_and_labels(tmp_path):
     assert data.targets["tags"].tolist() == [[0, 1, -1, -1, -1, -1], [2, -1, -1, -1, -1, -1]]
 
 
-def test_csv_columns_beside_the_target_are_whole_numbers_where_the_input_takes_those(tmp_path):
+def test_csv_columns_are_integers_if_the_input_takes_integers(tmp_path):
     sig = signature([Input("tokens", (4,), "int32")], [SPAM])
     path = write_csv(tmp_path / "t.csv", [*"ab", "spam", *"cd"], [[1, 2, 0, 3, 4], [5, 6, 1, 7, 8]])
     assert load_dataset(str(path), sig).inputs["tokens"].tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
@@ -61,7 +61,7 @@ def test_csv_columns_beside_the_target_are_whole_numbers_where_the_input_takes_t
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, FLOAT_TOKENS])
-def test_a_text_beside_other_columns_has_to_be_named(tmp_path, tokens):
+def test_a_text_column_among_others_has_to_be_named(tmp_path, tokens):
     path = write_csv(tmp_path / "t.csv", ["id", "text", "spam"], [[1, "play jazz", 0], [2, "play rock", 1]])
     reported = problem_of(path, signature([tokens], [SPAM]), text=HASHED)
     assert "row 2: text = 'play jazz'; expected numbers in each of the columns id and text" in reported
@@ -69,7 +69,7 @@ def test_a_text_beside_other_columns_has_to_be_named(tmp_path, tokens):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_columns_beside_the_target_come_in_the_order_of_the_training_data(tmp_path, suffix):
+def test_input_columns_are_in_the_order_of_the_training_data(tmp_path, suffix):
     sig = signature([FIGURES], [SPAM])
     train = write_table(tmp_path / f"train.{suffix}", ["h", "w", "d", "spam"], [[1, 2, 3, 0], [4, 5, 6, 1]])
     test = write_table(tmp_path / f"test.{suffix}", ["id", "w", "y", "h", "d"], [[9, 2, 1, 1, 3]])
@@ -81,7 +81,7 @@ def test_columns_beside_the_target_come_in_the_order_of_the_training_data(tmp_pa
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_figures_to_learn_are_floats_and_answers_are_whole(tmp_path, suffix):
+def test_regression_targets_are_floats_and_binary_labels_are_integers(tmp_path, suffix):
     rows = [{"figures": [1, 2, 3], "spam": 1, "price": 2.5}, {"figures": [4, 5, 6], "spam": 0, "price": 4}]
     if suffix == "csv":
         cells = [[" ".join(map(str, row["figures"])), row["spam"], row["price"]] for row in rows]
@@ -102,7 +102,7 @@ def test_numbers_may_be_nested(tmp_path):
     assert data.targets["area"].tolist() == [[[0.5, 1.0], [2.0, 3.0]]]
 
 
-def test_test_data_share_the_classes_of_the_training_data(tmp_path):
+def test_test_data_uses_the_classes_of_the_training_data(tmp_path):
     train = write_jsonl(tmp_path / "train.jsonl", [{"x": [1, 2, 3], "y": kind} for kind in KINDS])
     test = write_jsonl(tmp_path / "test.jsonl", [{"x": [1, 2, 3], "y": "eel"}])
     sig = signature([FIGURES], [KIND])
@@ -117,7 +117,7 @@ def test_test_data_share_the_classes_of_the_training_data(tmp_path):
     assert "row 2: kind = 'emu'; expected one of the training data's cat, dog, eel" in reported
 
 
-def test_words_and_their_labels_stay_side_by_side(tmp_path):
+def test_words_stay_aligned_with_their_labels(tmp_path):
     rows = [{"tokens": ["Play", "jazz"], "tags": ["O", "B"]}, {"tokens": ["play"], "tags": ["O"]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     two = Output("tags", (6, 2), Activation.NONE)
@@ -141,14 +141,14 @@ def test_token_ids_are_reported_by_the_layer_that_looks_them_up(tmp_path, tokens
 
 
 @pytest.mark.parametrize("ignored", [-1, "-1"])
-def test_ignored_positions_may_stand_among_names(tmp_path, ignored):
+def test_ignored_positions_may_occur_among_class_names(tmp_path, ignored):
     rows = [{"tokens": [1, 2, 3], "tags": ["O", ignored, "B-a"]}, {"tokens": [1, 2], "tags": ["B-b", "B-c"]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     tags = load_dataset(str(path), signature([TOKENS], [TAGS])).targets["tags"]
     assert tags.tolist() == [[3, -1, 0, -1, -1, -1], [1, 2, -1, -1, -1, -1]]
 
 
-def test_names_of_all_classes_are_needed_at_positions(tmp_path):
+def test_labels_at_positions_need_the_names_of_all_classes(tmp_path):
     rows = [{"tokens": [1, 2, 3], "tags": ["O", "B-a", "B-c"]}, {"tokens": [1, 2], "tags": ["O", "-1"]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     reported = problem_of(path, signature([TOKENS], [TAGS]))
@@ -164,14 +164,14 @@ def test_names_of_all_classes_are_needed_at_positions(tmp_path):
         (["cat", "dog", "eel"], ["spam"] * 3, "names of 1 classes of spam; expected names of all 2"),
     ],
 )
-def test_names_of_all_classes_are_needed_of_each_output(tmp_path, kinds, spam, reported):
+def test_each_output_needs_the_names_of_all_its_classes(tmp_path, kinds, spam, reported):
     rows = [["1 2 3", *labels] for labels in zip(kinds, spam, strict=True)]
     path = write_csv(tmp_path / "t.csv", ["figures", "kind", "spam"], rows)
     assert reported in problem_of(path, signature([FIGURES], [KIND, SPAM]))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_figure_for_each_position_is_no_class(tmp_path, suffix):
+def test_a_number_for_each_position_is_not_a_class(tmp_path, suffix):
     def written(*rows):
         if suffix == "jsonl":
             return write_jsonl(tmp_path / "t.jsonl", [{"x": [1, 2, 3], "y": row} for row in rows])
@@ -185,14 +185,14 @@ def test_a_figure_for_each_position_is_no_class(tmp_path, suffix):
     assert "forecast of shape [3]; expected shape [2]" in problem_of(written([1, 2], [0.7, 0.2, 1.9]), sig)
 
 
-def test_figures_after_many_classes_are_not_cut_to_classes(tmp_path):
+def test_fractions_after_many_integers_are_not_rounded_to_classes(tmp_path):
     rows = [{"tokens": [1], "tags": [2, 1]}] * 2_000 + [{"tokens": [1], "tags": [0.7, 0.2, 1.9, 0, 0, 0]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     reported = problem_of(path, signature([TOKENS], [TAGS]))
     assert "row 2001: tags = [0.7, 0.2, 1.9, 0.0, 0.0, 0.0]; expected whole numbers" in reported
 
 
-def test_text_goes_through_a_vocabulary_of_pieces(tmp_path):
+def test_text_is_tokenized_with_a_vocabulary(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "jazz", "!"]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens))
     path = write_csv(
@@ -217,7 +217,7 @@ def test_images_of_a_folder_have_the_class_of_their_directory(tmp_path, suffix):
     assert data.targets["kind"].tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_images_get_the_size_and_channels_of_the_model(tmp_path):
+def test_images_are_converted_to_the_size_and_channels_of_the_model(tmp_path):
     plain = {
         f"{kind}/a.jpg": np.full((17, 40), level, np.uint8)
         for kind, level in zip("abc", (0, 90, 255), strict=True)
@@ -237,7 +237,7 @@ def test_a_link_out_of_an_image_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("shards", [False, True])
-def test_records_are_read_from_a_file_and_from_shards(tmp_path, shards):
+def test_records_are_read_from_files_and_shards(tmp_path, shards):
     rows = [
         {
             "figures": RNG.normal(size=3).astype("float32"),
@@ -261,7 +261,7 @@ def test_records_are_read_from_a_file_and_from_shards(tmp_path, shards):
     assert data.targets["price"].tolist() == [1.5] * 4
 
 
-def test_records_may_hold_encoded_images(tmp_path):
+def test_records_may_contain_encoded_images(tmp_path):
     pixels = RNG.integers(0, 256, (3, 6, 5, 3), np.uint8)
     files = write_images(tmp_path, {f"{number}.png": image for number, image in enumerate(pixels)})
     rows = [{"x": (files / f"{number}.png").read_bytes(), "y": number} for number in range(3)]
@@ -284,7 +284,7 @@ CSV_ERRORS = {
 
 
 @pytest.mark.parametrize("case", CSV_ERRORS)
-def test_the_row_of_a_csv_that_is_wrong_is_reported(tmp_path, case):
+def test_an_invalid_csv_row_is_reported(tmp_path, case):
     rows, text = CSV_ERRORS[case]
     path = write_csv(tmp_path / "t.csv", ["figures", "kind"], rows)
     assert text in problem_of(path, signature([FIGURES], [KIND]))
@@ -302,7 +302,7 @@ JSONL_ERRORS = {
 
 
 @pytest.mark.parametrize("content", JSONL_ERRORS)
-def test_the_row_of_a_jsonl_that_is_wrong_is_reported(tmp_path, content):
+def test_an_invalid_jsonl_row_is_reported(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
     assert JSONL_ERRORS[content] in problem_of(tmp_path / "t.jsonl", signature([FIGURES], [KIND]))
 
@@ -315,12 +315,12 @@ def test_the_row_of_a_jsonl_that_is_wrong_is_reported(tmp_path, content):
         ([1] * 7, "row 1: tokens = 7 values; expected at most 6"),
     ],
 )
-def test_token_ids_that_cannot_be_used_are_reported(tmp_path, ids, text):
+def test_unusable_token_ids_are_reported(tmp_path, ids, text):
     path = write_jsonl(tmp_path / "t.jsonl", [{"tokens": ids, "spam": 1}])
     assert text in problem_of(path, signature([TOKENS], [SPAM]))
 
 
-def test_images_that_cannot_be_read_and_missing_classes_are_reported(tmp_path):
+def test_unreadable_images_and_missing_classes_are_reported(tmp_path):
     image = np.zeros((6, 5, 3), np.uint8)
     root = write_images(tmp_path / "pets", {f"{kind}/1.png": image for kind in "abc"})
     sig = signature([IMAGE], [KIND])
@@ -337,7 +337,7 @@ def test_images_that_cannot_be_read_and_missing_classes_are_reported(tmp_path):
     assert "names of 2 classes of kind; expected names of all 3" in problem_of(root, sig)
 
 
-def test_records_that_cannot_be_read_are_reported(tmp_path):
+def test_unreadable_records_are_reported(tmp_path):
     sig = signature([FIGURES], [KIND])
     rows = [{"x": np.ones(3), "y": kind} for kind in KINDS]
     path = write_records(tmp_path / "t.tfrecord", rows)
@@ -353,8 +353,8 @@ def test_records_that_cannot_be_read_are_reported(tmp_path):
     assert "t.tfrecord, record 2: x is nothing" in problem_of(path, sig)
 
 
-def test_memory_stays_flat_while_large_data_are_read(tmp_path, monkeypatch):
-    """12 MB of images, 100 kB of which may stay in memory."""
+def test_memory_stays_constant_while_large_data_is_read(tmp_path, monkeypatch):
+    """12 MB of images are read with at most 100 kB in memory."""
     import tracemalloc
 
     big = Input("image", (64, 64, 3), "float32")

@@ -1,4 +1,4 @@
-"""Image folders: which of their files are read, and what is said of the others."""
+"""Image folders: which files are read, and how skipped files are reported."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ def levels(data):
     return data.inputs["image"][:, 0, 0, 0].tolist()
 
 
-def test_images_of_all_suffixes_and_in_nested_folders_have_the_class_of_the_outer_one(tmp_path):
-    """As in `keras.utils.image_dataset_from_directory`."""
+def test_images_in_nested_folders_have_the_class_of_the_outer_folder(tmp_path):
+    """The same holds for `keras.utils.image_dataset_from_directory`."""
     names = ("cat/1.PNG", "cat/2024/may/2.tif", "cat/z.bmp", "dog/a.webp", "dog/b/c.png")
     root = write_images(tmp_path / "pets", images(*names))
     write_images(root, {"dog/d.jfif": np.full((6, 5, 3), 50, np.uint8)})
@@ -31,7 +31,7 @@ def test_images_of_all_suffixes_and_in_nested_folders_have_the_class_of_the_oute
     np.testing.assert_array_equal(unlabelled.inputs["image"], data.inputs["image"])
 
 
-def test_files_that_are_left_out_are_counted_by_kind_and_class(tmp_path):
+def test_skipped_files_are_counted_by_kind_and_class(tmp_path):
     root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png", "stray.png"))
     for name in ("cat/1.xml", "cat/2.xml", "cat/3.heic", "dog/old/7", "dog/.DS_Store", ".git/config"):
         (root / name).parent.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ def test_files_that_are_left_out_are_counted_by_kind_and_class(tmp_path):
     assert load_dataset(str(root), PETS, labelled=False).left_out == expected
 
 
-def test_what_lies_beside_shards_is_counted(tmp_path):
+def test_other_files_next_to_shards_are_counted(tmp_path):
     figures = signature([Input("x", (3,), "float32")], PETS.outputs)
     write_records(tmp_path / "a.tfrecord", [{"x": np.ones(3), "y": number} for number in (0, 1)])
     (tmp_path / "info.json").touch()
@@ -51,7 +51,7 @@ def test_what_lies_beside_shards_is_counted(tmp_path):
     assert load_dataset(str(tmp_path / "a.tfrecord"), figures).left_out == ""
 
 
-def test_a_class_with_files_of_which_none_is_an_image_is_refused(tmp_path):
+def test_a_class_without_images_among_its_files_is_refused(tmp_path):
     root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
     (root / "dog" / "1.png").rename(root / "dog" / "1.heic")
     reported = problem_of(root, PETS)
@@ -59,7 +59,7 @@ def test_a_class_with_files_of_which_none_is_an_image_is_refused(tmp_path):
     assert reported.endswith("convert them, or remove the directory")
 
 
-def test_links_to_directories_are_refused(tmp_path):
+def test_symbolic_links_to_directories_are_refused(tmp_path):
     root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
     (root / "dog" / "again").symlink_to(root / "cat")
     assert "dog/again, a link that leads to a directory; expected files; copy" in problem_of(root, PETS)
@@ -69,7 +69,7 @@ def test_links_to_directories_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (3, 6, 5), (6, 5, 2), (6, 5, 3, 1)])
-def test_models_that_take_no_images_are_refused(tmp_path, shape):
+def test_models_without_image_inputs_are_refused(tmp_path, shape):
     root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
     other = signature([Input("image", shape, "float32")], PETS.outputs)
     assert "an image folder; expected data for this model's inputs" in problem_of(root, other)

@@ -1,4 +1,4 @@
-"""A gigabyte of examples in a process that may take 700 MB for data."""
+"""A gigabyte of examples in a process limited to 700 MB of data."""
 
 import resource
 import subprocess
@@ -36,7 +36,7 @@ print(len(train), len(held_out), total)
 
 
 @pytest.mark.slow
-def test_data_are_read_split_and_gone_through(tmp_path: Path) -> None:
+def test_data_larger_than_memory_is_read_split_and_iterated(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (EXAMPLES, *SHAPE), dtype=np.uint8)
     np.savez(tmp_path / "train.npz", x=images, y=np.arange(EXAMPLES) % 10)

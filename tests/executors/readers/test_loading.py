@@ -1,4 +1,4 @@
-"""Data of files as a model takes them, and every problem with them."""
+"""Data in files converted for a model, and all problems with it."""
 
 import io
 from pathlib import Path
@@ -35,7 +35,7 @@ ARRAYS = {
     "price": np.linspace(0, 1, 6),
 }
 
-#: What may be figures or classes, as its targets tell.
+#: A model whose targets decide whether it does regression or classification.
 FIGURES = Input("figures", (3,), "float32")
 OPEN = Signature((FIGURES,), (PRICE,))
 
@@ -73,22 +73,22 @@ def test_inputs_keep_their_type_and_classes_become_int64(saved, dtype, names):
     assert len(data) == 6
 
 
-def test_a_column_of_classes_will_do(saved):
+def test_classes_may_be_a_column(saved):
     data = load_dataset(saved(x=X, y=Y[:, None]), ONE)
     np.testing.assert_array_equal(data.targets["scores"], Y)
 
 
-def test_other_arrays_are_left_out(saved):
+def test_other_arrays_are_ignored(saved):
     data = load_dataset(saved(x=X, y=Y, names=np.array(["a", None], dtype=object)), ONE)
     assert len(data) == 6
 
 
-def test_columns_may_come_first_in_a_file(saved):
+def test_fortran_order_is_supported(saved):
     data = load_dataset(saved(x=np.asfortranarray(X), y=Y), ONE)
     np.testing.assert_array_equal(data.inputs["image"], X)
 
 
-def test_several_inputs_and_outputs_come_in_the_models_order(saved):
+def test_several_inputs_and_outputs_are_in_the_order_of_the_model(saved):
     data = load_dataset(saved(**dict(reversed(ARRAYS.items()))), SEVERAL)
     assert (list(data.inputs), list(data.targets)) == (
         ["image", "tokens"],
@@ -104,7 +104,7 @@ def test_several_inputs_and_outputs_come_in_the_models_order(saved):
     }
 
 
-def test_large_arrays_lie_in_a_file_and_are_equal(saved, monkeypatch):
+def test_large_arrays_are_kept_in_a_file_unchanged(saved, monkeypatch):
     source = saved(x=X, y=Y)
     monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
     data = load_dataset(source, ONE)
@@ -116,7 +116,7 @@ def test_large_arrays_lie_in_a_file_and_are_equal(saved, monkeypatch):
     np.testing.assert_array_equal(part.targets["scores"], [2, 0, 0])
 
 
-def test_columns_may_come_first_in_a_large_array(saved, monkeypatch):
+def test_fortran_order_is_supported_in_large_arrays(saved, monkeypatch):
     source = saved(x=np.asfortranarray(X), y=Y)
     monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
     data = load_dataset(source, ONE)
@@ -159,17 +159,20 @@ def test_an_unknown_builtin_dataset_is_refused():
         ({"x": X, "y": Y / 2}, "y of shape (6,) and type float64; expected integer classes [n]"),
         ({"x": X.astype(str), "y": Y}, "x of type <U"),
         ({"x": X.astype(complex), "y": Y}, "x of type complex128"),
-        ({"x": X.astype(object), "y": Y}, "x.npy has Python objects in it"),
+        ({"x": X.astype(object), "y": Y}, "x.npy contains Python objects"),
         ({"x": np.where(X == 13, np.nan, X), "y": Y}, "NaN or infinity in x[3]"),
         ({"x": np.where(X == 23, -np.inf, X), "y": Y}, "NaN or infinity in x[5]"),
-        ({"x": np.where(X == 13, np.float64(1e39), X), "y": Y}, "a number beyond float32 in x[3]"),
+        (
+            {"x": np.where(X == 13, np.float64(1e39), X), "y": Y},
+            "a number outside the range of float32 in x[3]",
+        ),
         ({"x": X.reshape(6, 4), "y": Y}, "x of shape (6, 4); expected [examples, 2, 2]"),
         ({"x": X[:, :1], "y": Y}, "x of shape (6, 1, 2); expected [examples, 2, 2]"),
         ({"x": X, "y": np.array([0, 1, 3, 0, 0, 9])}, "y[2] = 3; expected classes 0 to 2"),
         ({"x": X, "y": np.array([0, 1, 2, -1, 0, 0])}, "y[3] = -1; expected classes 0 to 2"),
     ],
 )
-def test_arrays_that_cannot_be_used_are_refused(saved, arrays, text):
+def test_unusable_arrays_are_refused(saved, arrays, text):
     (problem,) = problems_of(saved(**arrays))
     assert text in problem
 
@@ -196,7 +199,7 @@ def test_each_of_several_arrays_is_reported(saved, name, array, text):
     ("spam", "dtype"),
     [(np.arange(6) % 2, "int64"), (np.arange(6.0) % 2, "int64"), (np.arange(6) / 5, "float32")],
 )
-def test_a_sigmoid_learns_0_or_1_or_figures_between(saved, spam, dtype):
+def test_targets_of_a_sigmoid_are_between_0_and_1(saved, spam, dtype):
     loaded = load_dataset(str(saved(**{**ARRAYS, "spam": spam})), SEVERAL).targets["spam"]
     assert loaded.dtype == dtype
     np.testing.assert_allclose(loaded, spam, atol=1e-6)
@@ -204,7 +207,7 @@ def test_a_sigmoid_learns_0_or_1_or_figures_between(saved, spam, dtype):
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 @pytest.mark.parametrize(("actual", "row"), [(9, 0), (-1, 4)])
-def test_ids_that_the_model_does_not_know_are_reported(saved, actual, row, dtype):
+def test_unknown_token_ids_are_reported(saved, actual, row, dtype):
     tokens = (np.arange(24).reshape(6, 4) % 9).astype(dtype)
     tokens[row, 2] = actual
     known = Signature((Input("tokens", (4,), dtype, 9),), (SCORES,))
@@ -212,13 +215,13 @@ def test_ids_that_the_model_does_not_know_are_reported(saved, actual, row, dtype
     assert f"{tokens[row, 2]} in x[{row}]; expected ids 0 to 8" in problem
 
 
-def test_test_data_need_not_have_every_class(saved):
+def test_test_data_may_lack_classes(saved):
     source = saved(x=X, y=np.zeros(6, int))
     assert len(load_dataset(source, ONE, train=source)) == 6
 
 
 @pytest.mark.parametrize("also", [{}, {"y": np.full(6, 99)}, {"scores": np.array(["?"] * 6)}])
-def test_targets_of_unlabelled_inputs_may_be_missing_and_are_not_read(saved, also):
+def test_targets_of_unlabelled_inputs_are_ignored(saved, also):
     data = load_dataset(saved(x=X, **also), ONE, labelled=False)
     np.testing.assert_array_equal(data.inputs["image"], X)
     assert data.targets == {}
@@ -244,7 +247,7 @@ def test_columns_of_unlabelled_inputs_are_in_the_order_of_the_training_data(tmp_
     assert alone.inputs["figures"].tolist() == [[2, 1, 3]]
 
 
-def test_unlabelled_images_lie_in_a_folder_or_in_folders_of_any_names(tmp_path):
+def test_unlabelled_images_may_be_in_folders_of_any_names(tmp_path):
     image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
     names = ["2.png", "b/1.png", "b/3.png"]
     pictures = {name: np.full((6, 5, 3), number, np.uint8) for number, name in enumerate(names)}
@@ -257,7 +260,7 @@ def test_unlabelled_images_lie_in_a_folder_or_in_folders_of_any_names(tmp_path):
     assert '"unlabelled"' in reported
 
 
-def test_unlabelled_inputs_are_checked_as_others_are(saved):
+def test_unlabelled_inputs_are_checked_like_others(saved):
     with pytest.raises(MistifyError, match="cannot be used") as caught:
         load_dataset(saved(x=np.full((3, 2, 2), np.nan)), ONE, labelled=False)
     assert "NaN or infinity in x[0]" in str(caught.value.problems[0])
@@ -265,7 +268,7 @@ def test_unlabelled_inputs_are_checked_as_others_are(saved):
         load_dataset(saved(pixels=X), ONE, labelled=False)
     assert "no array image, but pixels; expected image (or x)" in str(caught.value.problems[0])
     (problem,) = problems_of(saved(x=X))
-    assert 'give inputs alone as "unlabelled"' in problem
+    assert 'give only inputs as "unlabelled"' in problem
 
 
 def test_all_problems_are_reported_at_once(saved):
@@ -276,7 +279,7 @@ def test_all_problems_are_reported_at_once(saved):
 
 
 def header(shape, dtype="<f4"):
-    """What an array begins with in a file: how large it is."""
+    """Return the header of an array in a file, which declares its shape."""
     content = io.BytesIO()
     np.lib.format.write_array_header_2_0(content, {"descr": dtype, "fortran_order": False, "shape": shape})
     return content.getvalue()
@@ -290,19 +293,19 @@ def header(shape, dtype="<f4"):
         ({"y": np.zeros((6, 999)), "x": X}, "y of shape (6, 999) and type float64; expected integer classes"),
     ],
 )
-def test_arrays_that_cannot_be_the_models_are_not_read(saved, monkeypatch, arrays, text):
+def test_arrays_of_unsuitable_shapes_are_not_read(saved, monkeypatch, arrays, text):
     monkeypatch.setattr("executors.readers.npz.Rows", lambda: pytest.fail("it was read"))
     (problem,) = problems_of(saved(**arrays))
     assert text in problem
 
 
-def test_long_texts_in_place_of_numbers_are_not_read(saved, monkeypatch):
+def test_long_texts_instead_of_numbers_are_not_read(saved, monkeypatch):
     monkeypatch.setattr(Rows, "append", lambda _rows, array: array.dtype.kind != "S" or pytest.fail("read"))
     (problem,) = problems_of(saved(x=np.zeros((6, 2, 2), "S999"), y=Y), Signature((IMAGE,), ()))
     assert "x of type |S999; expected integers or floats" in problem
 
 
-def test_a_shape_beyond_all_numbers_is_refused(tmp_path):
+def test_an_absurdly_large_shape_is_refused(tmp_path):
     with ZipFile(tmp_path / "data.npz", "w") as archive:
         archive.writestr("x.npy", header((10**200, 10**200)))
         archive.writestr("y.npy", header((6,), "<i8"))
@@ -310,29 +313,29 @@ def test_a_shape_beyond_all_numbers_is_refused(tmp_path):
     assert "a file that cannot be read" in problem
 
 
-def test_rows_with_nothing_in_them_are_refused(saved):
+def test_empty_rows_are_refused(saved):
     free = Signature((Input("image", (None,), "float32"),), (SCORES,))
     (problem,) = problems_of(saved(x=np.empty((6, 0), np.float32), y=Y), free)
     assert "x.npy has empty rows" in problem
 
 
-def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
+def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
     with ZipFile(tmp_path / "data.npz", "w") as archive:
         archive.writestr("x.npy", header((10**12, 2, 2)) + bytes(100))
         archive.writestr("y.npy", header((10**12,), "<i8") + bytes(100))
     (problem,) = problems_of(str(tmp_path / "data.npz"))
-    assert "x.npy is shorter than it says" in problem
+    assert "x.npy is truncated" in problem
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing", b"text, not arrays" * 10])
-def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
+def test_an_invalid_archive_is_refused(tmp_path, content):
     (tmp_path / "data.npz").write_bytes(content)
     (problem,) = problems_of(str(tmp_path / "data.npz"))
     assert "an .npz file" in problem
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.99])
-def test_an_archive_that_was_cut_short_is_refused(saved, tmp_path, kept):
+def test_a_truncated_archive_is_refused(saved, tmp_path, kept):
     content = Path(saved(x=X, y=Y)).read_bytes()
     (tmp_path / "cut.npz").write_bytes(content[: int(kept * len(content))])
     problems_of(str(tmp_path / "cut.npz"))
@@ -352,13 +355,13 @@ def test_a_single_array_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["none.npz", "none.mat"])
-def test_what_is_not_there_or_unknown_is_refused(tmp_path, name):
+def test_missing_files_and_unknown_formats_are_refused(tmp_path, name):
     problems_of(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("train", FORMATS)
 @pytest.mark.parametrize("test", FORMATS)
-def test_whole_figures_are_figures_where_the_training_data_have_others(labelled, train, test):
+def test_integers_are_regression_targets_if_the_training_data_has_fractions(labelled, train, test):
     known = labelled(f"train.{train}", [2.5, 4.0])
     target = load_dataset(labelled(f"test.{test}", [1, 0, 3]), OPEN, known).targets["price"]
     assert (target.tolist(), target.dtype) == ([1, 0, 3], np.float32)
@@ -366,7 +369,7 @@ def test_whole_figures_are_figures_where_the_training_data_have_others(labelled,
 
 @pytest.mark.parametrize("train", FORMATS)
 @pytest.mark.parametrize("test", FORMATS)
-def test_classes_are_classes_in_whatever_type_the_test_data_have_them(labelled, train, test):
+def test_classes_in_the_test_data_may_have_any_numeric_type(labelled, train, test):
     known = labelled(f"train.{train}", [1, 0])
     target = load_dataset(labelled(f"test.{test}", [1.0, 0.0]), OPEN, known).targets["price"]
     assert (target.tolist(), target.dtype) == ([1, 0], np.int64)
@@ -375,7 +378,7 @@ def test_classes_are_classes_in_whatever_type_the_test_data_have_them(labelled, 
     assert "expected whole numbers, as in the training data" in reported
 
 
-def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelled):
+def test_problems_of_the_training_data_are_not_reported_for_the_test_data(saved, tmp_path, labelled):
     test = labelled("test.npz", [0, 2])
     sig = Signature((FIGURES,), (SCORES,))
     assert len(load_dataset(test, sig, labelled("train.npz", [0.5, 2]))) == 2
@@ -385,7 +388,7 @@ def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelle
 
 
 @pytest.mark.parametrize("train", ["train.npz", "builtin:digits-train"])
-def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, train):
+def test_class_names_in_test_data_are_refused_if_the_training_data_has_none(labelled, tmp_path, train):
     known = labelled(train, [0, 1, 2]) if train == "train.npz" else train
     sig = Signature((FIGURES,), (SCORES,))
     names = ["cat", "dog", "eel"]

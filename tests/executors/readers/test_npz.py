@@ -1,4 +1,4 @@
-"""`.npz` files from elsewhere: other byte orders, damaged headers, and what is far larger than its file."""
+"""`.npz` files with other byte orders, damaged headers, or arrays far larger than the file."""
 
 import io
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -33,7 +33,7 @@ def written(path, *members):
 
 @pytest.mark.parametrize("kind", [">f4", ">f8", "<f2", "longdouble", ">i2", ">u8"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_figures_have_this_machines_order_and_a_type_that_tensorflow_has(tmp_path, kind, order):
+def test_numbers_are_converted_to_native_byte_order_and_tensorflow_types(tmp_path, kind, order):
     np.savez(tmp_path / "d.npz", x=np.array(X, kind, order=order), y=Y.astype(">i4"))
     data = load_dataset(str(tmp_path / "d.npz"), MODEL)
     np.testing.assert_array_equal(data.inputs["x"], X)
@@ -57,7 +57,7 @@ def test_figures_have_this_machines_order_and_a_type_that_tensorflow_has(tmp_pat
     ids=lambda x: f"{x.dtype.kind}{x.ndim}",
 )
 @pytest.mark.parametrize("name", ["x", "y"])
-def test_what_are_no_figures_is_refused(tmp_path, name, x):
+def test_non_numeric_arrays_are_refused(tmp_path, name, x):
     np.savez(tmp_path / "d.npz", **{"x": X, "y": Y, name: x})
     problem_of(tmp_path / "d.npz", MODEL)
 
@@ -71,7 +71,7 @@ def test_what_are_no_figures_is_refused(tmp_path, name, x):
     version=st.sampled_from([b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x00"]),
     declared=st.sampled_from([None, 0, 1, 2**16 - 1]),
 )
-def test_any_header_is_read_or_refused(tmp_path, header, version, declared):
+def test_any_header_is_either_read_or_refused(tmp_path, header, version, declared):
     width = 2 if version == b"\x01\x00" else 4
     length = (len(header) if declared is None else declared).to_bytes(width, "little")
     content = b"\x93NUMPY" + version + length + header + bytes(64)
@@ -80,7 +80,7 @@ def test_any_header_is_read_or_refused(tmp_path, header, version, declared):
         load_dataset(str(path), MODEL)
 
 
-def test_two_arrays_of_one_name_are_refused(tmp_path):
+def test_two_arrays_with_the_same_name_are_refused(tmp_path):
     path = written(tmp_path / "d.npz", ("x.npy", member(X)), ("y.npy", member(Y)), ("x", member(X + 1)))
     assert "two arrays in it have the same name" in problem_of(path, MODEL)
 
@@ -95,7 +95,7 @@ def test_an_array_far_larger_than_its_file_is_refused_before_it_is_unpacked(tmp_
     assert len(load_dataset(str(tmp_path / "d.npz"), MODEL)) == 1_000
 
 
-def test_a_file_that_cannot_be_opened_is_refused_without_its_path(tmp_path):
+def test_the_error_for_an_unreadable_file_does_not_contain_its_path(tmp_path):
     (tmp_path / "d.npz").mkdir()
     reported = problem_of(tmp_path / "d.npz", MODEL).removeprefix(str(tmp_path / "d.npz"))
     assert "Is a directory" in reported

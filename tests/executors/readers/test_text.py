@@ -1,4 +1,4 @@
-"""Token ids through a vocabulary."""
+"""Token ids from a vocabulary."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def tokenizer(tmp_path):
 @pytest.mark.parametrize(
     "token", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r", ""]
 )
-def test_a_line_of_a_vocabulary_ends_with_a_line_feed_alone(tokenizer, token, end):
+def test_only_a_line_feed_ends_a_line_of_a_vocabulary(tokenizer, token, end):
     ids = tokenizer(end.join(["[UNK]", f"a{token}b", "jazz", ""]))
     assert (ids.word("jazz"), ids.word("rock")) == (2, 0)
 

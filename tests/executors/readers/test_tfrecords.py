@@ -1,4 +1,4 @@
-"""Features of records: their types, and none at all."""
+"""Features of records: types, and missing features."""
 
 import gzip
 
@@ -25,15 +25,15 @@ def test_an_empty_feature_is_reported(tmp_path, output, empty, name):
     assert f"t.tfrecord, record 1: {name} is nothing; expected numbers" in reported
 
 
-def test_a_feature_that_a_later_record_lacks_is_reported(tmp_path):
-    """Also where a block of records begins with that one."""
+def test_a_feature_missing_from_a_later_record_is_reported(tmp_path):
+    """Also if a block of records begins with that record."""
     rows = [{"x": np.ones(3), "y": 1} for _ in range(300)]
     del rows[256]["x"]
     path = write_records(tmp_path / "t.tfrecord", rows)
     assert "t.tfrecord, record 256: x is nothing" in problem_of(path, signature([FIGURES], [PRICE]))
 
 
-def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
+def test_numbers_become_floats_whatever_the_type_in_the_record(tmp_path):
     rows = [{"x": np.array([1, 2, 3]), "y": 1}, {"x": np.array([0.5, 2, 3]), "y": 1}]
     figures = load_dataset(
         str(write_records(tmp_path / "t.tfrecord", rows)), signature([FIGURES], [KIND])
@@ -46,16 +46,16 @@ def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
     ("first", "then", "reported"),
     [(3, 2.5, "y of type float32; expected type int64"), (2.5, 3, "y of type int64; expected type float32")],
 )
-def test_the_record_with_a_target_of_another_type_is_reported(tmp_path, before, first, then, reported):
+def test_a_record_with_a_target_of_another_type_is_reported(tmp_path, before, first, then, reported):
     rows = [{"x": np.ones(3), "y": y} for y in [*[first] * before, then]]
     path = write_records(tmp_path / "t.tfrecord", rows)
-    assert f"t.tfrecord, record {before}: {reported}, as before" in problem_of(
+    assert f"t.tfrecord, record {before}: {reported}, as in earlier rows" in problem_of(
         path, signature([FIGURES], [PRICE])
     )
 
 
 @pytest.mark.parametrize("other", [1, ""])
-def test_what_is_no_name_among_names_is_reported(tmp_path, other):
+def test_a_target_that_is_not_a_class_name_is_reported(tmp_path, other):
     rows = [{"x": np.ones(3), "y": kind} for kind in ("cat", "dog", "eel", other)]
     path = write_records(tmp_path / "t.tfrecord", rows)
     reported = problem_of(path, signature([FIGURES], [KIND]))
@@ -65,11 +65,11 @@ def test_what_is_no_name_among_names_is_reported(tmp_path, other):
 
 
 @pytest.mark.parametrize("kept", [5, 11, 40, -1])
-def test_a_record_that_is_cut_off_is_reported(tmp_path, kept):
+def test_a_truncated_record_is_reported(tmp_path, kept):
     path = write_records(tmp_path / "t.tfrecord", [{"x": np.ones(3), "y": 1}])
     path.write_bytes(path.read_bytes() + path.read_bytes()[:kept])
     reported = problem_of(path, signature([FIGURES], [PRICE]))
-    assert "t.tfrecord, record 1: cut off; expected whole records, not compressed" in reported
+    assert "t.tfrecord, record 1: truncated; expected complete records, not compressed" in reported
 
 
 def test_a_compressed_file_is_reported(tmp_path):

@@ -1,4 +1,4 @@
-"""Populations get better."""
+"""Evolution improves populations."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def evolution(seed=0, crossover_rate=0.7, mutation=0.08):
     return Evolution(GROUPS, crossover_rate, mutation, np.random.default_rng(seed))
 
 
-def test_the_first_of_the_founders_keeps_all_proportions():
+def test_the_first_founder_keeps_all_proportions():
     first, *others = initial_population(GROUPS, BLOCKS, 20, np.random.default_rng(0))
     assert first.tolist() == [0] * GROUPS + [1] * BLOCKS
     assert all(set(genes[GROUPS:]) <= {0, 1} for genes in others)
@@ -23,7 +23,7 @@ def test_there_may_be_no_founders():
     assert initial_population(GROUPS, BLOCKS, 0, np.random.default_rng(0)) == []
 
 
-def test_without_mutation_one_gene_is_not_a_parents():
+def test_one_gene_changes_even_at_a_mutation_rate_of_zero():
     some = evolution(mutation=0.0)
     parents = [np.full(GROUPS + BLOCKS, 0.0), np.full(GROUPS + BLOCKS, 1.0)]
     strange = []
@@ -31,10 +31,10 @@ def test_without_mutation_one_gene_is_not_a_parents():
         child = some.child(parents)
         strange.append(sum(gene not in (0, 1) for gene in child[:GROUPS]))
         assert set(child[GROUPS:]) <= {0, 1}
-    assert set(strange) == {0, 1}  # 0 where the gene that changed is a block
+    assert set(strange) == {0, 1}  # 0 if the changed gene is a block
 
 
-def test_without_crossover_a_child_is_like_one_parent():
+def test_without_crossover_a_child_has_a_single_parent():
     some = evolution(crossover_rate=0.0, mutation=0.0)
     parents = [np.full(GROUPS + BLOCKS, 0.0), np.full(GROUPS + BLOCKS, 1.0)]
     for _ in range(100):
@@ -42,8 +42,8 @@ def test_without_crossover_a_child_is_like_one_parent():
         assert min(np.sum(child != parent) for parent in parents) <= 1
 
 
-def test_what_promises_most_is_found():
-    """Widths near a target of their own, and the second block left out."""
+def test_evolution_finds_the_most_promising_genes():
+    """Widths near given targets, without the second block."""
     target = np.array([-1.0, -0.2, -2.0, 0.0, -0.5, -1.5, 1, 0, 1])
 
     def promise(population):
@@ -58,7 +58,7 @@ def test_what_promises_most_is_found():
     assert actual[0][GROUPS:].tolist() == [1, 0, 1]
 
 
-def test_what_fits_no_limits_has_no_children():
+def test_impossible_limits_give_no_children():
     some = evolution()
     start = initial_population(GROUPS, BLOCKS, 5, np.random.default_rng(0))
     actual = some.evolved(

@@ -1,4 +1,4 @@
-"""The two simplest searches."""
+"""Uniform scaling and random search."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def assignment(trained, training_setup):
 
 
 def cut(executor, assignment):
-    """The shares of their units that the groups keep after the only cut."""
+    """Return the share of units that each group keeps after the only cut."""
     executor.init(assignment)
     executor.iterate()
     source = assignment.source.groups
@@ -33,14 +33,14 @@ def cut(executor, assignment):
     return np.array([left[name].size / group.size for name, group in source.items() if name in left])
 
 
-def test_uniform_scaling_takes_the_same_share_of_every_group(assignment):
+def test_uniform_scaling_cuts_the_same_share_of_every_group(assignment):
     shares = cut(UniformExecutor(IterativePruningParams(adapt_steps=1, cuts=1)), assignment)
     sizes = np.array([group.size for group in assignment.source.groups.values()])
     assert np.ptp(shares) <= 1 / sizes.min()
     assert shares.max() < 0.9
 
 
-def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
+def test_random_search_continues_with_the_best_candidate(assignment):
     qualities = []
 
     class Noting(RandomSearchExecutor):
@@ -64,7 +64,7 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
 
 
 def four_blocks():
-    """A stem of 8, four blocks of 8 units inside, a head."""
+    """Return a stem of 8 channels, four blocks with 8 inner units, and a head."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Conv2D(8, 3, padding="same")(inputs)
@@ -76,10 +76,10 @@ def four_blocks():
 
 
 class Shallowest(RandomSearchExecutor):
-    """Finds the better, the fewer blocks stay."""
+    """A search that prefers networks with fewer blocks."""
 
     def _quality(self, search, genes):
-        return len(search.space.architecture(genes).left_out)
+        return len(search.space.architecture(genes).removed_blocks)
 
 
 @pytest.mark.sampled
@@ -89,10 +89,10 @@ class Shallowest(RandomSearchExecutor):
         (0.5, 3),  # 4 x 0.83
         pytest.param(0.2, 3, marks=pytest.mark.slow),  # 4 x 0.65
         (0.1, 2),  # 4 x 0.55
-        (0.002, 0),  # more than one would have to stay, but every one takes too much
+        (0.002, 0),  # more than one block would have to stay, but each takes too much
     ],
 )
-def test_a_network_stays_as_deep_as_suits_its_costs_where_it_can(training_setup, share, blocks):
+def test_a_network_keeps_a_depth_that_suits_its_costs_if_possible(training_setup, share, blocks):
     source = four_blocks()
     structure = analyse(source)
     budget = {FLOPS: share * structure.network().flops}

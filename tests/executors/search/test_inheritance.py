@@ -1,4 +1,4 @@
-"""Candidates are measured with the weights that they inherit, and leave no trace."""
+"""Candidates are evaluated with inherited weights, without changing the source."""
 
 from dataclasses import replace
 
@@ -32,25 +32,25 @@ def inheritance(trained, training_setup):
 
 
 def _ends(structure):
-    """Inputs and outputs of the model that the structure's layers make."""
+    """Return inputs and outputs of the model made from the structure's layers."""
     model = structure.graph.build(lambda _, layer: layer, {})
     return model.inputs, model.outputs
 
 
-def half(structure, left_out=frozenset()):
-    return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, left_out)
+def half(structure, removed_blocks=frozenset()):
+    return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, removed_blocks)
 
 
 def cut(structure, shallow, scale):
-    """The structure without its blocks, at a resolution."""
+    """Return the structure without its blocks, at a resolution."""
     left = remove_blocks(structure, residual_blocks(structure.graph)) if shallow else structure
     return at_resolution(left, scale) if scale < 1 else left
 
 
 def loss(model, training_setup):
-    """As a user would find it: on the first 500 validation examples of a permutation."""
+    """Compute the loss independently, on the first 500 validation examples of a permutation."""
     rng = np.random.default_rng(0)
-    rng.permutation(len(training_setup.train))  # calibrates
+    rng.permutation(len(training_setup.train))  # recalibrates statistics
     test = training_setup.validation.subset(rng.permutation(len(training_setup.validation))[:500])
     entropy = tf.keras.losses.sparse_categorical_crossentropy(
         test.targets["digit"], model.predict(test.inputs["image"], verbose=0)
@@ -58,14 +58,14 @@ def loss(model, training_setup):
     return float(np.mean(entropy))
 
 
-def test_units_of_most_value_are_kept(inheritance):
+def test_the_most_valuable_units_are_kept(inheritance):
     keep = inheritance.keep(half(inheritance.structure))
     for name, values in inheritance.values.items():
         assert keep[name].sum() == len(values) // 2
         assert values[keep[name]].min() > values[~keep[name]].max()
 
 
-def test_what_was_cut_before_is_not_kept(inheritance):
+def test_units_cut_before_are_not_kept(inheritance):
     name, group = next(iter(inheritance.structure.groups.items()))
     best = np.argsort(-inheritance.values[name])[: group.size // 2]
     inheritance.masks.set({name: ~np.isin(np.arange(group.size), best)})
@@ -75,7 +75,7 @@ def test_what_was_cut_before_is_not_kept(inheritance):
 @pytest.mark.sampled
 @pytest.mark.parametrize("scale", [1, 0.75])
 @pytest.mark.parametrize("shallow", [False, True])
-def test_quality_is_that_of_the_network_that_would_be_adopted(
+def test_the_quality_is_that_of_the_network_that_would_be_adopted(
     inheritance, trained, training_setup, shallow, scale
 ):
     model = copied(trained)
@@ -93,7 +93,7 @@ def test_quality_is_that_of_the_network_that_would_be_adopted(
     assert actual == pytest.approx(-np.log(loss(expected, training_setup)), abs=2e-3)
 
 
-def test_the_network_is_as_before(inheritance):
+def test_the_source_network_is_not_changed(inheritance):
     before = {
         name: [np.array(weight) for weight in own]
         for name, own in inheritance.structure.graph.weights.items()
@@ -106,16 +106,14 @@ def test_the_network_is_as_before(inheritance):
     assert inheritance.quality(half(inheritance.structure), inheritance.structure) == first
 
 
-def test_few_examples_serve_for_both(inheritance, training_setup):
+def test_few_examples_are_used_for_both_calibration_and_evaluation(inheritance, training_setup):
     few = replace(training_setup, train=training_setup.train.subset(np.arange(40)))
     actual = replace(inheritance, setup=few)
     assert np.isfinite(actual.quality(half(actual.structure), actual.structure))
 
 
 @pytest.mark.parametrize("count", [40, 501, 999, 1_000, 1_200])
-def test_candidates_are_calibrated_on_500_examples_or_all_and_always_the_same(
-    inheritance, training_setup, count
-):
+def test_candidates_are_calibrated_on_the_same_500_examples(inheritance, training_setup, count):
     train = training_setup.train.subset(np.arange(count) % len(training_setup.train))
     measured = []
 
@@ -130,7 +128,7 @@ def test_candidates_are_calibrated_on_500_examples_or_all_and_always_the_same(
     assert measured == [min(500, count)]
 
 
-def test_a_candidate_whose_outputs_overflow_is_worse_than_all_others(inheritance):
+def test_a_candidate_with_overflowing_outputs_is_worse_than_all_others(inheritance):
     architecture = half(inheritance.structure)
     before = inheritance.quality(architecture, inheritance.structure)
     for own in inheritance.structure.graph.variables.values():

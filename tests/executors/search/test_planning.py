@@ -1,4 +1,4 @@
-"""Edges that are planned before anything is cut; tests/executors/algorithms/morphnet/ has the plans."""
+"""Edges planned before the first cut; tests/executors/algorithms/morphnet/ tests the plans."""
 
 import keras
 import numpy as np
@@ -24,12 +24,12 @@ from tests.executors.conftest import small_resnet
     ("axis", "planned"),
     [
         ("latency_ms@host", True),
-        ("size_bytes@dynamic", True),  # kernels below 1,024 weights stay float32, and are larger
+        ("size_bytes@dynamic", True),  # kernels with fewer than 1,024 weights stay float32, and are larger
         ("size_bytes@int8", False),
         ("flops", False),
     ],
 )
-def test_what_falls_in_steps_is_planned(axis: str, planned: bool, trained, training_setup) -> None:
+def test_edges_with_stepwise_costs_are_planned(axis: str, planned: bool, trained, training_setup) -> None:
     structure = analyse(trained)
     whole = costs_of(structure.network(), (HOST,))
     for share, expected in ((0.7, planned), (1.0, False)):
@@ -41,7 +41,7 @@ def test_what_falls_in_steps_is_planned(axis: str, planned: bool, trained, train
 
 
 def test_a_network_without_groups_cannot_be_planned(digits) -> None:
-    """Its one layer makes the outputs, which stay."""
+    """Its only layer produces the outputs, which cannot be cut."""
     inputs = keras.Input((8, 8, 1), name="image")
     outputs = keras.layers.Dense(10, "softmax", name="digit")(keras.layers.Flatten()(inputs))
     model = keras.Model(inputs, outputs)
@@ -53,7 +53,7 @@ def test_a_network_without_groups_cannot_be_planned(digits) -> None:
 
 
 @pytest.mark.slow
-def test_blocks_are_chosen_again_where_the_hardware_is_much_slower_than_it_seemed(trained, training_setup):
+def test_blocks_are_chosen_again_if_the_hardware_is_much_slower_than_predicted(trained, training_setup):
     structure = analyse(trained)
     fast, slow = NominalProfile("board", 1.0, 0.5), NominalProfile("board", 0.1, 0.05)
     limit = {"latency_ms@board": 0.9 * fast.latency_ms(structure.network())}
@@ -67,8 +67,8 @@ def test_blocks_are_chosen_again_where_the_hardware_is_much_slower_than_it_seeme
     assert blocks(executor, slow) == blocks(MorphNetExecutor(MorphNetParams()), slow) == []
 
 
-def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, training_setup):
-    """Of one group half is dead, so that nothing is lost with it; the others count more."""
+def test_the_weight_of_a_group_is_the_loss_of_cutting_it_by_half(trained, training_setup):
+    """Half of one group is dead, so that cutting it loses nothing; the other groups count more."""
     model = small_resnet()
     model.set_weights(trained.get_weights())
     structure = analyse(model)

@@ -13,7 +13,7 @@ layers = keras.layers
 
 
 def residual():
-    """A stem of 16, two blocks of 24 units inside, a head."""
+    """Return a stem of 16 channels, two blocks with 24 inner units, and a head."""
     inputs = keras.Input((8, 8, 3), name="image")
     x = layers.Conv2D(16, 3, padding="same", name="stem")(inputs)
     for number in (1, 2):
@@ -33,35 +33,35 @@ def space(structure):
     return ArchitectureSpace(structure, structure.widths, ())
 
 
-#: Images as they are.
+#: Genes that keep the image size.
 WHOLE = [1.0] * 4
 
 
-def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks_and_eighths_of_images(structure):
+def test_genes_encode_widths_in_halvings_blocks_and_image_sizes_in_eighths(structure):
     space = ArchitectureSpace(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
     assert space.size == (3, 2 + 4)
     actual = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
     assert actual.widths == {"stem": 4, "in_1": 24, "in_2": 1}
-    assert actual.left_out == {"sum_2"}
+    assert actual.removed_blocks == {"sum_2"}
     assert actual.scale == 1
     assert space.architecture(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0])).scale == 0.75
 
 
-def test_images_stay_as_they_are_where_a_network_is_made_for_their_size():
+def test_images_keep_their_size_if_the_network_depends_on_it():
     inputs = keras.Input((8, 8, 3))
     x = layers.Conv2D(4, 3, name="only")(inputs)
     structure = analyse(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(x))))
     assert ArchitectureSpace(structure, structure.widths, ()).size == (1, 0)
 
 
-def test_images_get_only_so_small_as_a_network_takes_them():
+def test_images_are_not_made_smaller_than_the_network_allows():
     inputs = keras.Input((8, 8, 3))
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 6, name="only")(inputs))
     structure = analyse(keras.Model(inputs, layers.Dense(2)(x)))
     assert ArchitectureSpace(structure, structure.widths, ()).size == (1, 2)
 
 
-def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
+def test_predicted_costs_are_those_of_the_cut_network(structure, space):
     architecture = space.architecture(np.array([-1.0, -0.4, 0.0, 1.0, 0.0, *WHOLE[:3], 0.0]))
     left = remove_blocks(
         structure, [block for block in residual_blocks(structure.graph) if block.name == "sum_2"]
@@ -73,7 +73,7 @@ def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
 
 @pytest.mark.parametrize("stays", [1.0, 0.0])
 @pytest.mark.parametrize("limited", [{FLOPS: 0.4}, {FLOPS: 0.9, PARAMS: 0.3}])
-def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
+def test_fitted_genes_are_the_largest_within_the_limits_at_the_same_proportions(
     space, structure, stays, limited
 ):
     whole = costs_of(structure.network(), ())
@@ -91,7 +91,7 @@ def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
 @pytest.mark.parametrize(
     ("depth", "stay"), [(0, [0.0, 0.0]), (1, [1.0, 0.0]), (2, [1.0, 1.0]), (3, [1.0, 1.0])]
 )
-def test_as_many_blocks_as_are_asked_for_come_back(space, structure, depth, stay):
+def test_the_requested_number_of_blocks_is_kept(space, structure, depth, stay):
     limits = {FLOPS: 0.5 * structure.network().flops}
     genes = np.array([-1.0, -1.0, -1.0, 0.0, 0.0, *WHOLE])
     assert space.fitted(genes, limits, depth)[3:5].tolist() == stay
@@ -100,13 +100,13 @@ def test_as_many_blocks_as_are_asked_for_come_back(space, structure, depth, stay
 
 @pytest.fixture
 def frozen():
-    """The structure of the network whose stem and first block are frozen."""
+    """Return the structure of the network with frozen stem and first block."""
     model = residual()
     freeze(model, ["stem", "in_1", "out_1", "sum_1"])
     return analyse(model)
 
 
-def test_frozen_layers_see_the_same_images_and_none_of_their_blocks_is_left_out(frozen):
+def test_frozen_layers_keep_their_image_size_and_blocks(frozen):
     space = ArchitectureSpace(frozen, frozen.widths, ())
     assert list(frozen.groups) == ["in_2"]
     assert list(space.blocks) == ["sum_2"]
@@ -115,14 +115,14 @@ def test_frozen_layers_see_the_same_images_and_none_of_their_blocks_is_left_out(
 
 
 @pytest.mark.parametrize(("depth", "stays"), [(0, 0.0), (1, 0.0), (2, 1.0)])
-def test_frozen_blocks_are_among_those_that_stay(frozen, depth, stays):
+def test_frozen_blocks_count_among_those_that_are_kept(frozen, depth, stays):
     space = ArchitectureSpace(frozen, frozen.widths, ())
     limits = {FLOPS: frozen.network().flops}
     assert space.fitted(np.array([0.0, 0.0]), limits, depth)[1:].tolist() == [stays]
 
 
-def test_what_no_widths_can_meet_fits_nothing(space):
+def test_limits_that_no_widths_can_meet_have_no_solution(space):
     assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0, *WHOLE]), {FLOPS: 100.0}) is None
     assert set(space.architecture(space.least).widths.values()) == {1}
-    assert space.architecture(space.least).left_out == {"sum_1", "sum_2"}
+    assert space.architecture(space.least).removed_blocks == {"sum_1", "sum_2"}
     assert space.architecture(space.least).scale == 0.5

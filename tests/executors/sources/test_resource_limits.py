@@ -1,4 +1,4 @@
-"""What a model does to the process that loads it, in processes of their own."""
+"""Resource limits for loading models, tested in separate processes."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.executors.inspection.corpus import config_of, layer, rewritten, weigh
 from tests.executors.inspection.networks import save_good_model
 from tests.executors.inspection.test_inspection import PEAK
 
-#: Loads each file that it is given, and says what was wrong with it and how much memory that took at most.
+#: Loads the given files, and prints the problem and the peak memory of each.
 CHILD = f"""{PEAK}
 import os, resource, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -57,7 +57,7 @@ def run(script: str, *arguments: str) -> list[str]:
 
 
 def with_weights(good: Path, path: Path, change: Callable[[Any], None]) -> Path:
-    """A copy of a model, with its weights changed."""
+    """Write a copy of a model with changed weights."""
     with weights_of(good) as weights:
         change(weights)
         weights.flush()
@@ -67,7 +67,7 @@ def with_weights(good: Path, path: Path, change: Callable[[Any], None]) -> Path:
 
 
 def explode(good: Path, path: Path) -> Path:
-    """Few weights are stored, and no layer alone says how many there are: 10^5 x 10^5."""
+    """Few weights are stored, and no single layer declares their number, 10^5 x 10^5."""
     config = config_of(good)
     inputs, dense = layer(config, "InputLayer"), layer(config, "Dense")
     inputs["config"]["batch_shape"] = [None, 100_000]
@@ -95,7 +95,7 @@ def remove(weights: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None:
+def test_problems_found_during_loading_use_little_memory(tmp_path: Path) -> None:
     good = save_good_model(tmp_path)
     with weights_of(good) as weights:
         assert weights["layers/dense/vars/0"].shape == (6, 3)
@@ -114,6 +114,6 @@ def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_model_that_takes_too_long_is_given_up() -> None:
+def test_a_model_that_loads_too_slowly_is_given_up() -> None:
     _, problem = run(BUSY)
     assert problem.startswith("  model.keras: got a model that takes more than 1 s to load; expected")

@@ -1,7 +1,7 @@
-"""Small networks of every family, each with the places where a human would mask its channel groups.
+"""Small networks of every family, with masks where a human would place them for each channel group.
 
-A builder takes `mask(group, tensor, repeat=None)`: it returns the tensor with the group's channels
-masked, `repeat` saying how the group's mask becomes one of the tensor's channels.
+A builder takes `mask(group, tensor, repeat=None)`, which returns the tensor with the group's channels
+masked; `repeat` says how to expand the group's mask to the tensor's channels.
 """
 
 import keras
@@ -59,7 +59,7 @@ def concat_then_norm(mask):
     b = layers.Conv2D(4, 1, name="b")(inputs)
     x = layers.Concatenate()([a, inputs, b])
     x = layers.ReLU()(layers.BatchNormalization()(x))
-    # What follows the batch norm is masked: part of a, then the input, then part of b.
+    # The output of the batch norm is masked: part of a, then the input, then part of b.
     x = mask("a", x, lambda kept: np.r_[kept, np.ones(7, bool)])
     x = mask("b", x, lambda kept: np.r_[np.ones(8, bool), kept])
     return keras.Model(inputs, head(x))
@@ -133,7 +133,7 @@ def transposed_1d(mask):
 
 
 def grouped(mask):
-    """ResNeXt: 8 channels in 4 groups of 2; a unit is a whole group, so `mid` and `mid2` have 4."""
+    """Build a ResNeXt block: 8 channels in 4 groups, which are the units of `mid` and `mid2`."""
     pairs = lambda kept: np.array([k for k in kept for _ in range(2)])  # noqa: E731
     inputs = keras.Input((6, 6, 3))
     x = mask("stem", conv(6, "stem")(inputs))
@@ -178,7 +178,7 @@ def squeeze_excite_keepdims(mask):
 
 
 def spatial_gate(mask):
-    """A gate of one channel for all channels of the other tensor: it must stay."""
+    """Build a gate with one channel for all channels of another tensor; it must be kept."""
     inputs = keras.Input((6, 6, 3))
     x = mask("a", conv(6, "a")(inputs))
     gate = layers.Conv2D(1, 1, activation="sigmoid", name="gate")(x)
@@ -199,7 +199,7 @@ def flattened_single(mask):
 
 
 def reshaped_to_positions(mask):
-    """12 dense units become 4 positions of 3 channels: units c, c + 3, c + 6, c + 9 go together."""
+    """Reshape 12 dense units into 4 positions of 3 channels: units c, c + 3, c + 6, c + 9 belong together."""
     inputs = keras.Input((5,))
     x = layers.Dense(12, activation="relu", name="a")(inputs)
     x = mask("a", layers.Reshape((2, 2, 3))(x))
@@ -300,13 +300,13 @@ FAMILIES = {
     "sequence": (sequence, {"a": 5, "b": 4}),
 }
 
-#: Families that together have all kinds of layers and of ties between widths.
+#: Families that together cover all kinds of layers and of dependencies between widths.
 BROAD_FAMILIES = (
     *("residual_projection", "dense_net", "depthwise_multiplier", "separable_1d", "transposed", "grouped"),
     *("squeeze_excite_keepdims", "spatial_gate", "flattened", "siamese", "merges", "sequence"),
 )
 
-#: Parameters of tests that are slow with all families: those that are not broad are left to slow tests.
+#: Parameters for tests that are slow with all families: only the broad families are not marked slow.
 MOSTLY_SLOW_FAMILIES = [
     name if name in BROAD_FAMILIES else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES
 ]

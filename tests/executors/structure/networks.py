@@ -1,4 +1,4 @@
-"""What the tests of this directory share: random weights, and models compared by what they compute."""
+"""Helpers for the tests in this directory: random weights, and comparing the outputs of models."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ TOLERANCE = 1e-4
 
 
 def layers_of(model):
-    """Every layer of a model and, recursively, of the models nested in it."""
+    """Return all layers of a model and, recursively, of its nested models."""
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             yield from layers_of(layer)
@@ -22,7 +22,7 @@ def layers_of(model):
 
 
 def randomised(model, seed=0):
-    """The model with random weights everywhere: nothing left at 0 or 1, variances positive."""
+    """Set all weights of a model to random values other than 0 and 1, with positive variances."""
     rng = np.random.default_rng(seed)
     for layer in layers_of(model):
         for weight in layer.weights:
@@ -43,13 +43,13 @@ def randomised(model, seed=0):
 
 
 def batch(model, seed=1, size=3):
-    """Random inputs of a model, in the order of `model.inputs`."""
+    """Return random inputs for a model, in the order of `model.inputs`."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=(size, *tensor.shape[1:])).astype("float32") for tensor in model.inputs]
 
 
 def outputs(model, inputs):
-    """What a model returns, as a flat list of arrays."""
+    """Return the outputs of a model as a flat list of arrays."""
     arrays = inputs[0] if len(inputs) == 1 else inputs
     if not isinstance(model, keras.Sequential) and isinstance(model.input, dict):
         arrays = {tensor.name: values for tensor, values in zip(model.inputs, inputs, strict=True)}
@@ -57,7 +57,7 @@ def outputs(model, inputs):
 
 
 def same(expected: Iterable[np.ndarray], actual: Iterable[np.ndarray]) -> None:
-    """Equal within the tolerance, relative to the scale of the output; and not trivially so."""
+    """Assert non-trivial equality within a tolerance relative to the scale of the output."""
     for left, right in zip(expected, actual, strict=True):
         assert left.shape == right.shape
         scale = np.abs(left).max()
@@ -66,30 +66,30 @@ def same(expected: Iterable[np.ndarray], actual: Iterable[np.ndarray]) -> None:
 
 
 def alternate(size, offset=0):
-    """A mask that keeps two of three units, one at least."""
+    """Return a mask that keeps two of three units, at least one."""
     mask = np.arange(offset, offset + size) % 3 != 1
     return mask if mask.any() else ~mask
 
 
 def masking(mask):
-    """A layer that multiplies the last axis with 0 or 1."""
+    """Return a layer that multiplies the last axis by 0 or 1."""
     values = np.asarray(mask, "float32").tolist()
     return layers.Rescaling(values, 0.0)
 
 
 def unmasked(group, tensor, repeat=None):
-    """Masks nothing."""
+    """Return the tensor without masking."""
     return tensor
 
 
 def check_narrow(build, keep: Mapping[str, np.ndarray], seed=0):
-    """A narrowed model equals the same source built with masks written by hand.
+    """Assert that a narrowed model equals the same source built with masks placed by hand.
 
     Args:
-        build: Builds the architecture from `mask(group, tensor, times=1)`, which is called wherever
-            a human would mask the channels of a group.
+        build: Builds the architecture, calling `mask(group, tensor, times=1)` wherever a human would mask the
+            channels of a group.
         keep: The mask of each group.
-        seed: Of the weights.
+        seed: Seed of the random weights.
     """
     source = randomised(build(unmasked), seed)
     inputs = batch(source)
@@ -107,21 +107,21 @@ def check_narrow(build, keep: Mapping[str, np.ndarray], seed=0):
     reference = outputs(masked, inputs)
     same(reference, outputs(small, inputs))
     differs = [np.abs(a - b).max() for a, b in zip(reference, outputs(source, inputs), strict=True)]
-    assert max(differs) > 1e-3, "the masks change nothing: a trivial test"
+    assert max(differs) > 1e-3, "the masks change nothing, so the test is trivial"
     widths = {name: int(mask.sum()) for name, mask in keep.items()}
     same_costs(structure, widths, small)
     return structure, small
 
 
 def same_costs(structure: Structure, widths, resized):
-    """The costs foretold for these widths are those of the resized model."""
+    """Assert that the predicted costs for these widths equal those of the resized model."""
     foretold, result = structure.network(widths), analyse(resized).network()
     assert foretold == result
     assert result.params == resized.count_params()
 
 
 def check_widen(source):
-    """A widened model equals its source, at every factor, and costs more."""
+    """Assert that a widened model equals its source at every factor, and has higher costs."""
     inputs = batch(source)
     structure = analyse(source)
     expected = outputs(source, inputs)
@@ -139,7 +139,7 @@ def check_widen(source):
 
 
 def check_fold(source):
-    """A folded model equals its source; its weights are those that the cost model foretold."""
+    """Assert that a folded model equals its source, and has the predicted number of weights."""
     folded = fold_batch_norm(source)
     inputs = batch(source)
     same(outputs(source, inputs), outputs(folded, inputs))
@@ -149,7 +149,7 @@ def check_fold(source):
 
 
 def check_clone(source):
-    """The graph, rebuilt on clones of its layers, computes the same."""
+    """Assert that the graph, rebuilt from clones of its layers, computes the same."""
     graph = analyse(source).graph
 
     def clone(name, layer):
@@ -161,7 +161,7 @@ def check_clone(source):
 
 
 def conv(filters, name, **options):
-    """A 3x3 convolution without bias, with batch norm and ReLU behind it: a function of a tensor."""
+    """Return a function that applies a 3x3 convolution without bias, batch norm and ReLU."""
 
     def call(x):
         x = layers.Conv2D(filters, 3, padding="same", use_bias=False, name=name, **options)(x)
@@ -171,5 +171,5 @@ def conv(filters, name, **options):
 
 
 def head(x, units=3):
-    """Global average pooling and logits."""
+    """Apply global average pooling and a dense layer for logits."""
     return layers.Dense(units, name="logits")(layers.GlobalAveragePooling2D(name="pool")(x))

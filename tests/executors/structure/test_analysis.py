@@ -22,14 +22,14 @@ layers = keras.layers
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_operators_do_the_multiply_adds_of_their_layers(family):
-    """Latencies are predicted by operators, limits on multiply-adds are of layers."""
+def test_the_multiply_adds_of_operators_add_up_to_those_of_their_layers(family):
+    """Latency is predicted from operators, while multiply-adds are counted by layers."""
     build, _ = FAMILIES[family]
     network = analyse(build(unmasked)).network()
     assert sum(operation.multiply_adds for operation in network.operations) == network.flops > 0
 
 
-def test_the_slots_of_a_residual_group():
+def test_a_residual_group_has_slots_in_all_tied_layers():
     inputs = keras.Input((4, 4, 3))
     x = layers.Conv2D(4, 3, padding="same", name="stem")(inputs)
     y = layers.BatchNormalization(name="bn")(layers.Conv2D(4, 3, padding="same", name="branch")(x))
@@ -47,7 +47,7 @@ def test_the_slots_of_a_residual_group():
     assert all(slot.positions.tolist() == [[0], [1], [2], [3]] for slot in group.slots)
 
 
-def test_concatenated_groups_stand_side_by_side_in_the_reader():
+def test_concatenated_groups_are_adjacent_in_the_next_layer():
     inputs = keras.Input((4, 4, 1))
     a, b = layers.Conv2D(2, 1, name="a")(inputs), layers.Conv2D(3, 1, name="b")(inputs)
     groups = analyse(keras.Model(inputs, head(layers.Concatenate()([a, inputs, b])))).groups
@@ -55,7 +55,7 @@ def test_concatenated_groups_stand_side_by_side_in_the_reader():
     assert place == {"a": [0, 1], "b": [3, 4, 5]}
 
 
-def test_flattened_channels_stand_once_per_position():
+def test_flattened_channels_occur_once_per_position():
     inputs = keras.Input((2, 2, 1))
     x = layers.Flatten()(layers.Conv2D(3, 1, name="a")(inputs))
     slot = analyse(keras.Model(inputs, layers.Dense(2)(x))).groups["a"].slots[-1]
@@ -63,7 +63,7 @@ def test_flattened_channels_stand_once_per_position():
 
 
 def test_a_sum_of_part_of_the_channels_splits_the_group():
-    """Four of eight channels are tied to `a`, the others to `b`."""
+    """Four of eight channels are tied to `a`, and the other four to `b`."""
 
     def build(mask):
         inputs = keras.Input((5,))
@@ -78,7 +78,7 @@ def test_a_sum_of_part_of_the_channels_splits_the_group():
     assert structure.widths == {"a": 4, "b": 3}
 
 
-def test_two_groups_of_one_layer_have_names_of_their_own():
+def test_two_groups_of_one_layer_have_different_names():
     inputs = keras.Input((5,))
     c = layers.Dense(7, name="c")(inputs)
     joined = layers.Concatenate()([layers.Dense(4, name="x")(inputs), layers.Dense(3, name="y")(inputs)])
@@ -86,7 +86,7 @@ def test_two_groups_of_one_layer_have_names_of_their_own():
     assert analyse(keras.Model(inputs, reader)).widths == {"c": 4, "c#2": 3}
 
 
-def test_outputs_and_inputs_stay():
+def test_the_widths_of_inputs_and_outputs_are_fixed():
     inputs = keras.Input((4,))
     x = layers.Dense(4, name="tied_to_input")(inputs)
     x = layers.Add()([x, inputs])
@@ -96,7 +96,7 @@ def test_outputs_and_inputs_stay():
 
 
 @pytest.mark.parametrize("how", ["layer", "activation", "option", "operation", "callable"])
-def test_channels_below_a_softmax_stay(how):
+def test_channels_before_a_softmax_are_fixed(how):
     inputs = keras.Input((4,))
     x = layers.Dense(5, activation="softmax" if how == "option" else None, name="mixed")(inputs)
     if how == "layer":
@@ -112,7 +112,7 @@ def test_channels_below_a_softmax_stay(how):
 
 
 class Doubled(layers.Layer):
-    """A layer that the project does not know, and whose call tells nothing."""
+    """An unknown layer with a call that cannot be traced."""
 
     def build(self, input_shape):
         self.factor = self.add_weight(name="factor", shape=(), initializer="ones")
@@ -132,7 +132,7 @@ def doubled(mask):
 
 @pytest.fixture
 def registration():
-    """Forget afterwards what a test registers."""
+    """Remove handlers that a test registers."""
     before = dict(HANDLERS)
     yield
     HANDLERS.clear()
@@ -147,7 +147,7 @@ def test_an_unknown_layer_is_refused_until_a_handler_is_registered():
 
     @register(Doubled)
     class DoubledHandler(LayerHandler):
-        """Channels pass."""
+        """A handler that passes channels on."""
 
         def couple(self, node, inputs, output, space):
             """Pass the channels on."""
@@ -166,7 +166,7 @@ def test_an_operation_can_be_given_a_handler():
 
     @register(type(operation))
     class Sort(LayerHandler):
-        """Along the batch: channels pass."""
+        """A handler for sorting along the batch, which passes channels on."""
 
         def couple(self, node, inputs, output, space):
             """Pass the channels on."""
@@ -199,19 +199,19 @@ def test_a_subclass_of_a_known_layer_is_unknown():
         layers.LayerNormalization(axis=(2, 3), name="odd"),
     ],
 )
-def test_channels_elsewhere_than_last_are_refused(layer):
+def test_channels_on_another_axis_than_the_last_are_refused(layer):
     inputs = keras.Input((4, 4, 4))
     with pytest.raises(UnsupportedLayerError, match="layer 'odd'"):
         analyse(keras.Model(inputs, layer(inputs)))
 
 
-def test_joining_along_the_batch_is_refused():
+def test_concatenation_along_the_batch_is_refused():
     inputs = keras.Input((4,))
     with pytest.raises(UnsupportedLayerError, match="'odd' concatenates along the batch"):
         analyse(keras.Model(inputs, layers.Concatenate(axis=0, name="odd")([inputs, inputs])))
 
 
-def test_free_sizes_can_be_cut_but_not_costed():
+def test_networks_with_free_sizes_can_be_cut_but_have_no_costs():
     def build(mask):
         inputs = keras.Input((None, None, 3), name="image")
         return keras.Model(inputs, head(mask("a", conv(5, "a")(inputs))))
@@ -229,19 +229,19 @@ def test_free_sizes_can_be_cut_but_not_costed():
         structure.network()
 
 
-def test_a_scale_for_each_channel_keeps_them():
+def test_a_constant_scale_for_each_channel_fixes_the_width():
     inputs = keras.Input((4,))
     x = layers.Rescaling([1.0, 2.0, 3.0])(layers.Dense(3, name="a")(inputs))
     assert analyse(keras.Model(inputs, layers.Dense(2)(x))).widths == {}
 
 
-def test_transposed_channels_stay():
+def test_transposed_channels_are_fixed():
     inputs = keras.Input((4, 3))
     x = layers.Permute((2, 1))(layers.Dense(5, name="a")(inputs))
     assert analyse(keras.Model(inputs, layers.Dense(2)(layers.Dense(6, name="b")(x)))).widths == {"b": 6}
 
 
-def test_a_reshape_across_channels_keeps_them():
+def test_a_reshape_across_channels_fixes_the_width():
     inputs = keras.Input((4, 3))
     x = layers.Reshape((3, 4))(layers.Dense(3, name="a")(inputs))
     source = keras.Model(inputs, layers.Dense(2)(layers.Dense(5, name="b")(x)))

@@ -1,4 +1,4 @@
-"""Layers that are wrapped to be called at each step of a sequence: some do that of themselves."""
+"""Layers wrapped to be applied at each step of a sequence, although some would do that without a wrapper."""
 
 import keras
 import numpy as np
@@ -43,7 +43,7 @@ def padded(mask):
 
 
 def shared(mask):
-    """One wrapper around what both sequences, of different lengths, go through."""
+    """Return one wrapper that two sequences of different lengths share."""
     left, right = keras.Input((STEPS, 4)), keras.Input((3, 4))
     both = at_each_step(layers.Dense(UNITS), "hidden")
     x = layers.Concatenate(axis=1)([mask("hidden", both(left)), mask("hidden", both(right))])
@@ -51,13 +51,13 @@ def shared(mask):
 
 
 @pytest.mark.parametrize("build", [tagger, shared])
-def test_units_are_cut_as_masked(build):
+def test_cutting_units_equals_masking(build):
     structure, _ = check_narrow(build, {"hidden": alternate(UNITS)})
     assert structure.widths["hidden"] == UNITS
     check_widen(randomised(build(unmasked)))
 
 
-def test_padding_is_looked_at_as_before():
+def test_padding_is_treated_as_before():
     source = randomised(padded(unmasked))
     ids = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0], [5, 6, 7, 8, 9]])
     flat = narrow(analyse(source), {})
@@ -66,7 +66,7 @@ def test_padding_is_looked_at_as_before():
     assert len(tags.inputs) == 1, "a dense layer reads no mask"
 
 
-def test_a_flat_copy_has_the_names_and_the_weights_of_its_model():
+def test_a_flat_copy_has_the_names_and_weights_of_its_model():
     source = randomised(tagger(unmasked))
     flat = narrow(analyse(source), {})
     assert flat.output_names == source.output_names == ["tags"]
@@ -83,7 +83,7 @@ def test_costs_by_hand(build):
     assert [operation.read for operation in actual["tags"].operations[:1]] == [STEPS * UNITS]
 
 
-def test_what_has_to_see_single_steps_is_refused():
+def test_layers_that_have_to_see_single_steps_are_refused():
     inputs = keras.Input((STEPS, 8, 8, 3))
     x = at_each_step(layers.Conv2D(4, 3), "frames")(inputs)
     with pytest.raises(UnsupportedLayerError, match=r"'frames' is a .*TimeDistributed"):

@@ -20,7 +20,7 @@ MAKERS = {
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("maker", MAKERS)
-def test_every_linear_layer_takes_in_its_batch_norm(maker, affine, use_bias):
+def test_batch_norms_are_folded_into_every_linear_layer(maker, affine, use_bias):
     inputs = keras.Input((5, 5, 4))
     x = MAKERS[maker](use_bias=use_bias, name="linear")(inputs)
     x = layers.BatchNormalization(center=affine, scale=affine, epsilon=0.01)(x)
@@ -29,7 +29,7 @@ def test_every_linear_layer_takes_in_its_batch_norm(maker, affine, use_bias):
 
 
 @pytest.mark.parametrize("maker", ["conv", "transposed", "depthwise", "separable"])
-def test_one_dimension(maker):
+def test_batch_norms_are_folded_in_one_dimension(maker):
     makers = {
         "conv": layers.Conv1D(4, 3),
         "transposed": layers.Conv1DTranspose(4, 3),
@@ -77,7 +77,7 @@ def shared_norm(x):
     "network",
     [shared_maker, two_norms_of_one_maker, read_twice, activated, norm_first, norm_of_positions, shared_norm],
 )
-def test_a_batch_norm_that_cannot_fold_stays(network):
+def test_a_batch_norm_that_cannot_be_folded_is_kept(network):
     inputs = keras.Input((4, 4))
     source = randomised(keras.Model(inputs, network(inputs)))
     folded = fold_batch_norm(source)
@@ -85,7 +85,7 @@ def test_a_batch_norm_that_cannot_fold_stays(network):
     assert folded.count_params() == source.count_params()
 
 
-def test_a_linear_layer_that_is_an_output_keeps_its_values():
+def test_a_linear_layer_that_is_an_output_is_not_changed():
     inputs = keras.Input((4,))
     y = layers.Dense(4)(inputs)
     source = randomised(keras.Model(inputs, [y, layers.BatchNormalization()(y)]))
@@ -100,7 +100,7 @@ def test_a_batch_norm_that_is_an_output_gives_it_its_name():
     assert output_names(check_fold(source)) == output_names(source) == ["stream", "score"]
 
 
-def test_two_batch_norms_in_a_row_fold_once():
+def test_only_the_first_of_two_batch_norms_in_a_row_is_folded():
     inputs = keras.Input((4,))
     x = layers.BatchNormalization()(layers.BatchNormalization()(layers.Dense(5)(inputs)))
     source = randomised(keras.Model(inputs, x))
@@ -109,14 +109,14 @@ def test_two_batch_norms_in_a_row_fold_once():
     assert len(folded.layers) == 3
 
 
-def test_channels_first_is_left_alone():
+def test_a_batch_norm_with_channels_first_is_kept():
     inputs = keras.Input((4, 3, 3))
     x = layers.Conv2D(3, 1, data_format="channels_first")(inputs)
     source = keras.Model(inputs, layers.BatchNormalization(axis=-1)(x))
     assert fold_batch_norm(source).count_params() == source.count_params()
 
 
-def test_the_arithmetic():
+def test_folding_follows_the_formula():
     """`y = gamma * (w x + b - mean) / sqrt(variance + epsilon) + beta`, by hand."""
     inputs = keras.Input((1,))
     source = keras.Model(inputs, layers.BatchNormalization(epsilon=0.0, name="bn")(layers.Dense(1)(inputs)))

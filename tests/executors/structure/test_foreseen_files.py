@@ -1,4 +1,4 @@
-"""Sizes and memory as they are foreseen by layers, against the files that these become."""
+"""Predicted file sizes and memory of layers, compared with the converted files."""
 
 import keras
 import numpy as np
@@ -59,7 +59,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_file_and_memory_are_near_what_is_foreseen(name):
+def test_file_size_and_memory_are_close_to_the_predictions(name):
     model = randomised(NETWORKS[name]())
     rows = {"x": np.random.default_rng(0).normal(size=(8, *model.input_shape[1:])).astype(np.float32)}
     network = analyse(model).network()

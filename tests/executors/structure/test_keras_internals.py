@@ -1,4 +1,4 @@
-"""Private parts of Keras are used in one module, and the installed Keras has them all."""
+"""Private parts of Keras are used in a single module, and the installed Keras has all of them."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SOURCES = sorted(
 
 
 def private_names(tree: ast.AST) -> Iterator[str]:
-    """The private attributes that code reads of anything but itself."""
+    """Return the private attributes that code reads from other objects than `self`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls"):
             continue
@@ -30,7 +30,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
 
 
 def private_modules(tree: ast.AST) -> Iterator[str]:
-    """What code imports or reads of the modules below `keras.src`."""
+    """Return the names that code imports or reads from modules below `keras.src`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -53,18 +53,18 @@ def strings(tree: ast.AST) -> set[str]:
 USED = set(private_names(ast.parse(INTERNALS.read_text())))
 
 
-def test_the_installed_keras_has_all_that_is_used():
+def test_the_installed_keras_has_all_private_parts_in_use():
     assert missing() == []
 
 
-def test_the_installed_tf_keras_has_all_that_is_used():
+def test_the_installed_tf_keras_has_all_private_parts_in_use():
     import tf_keras
 
     inputs = tf_keras.Input((2,))
     assert missing_of_keras2(tf_keras.Model(inputs, tf_keras.layers.Dense(1)(inputs))) == []
 
 
-def test_all_that_is_used_is_checked():
+def test_all_private_parts_in_use_are_checked():
     tree = ast.parse(INTERNALS.read_text())
     checks = [
         node
@@ -81,7 +81,7 @@ class Forgetful(keras.optimizers.SGD):
         del self.momentums
 
 
-def test_an_untested_version_that_lacks_a_part_is_refused_with_its_name(monkeypatch):
+def test_an_untested_version_without_a_private_part_is_refused_by_name(monkeypatch):
     check_version("3.99.0")
     monkeypatch.setattr(keras.optimizers, "SGD", Forgetful)
     monkeypatch.setitem(keras_internals._MODULES, "keras.src.ops.nn", ("NoSuchOperation",))

@@ -1,4 +1,4 @@
-"""Texts that are padded: layers pass the mask of an embedding on, operations drop it."""
+"""Padded texts: layers pass on the mask of an embedding, operations drop it."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ WORDS, LENGTH, WIDTH = 11, 6, 8
 
 
 def texts():
-    """Token ids [5, LENGTH], each text padded with 0 from another place on."""
+    """Return token ids [5, LENGTH], with texts of different lengths padded with 0."""
     ids = np.random.default_rng(0).integers(1, WORDS, (5, LENGTH))
     return np.where(np.arange(LENGTH) < np.arange(2, 7)[:, None], ids, 0)
 
@@ -52,7 +52,7 @@ def both_ways(ids):
 
 
 def tower(*steps, name="tower"):
-    """A model that is nested, as a function of a sequence."""
+    """Return a nested model that processes a sequence."""
     inputs = x = keras.Input((LENGTH, WIDTH))
     for step in steps:
         x = step(x)
@@ -64,7 +64,7 @@ def nested(ids):
 
 
 def nested_with_an_operation(ids):
-    """What is behind it in the nested model looks at the padding."""
+    """Return a model in which layers after the operation, inside the nested model, use the padding mask."""
     steps = keras.ops.relu, layers.LSTM(WIDTH, name="lstm"), layers.Dense(3)
     return tower(*steps)(embedded()(ids))
 
@@ -80,7 +80,7 @@ def nested_twice(ids):
 
 
 def nested_with_two_texts(ids):
-    """One of which is padded."""
+    """Return a nested model with two texts, of which only one is padded."""
     inputs = [keras.Input((LENGTH, WIDTH)), keras.Input((LENGTH, WIDTH))]
     x = layers.Concatenate()([layers.LSTM(7)(inputs[0]), layers.GRU(5)(inputs[1])])
     both = keras.Model(inputs, x, name="tower")
@@ -97,13 +97,13 @@ def network(outputs):
 
 
 @pytest.mark.parametrize("outputs", [attending, activated, added, masked, recurrent, both_ways, *NESTED])
-def test_a_flat_copy_looks_at_padding_as_its_model_does(outputs):
+def test_a_flat_copy_treats_padding_like_its_model(outputs):
     source = network(outputs)
     same([np.asarray(source(texts()))], [np.asarray(narrow(analyse(source), {})(texts()))])
 
 
 @pytest.mark.parametrize("outputs", [attending, activated, added])
-def test_an_embedding_of_which_operations_drop_the_mask_is_narrowed(outputs):
+def test_an_embedding_with_a_mask_dropped_by_operations_is_narrowed(outputs):
     source = network(outputs)
     structure = analyse(source)
     (group,) = (name for name in structure.groups if name.startswith("embedding"))
@@ -131,8 +131,8 @@ def test_an_initial_state_is_refused():
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_a_text_without_tokens_has_a_mean_of_zeros(keepdims):
-    """Keras divides nothing by nothing; every other text stays what it is."""
+def test_the_mean_over_an_empty_text_is_zero(keepdims):
+    """Keras divides zero by zero; all other texts give the same output."""
     ids = keras.Input((LENGTH,), dtype="int32", name="ids")
     mean = layers.GlobalAveragePooling1D(keepdims=keepdims)(embedded()(ids))
     source = randomised(keras.Model(ids, layers.Dense(3, name="class")(mean)))
@@ -145,7 +145,7 @@ def test_a_text_without_tokens_has_a_mean_of_zeros(keepdims):
     np.testing.assert_allclose(actual[2], bias, rtol=1e-6)
 
 
-def test_means_without_a_mask_stay():
+def test_means_without_a_mask_are_not_changed():
     ids = keras.Input((LENGTH,), dtype="int32", name="ids")
     source = keras.Model(ids, classified(layers.Embedding(WORDS, WIDTH)(ids)))
     assert with_finite_means(source) is source

@@ -1,4 +1,4 @@
-"""Layers that stay as they are, or keep some channels, by patterns of their names."""
+"""Rules by name patterns: layers that are not changed, or keep a minimum of channels."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ KEEP = LayerRule()
 
 
 def network() -> keras.Model:
-    """Two residual blocks and a concatenation."""
+    """Return a network with two residual blocks and a concatenation."""
     image = keras.Input((8, 8, 3), name="image")
     x = stream = layers.Conv2D(8, 3, padding="same", name="stem")(image)
     for number in (1, 2):
@@ -38,29 +38,29 @@ def network() -> keras.Model:
 
 
 def least(**rules: LayerRule) -> dict[str, int]:
-    """The least units of each group under rules."""
+    """Return the minimum number of units of each group under rules."""
     return analyse(network(), rules).least_widths
 
 
-def test_without_rules_a_single_unit_of_each_group_has_to_stay() -> None:
+def test_without_rules_one_unit_of_each_group_is_kept() -> None:
     assert least() == dict.fromkeys(["stem", "block1_expand", "block2_expand", "wide", "small"], 1)
 
 
-def test_a_group_with_a_layer_that_is_kept_is_kept() -> None:
-    """What the layer reads, as well as what it makes; it need have no weights."""
+def test_a_kept_layer_keeps_its_whole_group() -> None:
+    """The rule covers the layer's inputs and outputs, even for a layer without weights."""
     assert least(block1_expand=KEEP).keys() == {"block2_expand", "wide", "small"}
     assert least(block1_add=KEEP).keys() == {"block1_expand", "block2_expand", "wide", "small"}
     assert least(**{"block?_relu": KEEP}).keys() == {"stem", "wide", "small"}
     assert least(**{"*": KEEP}) == {}
 
 
-def test_a_layer_keeps_so_many_channels() -> None:
+def test_a_layer_keeps_its_minimum_of_channels() -> None:
     assert least(block1_project=LayerRule(5))["stem"] == 5
     assert least(wide=LayerRule(3), **{"w*": LayerRule(7)})["wide"] == 7
     assert least(wide=LayerRule(100))["wide"] == 16
 
 
-def test_several_groups_of_one_layer_keep_so_many_channels_together() -> None:
+def test_several_groups_of_one_layer_keep_the_minimum_together() -> None:
     groups = least(both=LayerRule(10))
     assert (groups["wide"], groups["small"]) == (8, 2)
     assert least(digit=LayerRule(3))["wide"] == 1
@@ -76,13 +76,15 @@ def test_several_groups_of_one_layer_keep_so_many_channels_together() -> None:
         ("block*", LayerRule(1), []),
     ],
 )
-def test_a_block_with_a_layer_of_a_rule_stays(pattern: str, rule: LayerRule, removable: list[str]) -> None:
+def test_a_block_that_contains_a_layer_of_a_rule_is_kept(
+    pattern: str, rule: LayerRule, removable: list[str]
+) -> None:
     structure = analyse(network(), {pattern: rule})
     assert [block.name for block in removable_blocks(structure)] == removable
     assert list(ArchitectureSpace(structure, structure.widths, ()).blocks) == removable
 
 
-def test_images_stay_as_large_for_a_layer_that_is_kept() -> None:
+def test_images_keep_their_size_for_a_kept_layer() -> None:
     assert at_resolution(analyse(network()), 0.5) is not None
 
     def images(rule: LayerRule) -> int:
@@ -93,7 +95,7 @@ def test_images_stay_as_large_for_a_layer_that_is_kept() -> None:
     assert (images(KEEP), images(LayerRule(4))) == (0, 4)
 
 
-def test_rules_hold_for_what_is_made_of_a_network() -> None:
+def test_rules_also_apply_to_networks_derived_from_a_network() -> None:
     rules = {"stem": LayerRule(6), "wide": LayerRule(9)}
     structure = analyse(network(), rules)
     smaller = at_resolution(structure, 0.5)
@@ -106,7 +108,7 @@ def test_rules_hold_for_what_is_made_of_a_network() -> None:
     assert analyse(model, rules).least_widths == {"stem": 6, "wide": 9, "small": 1}
 
 
-def test_a_layer_that_is_kept_is_not_widened() -> None:
+def test_a_kept_layer_is_not_widened() -> None:
     structure = analyse(network(), {"wide": KEEP})
     assert "wide" not in widened(structure, 2.0)
     wide = widen(structure, 2.0)
@@ -121,19 +123,19 @@ def test_a_layer_that_is_kept_is_not_widened() -> None:
         ("block1_exapnd", "did you mean block1_expand"),
         ("blok*", "did you mean block1_expand, block1_relu"),
         ("*_rellu", "did you mean block1_relu, block2_relu"),
-        ("zzzz", "its layers are called stem, block1_expand"),
-        ("*qq*", "its layers are called stem"),
+        ("zzzz", "its layers are stem, block1_expand"),
+        ("*qq*", "its layers are stem"),
     ],
 )
-def test_a_pattern_that_matches_no_layer_is_told_which_may_be_meant(pattern: str, fix: str) -> None:
+def test_the_error_for_a_pattern_without_a_match_suggests_similar_layers(pattern: str, fix: str) -> None:
     names = analyse(network()).graph.layers
     (wrong,) = unmatched({pattern: KEEP, "st*": KEEP}, names)
     assert wrong.value == pattern
     assert wrong.fix.startswith(fix)
 
 
-def test_what_a_layer_that_is_kept_has_inside_is_kept() -> None:
-    """The heads of an attention, which no tensor shows."""
+def test_inner_widths_of_a_kept_layer_are_kept() -> None:
+    """For example the heads of attention, which do not appear as channels of a tensor."""
     tokens = keras.Input((5, 8), name="tokens")
     x = layers.MultiHeadAttention(2, 4, name="attention")(tokens, tokens)
     model = keras.Model(tokens, layers.Dense(3, name="kind")(x))

@@ -1,4 +1,4 @@
-"""Networks divided into segments, against the networks as a whole."""
+"""Networks divided into segments, compared with the whole networks."""
 
 import keras
 import numpy as np
@@ -11,12 +11,12 @@ from tests.executors.structure.networks import conv, outputs, randomised, same, 
 
 layers = keras.layers
 
-#: One architecture of images and one of texts; `-m slow` takes all.
+#: One architecture for images and one for texts; `-m slow` tests all.
 _SMALL = ("MobileNetV2", "BERT span")
 
 
 def arrays_for(model):
-    """Random inputs of a model; ids are below 2."""
+    """Return random inputs for a model; token ids are below 2."""
     rng = np.random.default_rng(1)
     shapes = [((2, *tensor.shape[1:]), tensor.dtype) for tensor in model.inputs]
     return [
@@ -30,7 +30,7 @@ def clone(name, layer):
 
 
 def in_turn(parts, arrays):
-    """What the last segment returns, each given what the one before returned."""
+    """Run the segments one after another, and return the outputs of the last one."""
     for part in parts:
         arrays = outputs(part.graph.build(clone, part.graph.weights), arrays)
     return arrays
@@ -51,7 +51,7 @@ def check(model, largest):
 
 @pytest.mark.parametrize("largest", [0.0, 0.4])
 @pytest.mark.parametrize("name", MOSTLY_SLOW_FAMILIES)
-def test_segments_of_every_family_in_turn_are_the_network(name, largest):
+def test_the_segments_of_every_family_compute_the_same_as_the_network(name, largest):
     build, _ = FAMILIES[name]
     check(randomised(build(unmasked)), largest)
 
@@ -60,7 +60,7 @@ def test_segments_of_every_family_in_turn_are_the_network(name, largest):
     "name",
     [name if name in _SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures()],
 )
-def test_segments_of_every_supported_architecture_in_turn_are_the_network(name):
+def test_the_segments_of_every_supported_architecture_compute_the_same_as_the_network(name):
     assert len(check(randomised(architectures()[name]()), 0.1)) > 1
 
 
@@ -69,7 +69,7 @@ def names(parts):
 
 
 def residual(depth=2):
-    """A stem with padding and dropout, residual blocks, and a head."""
+    """Return a stem with padding and dropout, residual blocks, and a head."""
     inputs = keras.Input((8, 8, 3))
     x = layers.ZeroPadding2D(1, name="pad")(layers.Rescaling(0.5, name="scale")(inputs))
     x = layers.Dropout(0.1, name="drop")(conv(4, "stem")(x))
@@ -80,7 +80,7 @@ def residual(depth=2):
     return keras.Model(inputs, layers.Dense(5, name="head")(layers.GlobalAveragePooling2D(name="pool")(x)))
 
 
-def test_no_segment_begins_with_what_fuses_nor_ends_with_padding():
+def test_no_segment_begins_with_a_fusible_layer_or_ends_with_padding():
     stem = ["scale", "pad", "stem", "stem_bn", "stem_relu", "drop"]
     blocks = [
         [f"in_{n}", f"in_{n}_bn", f"in_{n}_relu", f"out_{n}", f"bn_{n}", f"add_{n}", f"relu_{n}"]
@@ -91,7 +91,7 @@ def test_no_segment_begins_with_what_fuses_nor_ends_with_padding():
     assert [part.name for part in parts] == ["drop", "relu_0", "pool", "head"]
 
 
-def test_batch_norm_that_nothing_takes_begins_a_segment():
+def test_a_batch_norm_that_cannot_be_folded_begins_a_segment():
     x = inputs = keras.Input((6, 6, 4))
     for number in range(2):
         y = layers.ReLU(name=f"relu_{number}")(layers.BatchNormalization(name=f"bn_{number}")(x))
@@ -103,7 +103,7 @@ def test_batch_norm_that_nothing_takes_begins_a_segment():
 
 
 @pytest.mark.parametrize("largest", [0.1, 0.25, 0.5, 1.0])
-def test_neighbours_are_joined_up_to_the_share(largest):
+def test_neighbouring_segments_are_merged_up_to_the_share(largest):
     model = keras.Sequential([keras.Input((5,)), *(layers.Dense(5, name=f"d{n}") for n in range(8))])
     expected = {0.1: [1] * 8, 0.25: [2] * 4, 0.5: [4, 4], 1.0: [8]}[largest]
     parts = segments(analyse(model), largest)
@@ -111,7 +111,7 @@ def test_neighbours_are_joined_up_to_the_share(largest):
     assert [part.params for part in parts] == [30 * count for count in expected]
 
 
-def test_a_layer_that_is_called_again_is_not_divided():
+def test_a_layer_called_again_is_not_split():
     inputs = keras.Input((5,))
     again = layers.Dense(5, name="again")
     x = again(layers.Dense(5, name="between")(again(layers.Dense(5, name="first")(inputs))))

@@ -17,7 +17,7 @@ def network(activation="softmax", units=3):
     x = layers.ReLU()(layers.BatchNormalization(name="norm")(x))
     x = layers.GlobalAveragePooling2D()(x)
     model = randomised(keras.Model(inputs, layers.Dense(units, activation, name="said")(x)))
-    # As if trained on images that are brighter and richer in contrast than noise.
+    # As if trained on images that are brighter and have more contrast than noise.
     images = np.random.default_rng(3).normal(5, 20, (500, 6, 6, 2)).astype(np.float32)
     seen = np.asarray(model.get_layer("conv")(images)).reshape(-1, 8)
     model.get_layer("norm").moving_mean.assign(seen.mean(axis=0))
@@ -26,7 +26,7 @@ def network(activation="softmax", units=3):
 
 
 def decisive(model):
-    """The same network, surer of what it says."""
+    """Return the same network with more confident predictions."""
     kernel, bias = model.get_layer("said").get_weights()
     model.get_layer("said").set_weights([10 * kernel, 0 * bias])
     return model
@@ -42,8 +42,8 @@ def data(model):
     return generated(model, 400, 0)
 
 
-def test_batch_norms_see_what_they_know(model, data):
-    """Not so noise of the usual scale."""
+def test_synthetic_inputs_match_the_statistics_of_batch_norms(model, data):
+    """Plain noise does not match them."""
     norm = model.get_layer("norm")
 
     def off(images):
@@ -56,7 +56,7 @@ def test_batch_norms_see_what_they_know(model, data):
     assert max(off(data.inputs["image"])) < 0.5
 
 
-def test_every_class_is_reported_of_some(model, data):
+def test_every_class_is_predicted_for_some_inputs(model, data):
     images = data.inputs["image"]
     assert images.shape == (400, 6, 6, 2)
     predicted = np.asarray(model(images)).argmax(axis=1)
@@ -64,17 +64,17 @@ def test_every_class_is_reported_of_some(model, data):
     assert np.bincount(predicted, minlength=3).min() > 80
 
 
-def test_there_are_examples_of_a_class_that_is_seldom_seen(monkeypatch):
-    """Also before any are changed into ones of it."""
+def test_there_are_examples_of_rarely_predicted_classes(monkeypatch):
+    """Even before inputs are changed towards such a class."""
     monkeypatch.setattr(synthesis, "_LEAST_SHARE", 0.0)
     model = decisive(network())
     seen = np.bincount(generated(model, 400, 0).targets["said"], minlength=3)
-    monkeypatch.setattr(synthesis, "_CLASSES", 0.0)
+    monkeypatch.setattr(synthesis, "_BALANCE_WEIGHT", 0.0)
     otherwise = np.bincount(generated(model, 400, 0).targets["said"], minlength=3)
     assert seen.min() > 5 > otherwise.min()
 
 
-def test_without_batch_norms_the_network_is_sure_of_each_class_as_often():
+def test_without_batch_norms_all_classes_are_predicted_equally_often():
     inputs = keras.Input((6, 6, 2), name="image")
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, activation="tanh")(inputs))
     model = decisive(randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="said")(x))))
@@ -84,13 +84,13 @@ def test_without_batch_norms_the_network_is_sure_of_each_class_as_often():
     assert np.bincount(predicted.argmax(axis=1), minlength=3).min() > 80
 
 
-def test_the_same_seed_gives_the_same(model):
+def test_inputs_are_reproducible_by_seed(model):
     one, again, other = (generated(model, 5, seed).inputs["image"] for seed in (0, 0, 1))
     np.testing.assert_allclose(again, one, rtol=1e-3, atol=1e-3)
     assert np.abs(other - one).max() > 1
 
 
-def test_targets_are_of_the_kind_of_the_output():
+def test_targets_suit_the_kind_of_the_output():
     whether = generated(network("sigmoid", 1), 3, 0).targets["said"]
     assert set(whether.ravel().tolist()) <= {0, 1}
     assert whether.dtype == np.int64
@@ -100,8 +100,8 @@ def test_targets_are_of_the_kind_of_the_output():
 
 
 @pytest.mark.parametrize(("activation", "made"), [("softmax", "image"), (None, "said")])
-def test_what_is_no_number_is_refused(activation, made):
-    """Also where the most probable class of it would be predicted as the first."""
+def test_non_finite_outputs_are_refused(activation, made):
+    """Even for classes, where argmax over NaN would give the first class."""
     model = network(activation)
     kernel, bias = model.get_layer("said").get_weights()
     model.get_layer("said").set_weights([kernel, np.full_like(bias, np.nan)])
@@ -110,8 +110,8 @@ def test_what_is_no_number_is_refused(activation, made):
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
-def test_a_network_that_tells_nothing_of_its_inputs_gets_noise():
-    """One of figures, without batch norms."""
+def test_a_network_without_information_about_its_inputs_gets_noise():
+    """A regression network without batch norms."""
     inputs = keras.Input((4, 3), name="series")
     model = randomised(keras.Model(inputs, layers.Dense(2, name="said")(layers.Flatten()(inputs))))
     made = generated(model, 200, 0).inputs["series"]
@@ -129,7 +129,7 @@ def test_tokens_come_from_the_vocabulary(dtype):
     assert set(np.unique(data.inputs["tokens"]).tolist()) == set(range(7))
 
 
-def test_fewer_inputs_are_made_at_once_where_a_network_is_large():
+def test_batches_are_smaller_for_large_networks():
     inputs = keras.Input((256, 256, 3), name="image")
     x = inputs
     for _ in range(4):
@@ -140,14 +140,14 @@ def test_fewer_inputs_are_made_at_once_where_a_network_is_large():
     assert at_once * 4 * 4 * 256 * 256 * 32 <= 2**31
 
 
-def test_batches_are_no_larger_than_what_is_asked_for_takes(model):
-    """An inspection asks for one, to know what there will be; two batches of 125 would waste 50."""
+def test_batches_are_no_larger_than_necessary(model):
+    """An inspection requests one input to learn its form, and two batches of 125 would waste 50 inputs."""
     sizes = [synthesis._Synthesis(model, count, np.random.default_rng(0)).at_once for count in (1, 125, 200)]
     assert sizes == [1, 125, 100]
 
 
-def test_inputs_are_as_smooth_as_what_the_batch_norms_know():
-    """A batch norm that sees differences of neighbours, and one that sees the figures, tell it."""
+def test_inputs_are_as_smooth_as_the_batch_norms_indicate():
+    """One batch norm has statistics of differences between neighbours, another one those of the values."""
     inputs = keras.Input((16, 16, 1), name="image")
     differences = layers.Conv2D(2, 2, use_bias=False, name="differences")
     x = layers.Concatenate()([layers.Cropping2D(((0, 1), (0, 1)))(inputs), differences(inputs)])
@@ -170,7 +170,7 @@ def test_inputs_are_as_smooth_as_what_the_batch_norms_know():
         assert deviation == pytest.approx(10, rel=0.2)
 
 
-def test_each_input_gets_a_scale_of_its_own():
+def test_each_input_gets_its_own_scale():
     inputs = [keras.Input((4,), name="large"), keras.Input((4,), name="small")]
     norms = [layers.BatchNormalization(name=f"{tensor.name}_norm") for tensor in inputs]
     x = layers.Concatenate()([norm(tensor) for norm, tensor in zip(norms, inputs, strict=True)])
@@ -184,22 +184,22 @@ def test_each_input_gets_a_scale_of_its_own():
         np.testing.assert_allclose(made[name].std(axis=0), deviation, rtol=0.3)
 
 
-def test_how_far_it_is_is_reported(model, monkeypatch):
-    monkeypatch.setattr(synthesis, "_PACE", -1.0)
+def test_progress_is_reported(model, monkeypatch):
+    monkeypatch.setattr(synthesis, "_REPORT_SECONDS", -1.0)
     seen = []
     generated(model, 200, 0, on_step=lambda step, steps: seen.append((step, steps)))
     steps = 2 * synthesis._STEPS
     assert seen == [(step, steps) for step in range(steps)]
 
 
-def test_the_likeliest_of_frequent_classes_are_wanted_of_one_that_lacks_examples():
-    """Of ten examples two are to be of each class of three at least (0.7 of a third, rounded down)."""
+def test_inputs_of_frequent_classes_are_changed_to_the_most_likely_missing_class():
+    """Each of three classes has to have at least two of ten examples (0.7 of a third, rounded down)."""
     probabilities = np.full((10, 3), (0.8, 0.15, 0.05), np.float32)
     probabilities[4:8] = (0.15, 0.8, 0.05)
     probabilities[8] = (0.05, 0.15, 0.8)
     probabilities[3] = (0.6, 0.1, 0.3)
     expected = np.zeros((10, 3))
-    expected[[8, 3], 2] = 1  # its own, and the likeliest of the others
+    expected[[8, 3], 2] = 1  # its own examples, and the most likely others
     np.testing.assert_array_equal(synthesis.lacking_classes(probabilities), expected)
     probabilities[9] = (0.05, 0.15, 0.8)
     assert not synthesis.lacking_classes(probabilities).any()

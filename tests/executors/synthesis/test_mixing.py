@@ -9,11 +9,11 @@ IMAGE = Input("image", (12, 8, 1), "float32")
 
 
 def images(count=20):
-    """Images of one figure each, so that every pixel tells where it comes from."""
+    """Return images with one constant value each, so that every pixel shows its origin."""
     return {"image": np.full((count, 12, 8, 1), 1.0, np.float32) * np.arange(count)[:, None, None, None]}
 
 
-def test_each_example_has_a_box_of_another_one():
+def test_each_example_contains_a_box_from_another_one():
     given = images()
     made = with_mixed(given, Signature((IMAGE,), ()), np.random.default_rng(0))["image"]
     assert len(made) == (1 + mixing._TIMES) * 20
@@ -21,7 +21,7 @@ def test_each_example_has_a_box_of_another_one():
     sizes = []
     for place, image in enumerate(made[20:, :, :, 0]):
         foreign = image != place % 20
-        if not foreign.any():  # its own box
+        if not foreign.any():  # a box from itself
             continue
         assert len(np.unique(image[foreign])) == 1
         rows, columns = foreign.any(axis=1), foreign.any(axis=0)
@@ -33,13 +33,13 @@ def test_each_example_has_a_box_of_another_one():
     assert np.max(sizes, axis=0).tolist() == [9, 6]
 
 
-def test_boxes_come_from_other_places_than_they_go_to():
+def test_boxes_are_moved_to_other_positions():
     ramp = np.arange(12 * 8, dtype=np.float32).reshape(1, 12, 8, 1)
     made = with_mixed({"image": ramp}, Signature((IMAGE,), ()), np.random.default_rng(0))["image"]
     assert sum((image != ramp[0]).any() for image in made) > 3
 
 
-def test_tokens_and_channels_alone_stay_as_they_are():
+def test_inputs_without_positions_are_not_mixed():
     signature = Signature((IMAGE, Input("tokens", (5,), "int32", 9), Input("age", (3,), "float32")), ())
     rng = np.random.default_rng(0)
     given = {**images(), "tokens": rng.integers(0, 9, (20, 5)), "age": rng.normal(size=(20, 3))}
@@ -52,7 +52,7 @@ def test_tokens_and_channels_alone_stay_as_they_are():
 
 
 @pytest.mark.parametrize(("room", "times"), [(0.5, 0), (3.2, 3)])
-def test_there_are_no_more_than_there_is_room_for(monkeypatch, room, times):
+def test_the_number_of_examples_is_limited_by_memory(monkeypatch, room, times):
     given = images()
     monkeypatch.setattr(mixing, "_BYTES", int(room * given["image"].nbytes))
     made = with_mixed(given, Signature((IMAGE,), ()), np.random.default_rng(0))

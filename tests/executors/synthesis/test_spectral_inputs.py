@@ -10,7 +10,7 @@ def noise(*shape):
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (9, 2), (6, 8, 3), (600, 1), (4, 3, 5, 2)])
-def test_amplitudes_are_those_of_cosines_along_every_axis_but_the_last(shape):
+def test_amplitudes_describe_cosines_along_all_axes_except_the_last(shape):
     amplitudes = noise(*shape)
     sums = SpectralInputs(shape)(amplitudes).numpy()
     axes = range(1, len(shape))
@@ -18,7 +18,7 @@ def test_amplitudes_are_those_of_cosines_along_every_axis_but_the_last(shape):
     np.testing.assert_allclose(seen, amplitudes, atol=1e-4)
 
 
-def test_strength_falls_with_the_frequency_at_the_same_variance():
+def test_amplitudes_fall_with_frequency_at_the_same_variance():
     inputs = SpectralInputs((16, 16, 2))
     inputs.configure(1.0, 1.0, 0.0)
     seen = dctn(inputs(noise(16, 16, 2)).numpy(), axes=(1, 2), norm="ortho").std(axis=(0, 3))
@@ -27,7 +27,7 @@ def test_strength_falls_with_the_frequency_at_the_same_variance():
     assert np.sqrt((seen**2).mean()) == pytest.approx(1, rel=0.1)
 
 
-def test_scale_and_mean_are_of_the_sums():
+def test_scale_and_mean_apply_to_the_sums():
     inputs = SpectralInputs((16, 16, 2))
     inputs.configure(0.5, 30.0, 2.0)
     sums = inputs(noise(16, 16, 2)).numpy()

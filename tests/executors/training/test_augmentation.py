@@ -1,4 +1,4 @@
-"""Each image is one of those that the settings allow, and all of them come about."""
+"""Augmented images are exactly those that the settings allow."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def changed(settings, count=400, seed=(3, 4)):
 
 
 def shifted(image, rows, columns):
-    """An image whose pixel (y, x) is that at (y + rows, x + columns), or the nearest there is."""
+    """Shift an image: pixel (y, x) is that at (y + rows, x + columns), or the nearest existing one."""
     y = np.clip(np.arange(6) + rows, 0, 5)
     x = np.clip(np.arange(5) + columns, 0, 4)
     return image[y][:, x]
@@ -56,34 +56,34 @@ def test_each_image_has_its_own_brightness():
     assert (each.min(), each.max()) == pytest.approx((0.75, 1.25), abs=0.02)
 
 
-def test_a_seed_always_does_the_same():
+def test_augmentation_is_reproducible_by_seed():
     settings = Augmentation(flip=True, crop=1, brightness=0.1)
     np.testing.assert_array_equal(changed(settings), changed(settings))
     assert not np.array_equal(changed(settings), changed(settings, seed=(3, 8)))
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((7,), "a model of images"), ((6, 4, 1), "a crop below 4")])
-def test_what_cannot_be_augmented_is_refused(shape, expected):
+def test_inputs_that_cannot_be_augmented_are_refused(shape, expected):
     with pytest.raises(InvalidValue) as caught:
         augmenting(network(shape), Augmentation(crop=4))
     assert expected in caught.value.expected
 
 
 def labelled_positions():
-    """A network that says a class for each pixel."""
+    """Return a network that predicts a class for each pixel."""
     inputs = keras.Input((6, 5, 2), name="image")
     return keras.Model(inputs, keras.layers.Conv2D(3, 1, activation="softmax", name="mask")(inputs))
 
 
 @pytest.mark.parametrize("settings", [Augmentation(flip=True), Augmentation(crop=1)])
-def test_images_whose_positions_have_labels_do_not_move(settings):
-    with pytest.raises(InvalidValue, match="mask is about positions"):
+def test_images_with_labels_for_positions_are_not_moved(settings):
+    with pytest.raises(InvalidValue, match="mask has labels per position"):
         augmenting(labelled_positions(), settings)
     augmenting(labelled_positions(), Augmentation(brightness=0.1))
 
 
 def looking_at(columns):
-    """A network for images of 8 x 16 that compares the brightness of some columns with 0."""
+    """Return a network for 8 x 16 images that compares the brightness of some columns with 0."""
     inputs = keras.Input((8, 16, 1), name="image")
     model = keras.Model(inputs, keras.layers.Dense(2, name="y")(keras.layers.Flatten()(inputs)))
     kernel = np.zeros((8, 16, 2))
@@ -101,12 +101,12 @@ def looking_at(columns):
         ([0], None),
     ],
 )
-def test_changes_suit_images_that_a_network_still_recognises(columns, suitable):
-    """All images are bright or dark in these columns, and neither elsewhere or alike in its neighbours."""
+def test_augmentations_are_chosen_if_the_network_still_recognises_the_images(columns, suitable):
+    """Images are bright or dark in these columns, and zero or of opposite brightness elsewhere."""
     classes = np.arange(200) % 2
     images = np.zeros((200, 8, 16, 1), np.float32)
     images[:, :, columns] = (2 * classes - 1)[:, None, None, None]
-    if columns == [7, 8]:  # a shift moves the centre away, to what says the opposite
+    if columns == [7, 8]:  # a shift replaces the centre by columns with the opposite brightness
         images[:, :, [5, 6, 9, 10]] = -3 * (2 * classes - 1)[:, None, None, None]
     if columns == [0]:
         images[:, :, 1:] = -(2 * classes - 1)[:, None, None, None]
@@ -117,8 +117,8 @@ def test_changes_suit_images_that_a_network_still_recognises(columns, suitable):
 @pytest.mark.parametrize(
     ("right", "count", "recognised"), [(1.0, 200, True), (0.52, 200, False), (1.0, 99, False)]
 )
-def test_only_a_network_that_knows_something_can_tell(right, count, recognised):
-    """Mirrored or not, the images are bright or dark, and some are named so; few say little."""
+def test_augmentations_are_chosen_only_by_an_accurate_network(right, count, recognised):
+    """Flipped or not, the images are bright or dark, and some are labelled so; few examples prove little."""
     classes = np.arange(count) % 2
     images = np.ones((count, 8, 16, 1), np.float32) * (2 * classes - 1)[:, None, None, None]
     wrong = np.random.default_rng(0).permutation(count)[: round((1 - right) * count)]
@@ -128,8 +128,8 @@ def test_only_a_network_that_knows_something_can_tell(right, count, recognised):
     assert recognises(looking_at(slice(None)), data, Metric.ACCURACY, flips) == recognised
 
 
-def test_figures_that_change_their_sign_are_not_recognised():
-    """What is brighter on one side than on the other, and by how much."""
+def test_regression_outputs_that_change_their_sign_are_not_recognised():
+    """The output is the difference in brightness between both sides."""
     rng = np.random.default_rng(0)
     images = rng.normal(size=(200, 8, 16, 1)).astype(np.float32)
     inputs = keras.Input((8, 16, 1), name="image")
@@ -141,7 +141,7 @@ def test_figures_that_change_their_sign_are_not_recognised():
         assert recognises(model, data, Metric.MSE, Augmentation(flip=True)) == recognised
 
 
-def test_changes_that_are_made_in_any_case_stay():
+def test_configured_augmentations_are_kept():
     images = np.zeros((200, 8, 16, 1), np.float32)
     images[:, :, :8] = (2 * (np.arange(200) % 2) - 1)[:, None, None, None]
     data = Dataset({"image": images}, {"y": np.arange(200) % 2})
@@ -149,12 +149,12 @@ def test_changes_that_are_made_in_any_case_stay():
     assert suitable_augmentation(looking_at(slice(0, 8)), data, Metric.ACCURACY, start) == start
 
 
-def test_mirrored_images_are_those_that_flips_make():
+def test_mirrored_images_equal_flipped_ones():
     images = np.stack([IMAGE] * 3)
     np.testing.assert_array_equal(mirrored(network(), {"image": images})["image"], images[:, :, ::-1])
 
 
-def test_nothing_suits_inputs_that_are_no_images():
+def test_no_augmentation_suits_inputs_that_are_not_images():
     inputs = keras.Input((4,), name="x")
     model = keras.Model(inputs, keras.layers.Dense(2, name="y")(inputs))
     data = Dataset({"x": np.zeros((6, 4), np.float32)}, {"y": np.arange(6) % 2})

@@ -1,4 +1,4 @@
-"""Training steps and inferences with quick batch norms, against Keras' own."""
+"""Training and inference with fast batch norms, compared with those of Keras."""
 
 from contextlib import nullcontext
 
@@ -13,11 +13,11 @@ layers = keras.layers
 
 
 def network(shape, channels, **settings):
-    """A batch norm between two layers, whose statistics and weights are not those it starts with."""
+    """Return a batch norm between two layers, with statistics and weights other than the initial ones."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input(shape)
     norm = layers.BatchNormalization(name="norm", momentum=0.9, epsilon=1e-5, **settings)
-    first = layers.Dense(channels, use_bias=False)(inputs)  # a bias would have no gradient
+    first = layers.Dense(channels, use_bias=False)(inputs)  # a bias would get no gradient
     model = keras.Model(inputs, layers.Dense(2)(norm(first)))
     for variable in norm.variables:
         variable.assign(np.random.default_rng(4).uniform(0.5, 2.0, variable.shape))
@@ -25,7 +25,7 @@ def network(shape, channels, **settings):
 
 
 def step(model, x, quick):
-    """Outputs, gradients and statistics of a step, and the kinds of its operators."""
+    """Return outputs, gradients and statistics of a step, and the kinds of its operators."""
 
     @tf.function(autograph=False)
     def run(inputs):
@@ -51,7 +51,7 @@ def step(model, x, quick):
         ((2, 3, 2, 3), {"scale": False, "center": False}),
     ],
 )
-def test_a_step_is_that_of_keras(shape, settings, channels):
+def test_a_training_step_agrees_with_keras(shape, settings, channels):
     x = tf.constant(np.random.default_rng(5).normal(2.0, 3.0, (12, *shape)).astype(np.float32))
     expected, slow = step(network(shape, channels, **settings), x, quick=False)
     results, kinds = step(network(shape, channels, **settings), x, quick=True)
@@ -63,8 +63,8 @@ def test_a_step_is_that_of_keras(shape, settings, channels):
     assert ("FusedBatchNormV3" in kinds) == (channels % 8 == 0)
 
 
-def test_any_number_of_examples_is_normalised():
-    """Only positions that every batch has make long rows."""
+def test_batches_of_any_size_are_normalised():
+    """Long rows are only formed from positions that every batch has."""
     model = network((5, 3), 6)
     x = np.random.default_rng(5).normal(size=(7, 5, 3)).astype(np.float32)
 
@@ -80,7 +80,7 @@ def test_any_number_of_examples_is_normalised():
 @pytest.mark.parametrize(
     ("shape", "settings"), [((6, 4), {}), ((3,), {"center": False}), ((3, 5, 2), {"scale": False})]
 )
-def test_an_inference_is_that_of_keras(shape, settings, channels):
+def test_inference_agrees_with_keras(shape, settings, channels):
     model = network(shape, channels, **settings)
     statistics = [variable.numpy() for variable in model.non_trainable_variables]
     x = tf.constant(np.random.default_rng(5).normal(2.0, 3.0, (12, *shape)).astype(np.float32))
@@ -100,7 +100,7 @@ def test_an_inference_is_that_of_keras(shape, settings, channels):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("kind", ["frozen", "first axis", "half"])
-def test_others_stay_with_keras(kind, training):
+def test_unsupported_batch_norms_use_the_implementation_of_keras(kind, training):
     model = network((6, 8), 8, axis=1 if kind == "first axis" else -1)
     if kind == "half":
         model.get_layer("norm").dtype_policy = "mixed_float16"
@@ -112,7 +112,7 @@ def test_others_stay_with_keras(kind, training):
     np.testing.assert_allclose(outputs, expected, atol=0 if (kind, training) != ("frozen", False) else 1e-5)
 
 
-def test_layers_are_what_they_were_after_a_failure():
+def test_layers_are_restored_after_a_failure():
     model = network((6,), 8)
     with pytest.raises(ValueError, match="incompatible"), quick_batch_norms(model):
         model(np.zeros((2, 5), np.float32))

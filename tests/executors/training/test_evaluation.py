@@ -18,7 +18,7 @@ layers = keras.layers
 
 
 def linear(*after, activation=None):
-    """A linear classifier of the digits, and layers behind it."""
+    """Return a linear classifier of the digits, followed by other layers."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input((8, 8, 1), name="image")
     outputs = layers.Dense(10, activation, name="digit")(layers.Flatten()(inputs))
@@ -28,19 +28,19 @@ def linear(*after, activation=None):
 
 
 def by_hand(model, x):
-    """The logits of a linear classifier."""
+    """Return the logits of a linear classifier."""
     kernel, bias = model.get_weights()
     return x.reshape(len(x), -1) @ kernel + bias
 
 
-def test_outputs_are_those_of_all_batches(digits):
+def test_outputs_cover_all_batches(digits):
     model, x = linear(), digits[0].inputs["image"][: EVALUATION_BATCH + 7]
     actual = Evaluation(model).outputs({"image": x})
     assert list(actual) == ["digit"]
     np.testing.assert_allclose(actual["digit"], by_hand(model, x), atol=1e-5)
 
 
-def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(digits):
+def test_an_evaluation_uses_the_current_weights_and_is_traced_once(digits):
     passes = []
 
     class Counted(layers.Layer):
@@ -76,7 +76,7 @@ def test_recalibrated_statistics_are_those_of_the_data(training_setup):
         np.testing.assert_array_equal(before, np.asarray(after))
 
 
-def test_accuracy_counts_the_right_ones(training_setup, trained):
+def test_accuracy_counts_correct_predictions(training_setup, trained):
     expected = np.mean(
         np.asarray(trained(training_setup.validation.inputs["image"])).argmax(1)
         == training_setup.validation.targets["digit"]
@@ -86,8 +86,8 @@ def test_accuracy_counts_the_right_ones(training_setup, trained):
 
 
 @pytest.mark.parametrize("structure", ["list", "dict"])
-def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
-    """Token ids above 2^24 would not survive float32."""
+def test_inputs_are_passed_by_name_and_keep_integers(structure):
+    """Token ids above 2^24 would be rounded in float32."""
     arrays = {
         "late": keras.Input((), dtype="int64", name="late"),
         "early": keras.Input((2,), name="early"),
@@ -106,7 +106,7 @@ def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
     }
 
 
-def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(training_setup):
+def test_a_norm_called_several_times_gets_the_statistics_of_all_calls(training_setup):
     inputs = keras.Input((8, 8, 1), name="image")
     norm = layers.BatchNormalization(name="norm")
     left, right = layers.Cropping2D(((0, 4), (0, 0))), layers.Cropping2D(((4, 0), (0, 0)))
@@ -122,8 +122,8 @@ def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(tr
     )
 
 
-def test_every_example_counts_the_same_where_they_fill_no_whole_batch():
-    """As a batch of its own, the one that is left over would have no variance."""
+def test_all_examples_count_equally_with_an_incomplete_last_batch():
+    """A last batch of a single example would have no variance."""
     values = np.random.default_rng(0).normal(3, 2, (RECALIBRATION_BATCH + 1, 1)).astype(np.float32)
     inputs = keras.Input((1,), name="x")
     norm = layers.BatchNormalization()
@@ -132,7 +132,7 @@ def test_every_example_counts_the_same_where_they_fill_no_whole_batch():
     assert float(norm.moving_variance[0]) == pytest.approx(values.var(), rel=0.02)
 
 
-def test_fewer_examples_are_looked_at_at_once_where_tensors_are_large():
+def test_batches_are_smaller_if_tensors_are_large():
     inputs = keras.Input((224, 224, 3), name="image")
     model = keras.Model(inputs, layers.GlobalAveragePooling2D()(layers.Conv2D(64, 3, padding="same")(inputs)))
     at_once = examples_at_once(model, EVALUATION_BATCH)

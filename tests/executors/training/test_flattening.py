@@ -9,7 +9,7 @@ layers = keras.layers
 
 @pytest.fixture
 def weights():
-    """Of several shapes, one of them a single number."""
+    """Return weights of several shapes, one of them a single number."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4, 4, 2))
     x = layers.Flatten()(layers.Conv2D(3, 2)(inputs))
@@ -25,7 +25,7 @@ def test_tensors_are_flattened_in_order_and_restored(weights):
         np.testing.assert_array_equal(part, weight)
 
 
-def test_each_weight_has_its_value_throughout(weights):
+def test_each_weight_is_filled_with_its_value(weights):
     values = np.arange(len(weights)) % 2 == 0
     repeated = Flattener(weights).repeat(values).numpy()
     expected = np.concatenate(

@@ -1,4 +1,4 @@
-"""Losses of plug-ins: those of the documentation, and what becomes of those that cannot be used."""
+"""Losses of plug-ins: those in the documentation, and the refusal of unusable ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -65,7 +65,7 @@ def plug_ins(tmp_path, monkeypatch):
 
 
 def network() -> keras.Model:
-    """Figures and classes of two numbers."""
+    """Return a network that predicts numbers and classes from two inputs."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((2,), name="x")
     return keras.Model(
@@ -85,7 +85,7 @@ def of_plug_in(objective: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("activation", [Activation.SOFTMAX, Activation.NONE])
-def test_the_weighted_entropy_of_the_example_is_that_of_keras(activation):
+def test_the_weighted_cross_entropy_of_the_example_agrees_with_keras(activation):
     logits, targets = RNG.normal(size=(20, 3)).astype(np.float32), RNG.integers(3, size=20)
     weights = np.where(targets == 1, 5.0, 1.0)
     entropy = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True).numpy()
@@ -94,7 +94,7 @@ def test_the_weighted_entropy_of_the_example_is_that_of_keras(activation):
     assert float(loss) == pytest.approx(np.average(entropy, weights=weights), rel=1e-4)
 
 
-def test_what_is_ignored_or_unknown_does_not_count_and_classes_count_by_their_weights():
+def test_ignored_and_unknown_targets_do_not_count_and_classes_are_weighted():
     logits, targets = RNG.normal(size=(20, 3)).astype(np.float32), RNG.integers(3, size=20)
     with_others = np.where(np.arange(20) < 15, targets, [-1, -2] * 10)
     objective = of_plug_in(Categorical(Activation.NONE, (1.0, 0.2, 3.0)), "costly_misses")
@@ -107,8 +107,8 @@ def test_what_is_ignored_or_unknown_does_not_count_and_classes_count_by_their_we
     assert float(loss) == pytest.approx(1.5)
 
 
-def test_the_overlap_of_the_example_is_that_of_the_paper():
-    """Boxes of whole numbers, whose areas are counted on a grid."""
+def test_the_overlap_in_the_example_follows_the_paper():
+    """Boxes have integer coordinates, so that areas can be counted on a grid."""
     corners = RNG.integers(0, 6, size=(2, 30, 2, 2))
     boxes = np.concatenate([corners.min(axis=2), corners.max(axis=2) + 1], axis=-1)
     grid = np.arange(8)
@@ -130,7 +130,7 @@ def test_the_overlap_of_the_example_is_that_of_the_paper():
     )
 
 
-def test_a_yes_or_no_has_probabilities_and_answers_of_their_shape():
+def test_a_binary_output_has_labels_in_the_shape_of_its_probabilities():
     seen = []
 
     class Noted(OutputLoss):
@@ -147,8 +147,8 @@ def test_a_yes_or_no_has_probabilities_and_answers_of_their_shape():
     assert (targets, counts) == ([[1.0], [0.0], [0.0]], [[1.0], [1.0], [0.0]])
 
 
-def test_a_network_learns_by_the_loss_of_a_plug_in():
-    """Of skewed figures the absolute error is least at the median, the squared one at the mean."""
+def test_a_network_is_trained_with_the_loss_of_a_plug_in():
+    """For skewed targets, the absolute error is minimal at the median, and the squared error at the mean."""
     params = TrainingParams(batch_size=64, optimizer="adam", learning_rate=0.05)
     values = data().targets["figure"]
     learned = {}
@@ -163,7 +163,7 @@ def test_a_network_learns_by_the_loss_of_a_plug_in():
     assert learned[True] == pytest.approx(np.median(values), abs=0.08)
 
 
-def test_a_loss_that_can_be_used_is_accepted():
+def test_a_usable_loss_is_accepted():
     examples, model = data(), network()
     objectives = objectives_of(model, examples)
     for name, loss in (("figure", "absolute"), ("kind", "costly_misses")):
@@ -186,7 +186,7 @@ def test_a_loss_that_can_be_used_is_accepted():
         ("figure", "asks", "fix the plug-in asks"),
     ],
 )
-def test_a_loss_that_cannot_be_used_is_refused_with_the_reason(name, loss, reason):
+def test_an_unusable_loss_is_refused_with_the_reason(name, loss, reason):
     examples, model = data(), network()
     with pytest.raises(InvalidValue, match=reason):
         check_output_loss(name, loss, objectives_of(model, examples), model, examples)

@@ -1,4 +1,4 @@
-"""Training that learns something else than the outputs, of which a step may use a part."""
+"""Training with a custom objective, which may use only part of the weights in a step."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from executors.training.trainer import Trainer, constant
 
 
 def columns():
-    """Three columns of weights, of which a loss may use any."""
+    """Return three columns of weights, which a loss can use separately."""
     inputs = keras.Input((8,), name="x")
     outputs = [keras.layers.Dense(4, use_bias=False, name=f"column-{n}")(inputs) for n in range(3)]
     model = keras.Model(inputs, outputs)
@@ -23,7 +23,7 @@ def columns():
 
 
 class ColumnObjective(TrainingObjective):
-    """The squared distance between one of two columns' outputs and what they should be."""
+    """The squared distance between the output of one of two columns and its target."""
 
     def __init__(self, model, data):
         self._model, self._data, self.drawn = model, data, []
@@ -50,7 +50,7 @@ def data():
 
 
 def trained(training_setup, data, optimizer):
-    """The model before and after twenty steps on all of the data, its trainer, and the columns drawn."""
+    """Train twenty steps on all data; return the weights before and after, the trainer, and used columns."""
     model = columns()
     before = model.get_weights()
     params = {"optimizer": optimizer, "learning_rate": 0.05, "batch_size": 32}
@@ -65,7 +65,7 @@ def trained(training_setup, data, optimizer):
     return before, model.get_weights(), trainer, objective.drawn[-1]
 
 
-def test_a_step_of_gradient_descent_moves_what_it_uses_alone(training_setup, data):
+def test_a_step_of_gradient_descent_changes_only_the_weights_it_uses(training_setup, data):
     before, after, trainer, drawn = trained(training_setup, data, "sgd")
     assert set(drawn) == {0, 2}
     expected, momentum = [weights.copy() for weights in before], [np.zeros_like(w) for w in before]
@@ -81,7 +81,7 @@ def test_a_step_of_gradient_descent_moves_what_it_uses_alone(training_setup, dat
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_what_no_step_uses_keeps_its_bytes(training_setup, data, optimizer):
+def test_unused_weights_are_not_changed(training_setup, data, optimizer):
     before, after, trainer, _ = trained(training_setup, data, optimizer)
     np.testing.assert_array_equal(after[1], before[1])
     assert not np.allclose(after[0], before[0])

@@ -1,4 +1,4 @@
-"""The optimizer suits the network, unless the settings name one."""
+"""The optimizer is chosen for the network, unless the settings name one."""
 
 import keras
 import pytest
@@ -10,7 +10,7 @@ layers = keras.layers
 
 
 class Block(layers.Layer):
-    """A layer that is made of others, as those of keras_hub are."""
+    """A composite layer, like those of keras_hub."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def nested() -> keras.Model:
         ((nested(),), ("sgd", 0.01)),
     ],
 )
-def test_networks_that_nothing_normalises_are_trained_with_adam(inner, expected):
+def test_networks_without_normalisation_are_trained_with_adam(inner, expected):
     assert chosen(network(*inner), TrainingParams()) == expected
 
 
@@ -60,10 +60,10 @@ def test_networks_that_nothing_normalises_are_trained_with_adam(inner, expected)
         ({"optimizer": "adam", "learning_rate": 0.001}, ("adam", 0.001)),
     ],
 )
-def test_what_the_settings_say_holds(settings, expected):
+def test_settings_take_precedence(settings, expected):
     assert chosen(network(), TrainingParams(**settings)) == expected
 
 
-def test_gradient_descent_has_momentum_and_decay():
+def test_gradient_descent_has_momentum_and_weight_decay():
     made = make_optimizer("sgd", 0.1)
     assert (made.momentum, made.nesterov, made.weight_decay) == (0.9, True, 5e-4)

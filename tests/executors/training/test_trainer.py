@@ -32,13 +32,13 @@ def with_params(training_setup, **changes):
 
 
 def one_step(model, training_setup, **options):
-    """The weights after one step of a trainer whose batch is the whole training set."""
+    """Return the weights after one step on a batch of the whole training set."""
     Trainer(model, training_setup, 0, **options).train(constant(1))
     return model.get_weights()
 
 
 def by_hand(model, training_setup):
-    """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
+    """Compute the same step from the formulas: mean cross-entropy, distillation at temperature T, Adam."""
     x, y = tf.constant(training_setup.train.inputs["image"]), training_setup.train.targets["digit"]
     params = training_setup.params
     heat, share = params.temperature, params.distillation
@@ -51,7 +51,7 @@ def by_hand(model, training_setup):
             kd = -tf.reduce_mean(tf.reduce_sum(soft * tf.nn.log_softmax(logits / heat), axis=1))
             loss = (1 - share) * loss + share * heat**2 * kd
     gradients = tape.gradient(loss, model.trainable_variables)
-    # Adam's first step moves each weight by the rate, against the sign of its gradient.
+    # Adam's first step moves each weight by the learning rate, against the sign of its gradient.
     epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
     rate = 2e-3 if params.learning_rate is None else params.learning_rate
     return [
@@ -61,7 +61,7 @@ def by_hand(model, training_setup):
 
 
 @pytest.mark.parametrize("taught", [True, False])
-def test_a_step_is_the_formula(taught, training_setup):
+def test_a_step_follows_the_formula(taught, training_setup):
     everything = with_params(training_setup, batch_size=len(training_setup.train))
     if not taught:
         everything = dataclasses.replace(everything, teacher=None)
@@ -71,8 +71,8 @@ def test_a_step_is_the_formula(taught, training_setup):
         np.testing.assert_allclose(actual, wanted, atol=2e-5)
 
 
-def test_a_teacher_model_predicts_the_images_as_they_are_changed(training_setup):
-    """Without any change, it teaches what a teacher's predictions do; where all are shifted, others."""
+def test_a_teacher_model_predicts_augmented_images(training_setup):
+    """Without augmentation, its targets equal stored predictions; with shifted images, they differ."""
     teacher_model = linear(activation="softmax")
     outputs = Evaluation(teacher_model).outputs(training_setup.train.inputs)
     taught = dataclasses.replace(
@@ -93,8 +93,8 @@ def test_a_teacher_model_predicts_the_images_as_they_are_changed(training_setup)
         assert (max(moved) < 1e-3) == stays
 
 
-def test_a_teacher_says_of_flipped_images_what_it_says_of_their_mirror_images(training_setup):
-    """So a teacher model, which sees the images of the step, teaches the same."""
+def test_stored_predictions_for_flipped_images_are_those_of_the_mirror_images(training_setup):
+    """A teacher model, which sees the images of the step, therefore gives the same targets."""
     teacher_model = linear(activation="softmax")
     objectives, inputs = objectives_of(teacher_model, training_setup.train), training_setup.train.inputs
     as_they_are = predictions(objectives, Evaluation(teacher_model).outputs(inputs))
@@ -115,7 +115,7 @@ def test_a_teacher_says_of_flipped_images_what_it_says_of_their_mirror_images(tr
 
 
 @pytest.mark.parametrize("shape", [(6,), (6, 3), (6, 1, 3)])
-def test_each_example_is_taught_by_itself_whatever_the_shape_of_an_output(shape):
+def test_distillation_is_per_example_for_any_output_shape(shape):
     seed = tf.constant([3, 4])
     flips = flipped(6, seed).numpy()
     assert 0 < flips.sum() < 6
@@ -130,7 +130,7 @@ def test_each_example_is_taught_by_itself_whatever_the_shape_of_an_output(shape)
         np.testing.assert_array_equal(taught[number], (of_mirrored if flips_it else of_images)[number])
 
 
-def test_probabilities_and_logits_learn_alike(training_setup):
+def test_probabilities_and_logits_are_trained_equally(training_setup):
     with_logits, with_softmax = linear(), linear(activation="softmax")
     with_softmax.set_weights(with_logits.get_weights())
     for left, right in zip(
@@ -139,7 +139,7 @@ def test_probabilities_and_logits_learn_alike(training_setup):
         np.testing.assert_allclose(left, right, atol=1e-4)
 
 
-def test_every_example_comes_once_per_epoch(training_setup):
+def test_every_example_occurs_once_per_epoch(training_setup):
     seen = np.zeros(len(training_setup.train), int)
     numbered = dataclasses.replace(
         training_setup.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
@@ -151,7 +151,7 @@ def test_every_example_comes_once_per_epoch(training_setup):
     assert set(np.unique(seen)) <= {2, 3}
 
 
-def test_a_penalty_pulls_and_runs_after_every_step(training_setup):
+def test_a_penalty_affects_weights_and_the_callback_runs_after_every_step(training_setup):
     model = linear()
     kernel = model.trainable_variables[0]
     count = tf.Variable(0)
@@ -160,7 +160,7 @@ def test_a_penalty_pulls_and_runs_after_every_step(training_setup):
     )
     before = float(np.abs(kernel).sum())
     trainer.train(constant(60))
-    assert int(count) == 60 + 10  # the priming steps as well, which change nothing
+    assert int(count) == 60 + 10  # including the priming steps, which change nothing
     assert float(np.abs(kernel).sum()) < 0.7 * before
 
 
@@ -177,7 +177,7 @@ OPTIMIZERS = {"sgd": 0.01, "adam": 2e-3}
 
 @pytest.fixture(params=OPTIMIZERS)
 def few(request, training_setup):
-    """TrainingSetup whose batch is the whole training set, so that no order of examples matters."""
+    """Return a setup with the whole training set as batch, so that the order of examples does not matter."""
     train = training_setup.train.subset(np.arange(64))
     teacher, rate = {"digit": training_setup.teacher["digit"][:64]}, OPTIMIZERS[request.param]
     setup = dataclasses.replace(training_setup, train=train, teacher=teacher)
@@ -197,7 +197,7 @@ def assert_same_weights(one, other, atol):
         np.testing.assert_allclose(left, right, atol=atol)
 
 
-def test_a_trainer_with_the_memory_of_another_goes_on_as_if_it_were_that(few):
+def test_a_trainer_with_the_state_of_another_continues_identically(few):
     never_stopped = convolutional()
     first = Trainer(never_stopped, few, 0)
     first.train(constant(6))
@@ -211,8 +211,8 @@ def test_a_trainer_with_the_memory_of_another_goes_on_as_if_it_were_that(few):
 
 
 @pytest.mark.parametrize("remembers", [False, True])
-def test_a_trainer_that_restarts_trains_as_a_new_one_does(few, remembers):
-    """To the last bit, though the network draws random numbers itself."""
+def test_a_restarted_trainer_trains_like_a_new_one(few, remembers):
+    """Bit by bit, even though the network itself draws random numbers."""
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Dropout(0.5)(layers.Dense(8, "relu")(layers.Flatten()(inputs)))
     model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
@@ -227,8 +227,8 @@ def test_a_trainer_that_restarts_trains_as_a_new_one_does(few, remembers):
     assert_same_weights(other, model, 0)
 
 
-def test_a_memory_is_cut_with_the_network(few):
-    """The narrowed network goes on as the masked one does."""
+def test_the_optimizer_state_is_cut_with_the_network(few):
+    """The narrowed network continues like the masked one."""
     wide = convolutional()
     structure = analyse(wide)
     masks = Masks(structure)
@@ -246,7 +246,7 @@ def test_a_memory_is_cut_with_the_network(few):
     assert_same_weights(small, narrow(structure, masks.keep), 1e-4)
 
 
-def test_the_last_loss_is_remembered(training_setup):
+def test_the_last_loss_is_kept(training_setup):
     trainer = Trainer(linear(), training_setup, 0)
     assert trainer.loss is None
     losses = [trainer.train(constant(3)) for _ in range(2)]
@@ -275,7 +275,7 @@ def test_settling_gives_the_running_average(training_setup):
         np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
 
-def test_an_average_that_starts_again_knows_nothing_of_the_steps_before(training_setup):
+def test_a_restarted_average_ignores_earlier_steps(training_setup):
     model = linear()
     trainer = Trainer(model, training_setup, 0)
     trainer.train(constant(20))
@@ -288,18 +288,18 @@ def test_an_average_that_starts_again_knows_nothing_of_the_steps_before(training
             np.testing.assert_array_equal(actual, wanted)
 
 
-def test_diverging_is_reported(training_setup):
+def test_diverging_training_is_reported(training_setup):
     with pytest.raises(FloatingPointError, match="learning_rate"):
         Trainer(linear(), training_setup, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
 
 
-def test_schedules():
+def test_learning_rate_schedules():
     assert cosine(4) == pytest.approx([1, (1 + np.sqrt(0.5)) / 2, 0.5, (1 - np.sqrt(0.5)) / 2], abs=1e-6)
     assert list(constant(2)) == [1, 1]
 
 
 def heads():
-    """Two inputs, one of them token ids, and an output of each kind."""
+    """Return a network with two inputs, one of token ids, and an output of each kind."""
     keras.utils.set_random_seed(2)
     tokens = keras.Input((4,), dtype="int32", name="tokens")
     figures = keras.Input((2,), name="figures")
@@ -324,7 +324,7 @@ def examples(seed=0, count=32):
     return Dataset(inputs, targets)
 
 
-def test_losses_of_all_outputs_add_up_and_fall():
+def test_losses_of_all_outputs_add_up_and_decrease():
     model, data = heads(), examples()
     tags, spam, price = (
         np.asarray(output) for output in model([data.inputs["tokens"], data.inputs["figures"] * 1.0])
@@ -344,7 +344,7 @@ def test_losses_of_all_outputs_add_up_and_fall():
     assert trainer.train(constant(200)) < 0.8 * expected
 
 
-def test_a_student_learns_what_the_teacher_says_on_every_output():
+def test_a_student_learns_every_output_of_the_teacher():
     teacher, student, data = heads(), heads(), examples()
     teacher.set_weights([2 * weight + 0.1 for weight in teacher.get_weights()])
     outputs = Evaluation(teacher).outputs(data.inputs)
@@ -360,7 +360,7 @@ def test_a_student_learns_what_the_teacher_says_on_every_output():
 
 
 def apart(actual, wanted):
-    """The mean distance of outputs; logits count but for what softmax takes away."""
+    """Return the mean distance of outputs; logits are compared up to the constant that softmax removes."""
     means = {
         name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in actual.items()
     }
@@ -372,8 +372,8 @@ def apart(actual, wanted):
     }
 
 
-def test_weights_that_the_loss_does_not_depend_on_stay(training_setup):
-    """A comparison passes no gradients on."""
+def test_weights_without_influence_on_the_loss_are_not_changed(training_setup):
+    """A comparison passes on no gradients."""
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Flatten()(layers.Dense(2, name="before")(inputs))
     x = keras.ops.cast(x > 0.5, "float32")

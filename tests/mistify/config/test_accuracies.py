@@ -1,4 +1,4 @@
-"""Accuracies that a goal asks for: shares, and limits of errors, which may be above 1."""
+"""Target accuracies of goals: shares up to 1, and limits on errors, which may exceed 1."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.mistify.config.test_porting import entry, parse, problems
 
 @pytest.mark.parametrize("accuracy", ["90", 90, {"": "90"}])
 @pytest.mark.parametrize("dataset", [{}, {"metric": "f1"}])
-def test_per_cent_without_its_mark_is_refused_with_what_to_write(accuracy, dataset):
+def test_a_percentage_without_a_percent_sign_is_refused_with_a_fix(accuracy, dataset):
     data = {"train": "a.npz", "test": "b.npz", **dataset}
     (problem,) = problems(entry(dataset=data, adaptation_goal={"FLOP": "0.5x", "accuracy": accuracy}))
     assert problem.place == "[0].adaptation_goal.accuracy"
@@ -20,13 +20,13 @@ def test_per_cent_without_its_mark_is_refused_with_what_to_write(accuracy, datas
     [
         ({"metric": "mse"}, "90", False),
         ({"metrics": {"price": "mae"}}, {"price": 2.5}, False),
-        ({}, {"price": 2.5}, False),  # an error by default, if it is a figure
+        ({}, {"price": 2.5}, False),  # a number is an error by default
         ({"metrics": {"price": "f1"}}, {"price": 2.5}, True),
         ({}, "100%", False),
         ({}, 250, True),
     ],
 )
-def test_limits_of_errors_may_be_above_1(dataset, accuracy, refused):
+def test_limits_on_errors_may_exceed_1(dataset, accuracy, refused):
     data = {"train": "a.npz", "test": "b.npz", **dataset}
     goal = entry(dataset=data, adaptation_goal={"FLOP": "0.5x", "accuracy": accuracy})
     if refused:

@@ -1,4 +1,4 @@
-"""All mistakes of a config are reported at once, each at its place, whatever else is wrong."""
+"""All mistakes in a config are reported at once, each at its place, independently of each other."""
 
 import json
 from copy import deepcopy
@@ -28,7 +28,7 @@ RIGHT: dict[str, Any] = {
     "compression": {"sparsity": 0.5},
 }
 
-#: A mistake that is independent of all others: the value at a place, and the place that is reported.
+#: Mistakes that are independent of each other: a place, its wrong value, and the reported place.
 MISTAKES: list[tuple[str, Any, str]] = [
     ("id", "../x", "id"),
     ("model", "", "model"),
@@ -60,10 +60,10 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("tuning", {"trainable": "all"}, "tuning.trainable"),
 ]
 
-#: What only the parts together make wrong; reported of what is around them.
+#: Values that are only wrong in combination; reported at the object that contains them.
 TOGETHER: list[tuple[dict[str, Any], str]] = [
     ({"compression": {"sparsity": 0.5, "clusters": 4}}, "compression"),
-    ({"branches": {}}, ""),  # beside compression
+    ({"branches": {}}, ""),  # conflicts with compression
     ({"tuning": {"trainable": "head"}}, ""),
     ({"hardware": {"name": None, "compute_power": "1GFLOP/s"}}, "hardware"),
     ({"dataset": {**RIGHT["dataset"], "text": {}}}, "dataset.text"),
@@ -82,7 +82,7 @@ def reported(config: dict[str, Any]) -> list[str]:
     return sorted(problem.place.removeprefix("[0]").removeprefix(".") for problem in problems)
 
 
-def test_the_right_config_has_no_mistakes() -> None:
+def test_a_valid_config_has_no_mistakes() -> None:
     assert reported(RIGHT) == []
 
 
@@ -98,7 +98,7 @@ def test_independent_mistakes_are_all_reported(mistakes: list[tuple[str, Any, st
     config = deepcopy(RIGHT)
     for place, value, _ in mistakes:
         with_mistake(config, place, value)
-    # Whether a figure is a share is not known where the metric is not.
+    # Without a known metric, nothing says whether a number is a share.
     kinds = {place for place, *_ in mistakes}
     expected = [
         place for given, _, place in mistakes
@@ -109,7 +109,7 @@ def test_independent_mistakes_are_all_reported(mistakes: list[tuple[str, Any, st
 
 @pytest.mark.parametrize(("changes", "around"), TOGETHER)
 @pytest.mark.parametrize("mistake", [("threads", "four", "threads"), ("model", 1, "model")])
-def test_parts_that_do_not_go_together_are_reported_beside_others(
+def test_conflicting_settings_are_reported_together_with_other_mistakes(
     changes: dict[str, Any], around: str, mistake: tuple[str, Any, str]
 ) -> None:
     config = {**deepcopy(RIGHT), **changes}
@@ -118,19 +118,19 @@ def test_parts_that_do_not_go_together_are_reported_beside_others(
     assert reported(config) == sorted([expected, around])
 
 
-def test_all_that_does_not_go_together_is_reported() -> None:
+def test_all_conflicts_are_reported() -> None:
     wrong = {"quantization": "int8-qat", "branches": {}, "tuning": {"trainable": "head"}}
     assert reported({**RIGHT, **wrong}) == ["", "", ""]
 
 
-def test_a_message_has_the_values_as_they_were_written() -> None:
+def test_a_message_quotes_the_values_as_written() -> None:
     config = {**RIGHT, "hardware": {"compute_power": "fast"}}
     of_both = [each for each in read_batch(json.dumps([config])).problems if each.place == "[0].hardware"]
     assert [problem.value for problem in of_both] == ['{"compute_power": "fast"}']
 
 
-def test_what_replaces_a_mistake_makes_no_other() -> None:
-    """Each of these leaves something out that others need."""
+def test_a_mistake_does_not_cause_further_errors() -> None:
+    """Each of these mistakes removes a value that other checks need."""
     for part in ({"mean": "a", "std": [1]}, {"mean": [1], "std": 0}):
         config = {**RIGHT, "dataset": {**RIGHT["dataset"], "scale": part}}
         (place,) = reported(config)
@@ -154,5 +154,5 @@ def test_what_replaces_a_mistake_makes_no_other() -> None:
 
 
 @pytest.mark.parametrize("config", [3, None, "x", [], [3]])
-def test_what_is_no_object_is_one_mistake(config: Any) -> None:
+def test_a_value_that_is_not_an_object_is_one_mistake(config: Any) -> None:
     assert len(read_batch(json.dumps([config])).problems) == 1

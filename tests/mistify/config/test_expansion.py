@@ -1,4 +1,4 @@
-"""Goals written in short are the goals of Figure 3, and their problems lie where they are written."""
+"""The short form expands to the goals of Figure 3, and problems are reported at their places in it."""
 
 import json
 from itertools import product
@@ -26,7 +26,7 @@ def problems(file: Any) -> dict[str, Problem]:
     return {problem.place: problem for problem in caught.value.problems}
 
 
-def test_a_file_in_short_is_the_same_as_the_list_of_all_goals() -> None:
+def test_the_short_form_of_a_file_equals_the_list_of_all_goals() -> None:
     short = {
         "defaults": {**COMMON, "id": "{hardware}-{latency}", "adaptation_goal": {"accuracy": "0.8"}},
         "goals": [
@@ -64,13 +64,13 @@ def test_the_fleet_of_the_documentation_has_thirty_goals() -> None:
     assert text in (REPOSITORY / "docs/config.md").read_text()
 
 
-def test_lists_need_no_defaults_and_name_goals_by_what_differs() -> None:
+def test_goals_of_a_list_are_named_by_the_values_that_differ() -> None:
     goal = {**COMMON, "id": "net", "adaptation_goal": {"FLOP": ["0.5x", "0.25 x"], "size": "0.9x"}}
     assert [config.id for config in parse_batch(json.dumps([goal]))] == ["net-0.5x", "net-0.25-x"]
     assert [config.id for config in parse_batch(json.dumps(goal))] == ["net-0.5x", "net-0.25-x"]
 
 
-def test_hardware_without_a_name_goes_by_its_place_in_the_list() -> None:
+def test_hardware_without_a_name_is_numbered() -> None:
     boards = [{"compute_power": power, "memory_bandwidth": 3} for power in (1, 2)]
     goal = {**COMMON, "hardware": boards, "adaptation_goal": {"latency": ["1ms", "2ms"]}}
     for pattern, ids in (
@@ -80,12 +80,12 @@ def test_hardware_without_a_name_goes_by_its_place_in_the_list() -> None:
         assert [config.id for config in parse_batch(json.dumps([{**goal, "id": pattern}]))] == ids
 
 
-def test_a_limit_that_is_none_is_reported_at_its_place() -> None:
+def test_an_invalid_limit_is_reported_at_its_place() -> None:
     goal = {**COMMON, "id": "net", "adaptation_goal": {"FLOP": ["1G", {"a": 1}]}}
     assert list(problems([goal])) == ["[0].adaptation_goal.FLOP[1]"]
 
 
-def test_hardware_and_algorithm_are_taken_as_a_whole() -> None:
+def test_hardware_and_algorithm_of_a_goal_replace_the_defaults_completely() -> None:
     file = {
         "defaults": {
             **COMMON,
@@ -102,7 +102,7 @@ def test_hardware_and_algorithm_are_taken_as_a_whole() -> None:
     assert (config.device, config.profile) == ("pi", None)
 
 
-def test_problems_are_at_their_places_in_the_file() -> None:
+def test_problems_are_reported_at_their_places_in_the_file() -> None:
     file = {
         "defaults": {"model": "net.keras", "id": "{hardware}-{FLOP}", "dataset": {"train": "a", "tset": "b"}},
         "goals": [
@@ -123,7 +123,7 @@ def test_problems_are_at_their_places_in_the_file() -> None:
         "goals[1].threads",
         "defaults.id",
     }
-    assert "unlike that of goals[0]" in by_place["defaults.id"].expected
+    assert "different from that of goals[0]" in by_place["defaults.id"].expected
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ def test_problems_are_at_their_places_in_the_file() -> None:
         ([{**COMMON, "id": "a", "hardware": [], "adaptation_goal": {"FLOP": 5}}], "[0].hardware", "add one"),
     ],
 )
-def test_a_file_that_is_written_wrongly_is_refused(file: Any, place: str, advice: str) -> None:
+def test_an_invalid_file_is_refused(file: Any, place: str, advice: str) -> None:
     assert advice in str(problems(file)[place])
 
 
-def test_goals_of_one_list_with_one_id_have_to_differ() -> None:
+def test_goals_expanded_from_one_list_need_different_ids() -> None:
     goal = {**COMMON, "id": "{hardware}", "hardware": HARDWARE, "adaptation_goal": {"FLOP": [5, 6]}}
     assert "such as" in problems([goal])["[0].id"].fix
 
 
-def test_lists_that_make_too_many_goals_are_not_written_out() -> None:
+def test_lists_that_make_too_many_goals_are_not_expanded() -> None:
     many = list(range(1, 1001))
     goal = {**COMMON, "id": "a", "adaptation_goal": {"FLOP": many, "size": many, "memory": many}}
     assert "1,000,000,000 goals" in str(problems([goal])["the lists"])
@@ -156,7 +156,7 @@ def test_lists_that_make_too_many_goals_are_not_written_out() -> None:
     assert counts == [2_000_000_000]
 
 
-def test_problems_that_a_server_finds_are_moved_to_their_places_once() -> None:
+def test_equal_problems_from_the_server_are_reported_once_at_their_place_in_the_file() -> None:
     text = json.dumps(
         {
             "defaults": {**COMMON, "id": "{FLOP}"},
@@ -176,7 +176,7 @@ def test_problems_that_a_server_finds_are_moved_to_their_places_once() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4))
-def test_as_many_goals_as_combinations(boards: int, limits: int) -> None:
+def test_lists_expand_to_all_combinations(boards: int, limits: int) -> None:
     goal = {
         **COMMON,
         "id": "{hardware}.{memory}",

@@ -1,4 +1,4 @@
-"""Settings that name files, and the walk over them."""
+"""Settings that name files, and the traversal that finds them."""
 
 from typing import Annotated, Any
 
@@ -43,12 +43,12 @@ PLACES = {
     ("cover",): PathKind.EITHER,
     ("pages", 0, "image"): PathKind.FILE,
     ("notes", "x"): PathKind.FILE,
-    ("notes",): PathKind.FILE,  # of the only one, which users do not name
+    ("notes",): PathKind.FILE,  # of the only output, which has no name
     ("from",): PathKind.FILE,
 }
 
 
-def test_texts_that_name_files_are_changed_in_what_was_read_and_nothing_else() -> None:
+def test_only_file_names_are_changed_in_unvalidated_settings() -> None:
     seen = {}
 
     def change(place: Any, field: FileField, text: str) -> str:
@@ -60,7 +60,7 @@ def test_texts_that_name_files_are_changed_in_what_was_read_and_nothing_else() -
     assert RAW["cover"] == "a"
 
 
-def test_texts_that_name_files_are_changed_in_validated_settings() -> None:
+def test_file_names_are_changed_in_validated_settings() -> None:
     known = {key: value for key, value in RAW.items() if key != "unknown"}
     book = Book.model_validate(known)
     changed = with_files(Book, book, lambda _place, field, text: field.renamed(text, str.upper))
@@ -72,7 +72,7 @@ def test_texts_that_name_files_are_changed_in_validated_settings() -> None:
 @pytest.mark.parametrize(
     "value", [None, 5, [], "text", {"cover": 5, "pages": {"image": "a"}, "notes": ["a"]}]
 )
-def test_what_is_mistaken_stays_as_it_is(value: Any) -> None:
+def test_invalid_settings_are_left_unchanged(value: Any) -> None:
     assert with_files(Book, value, lambda _place, _field, text: text.upper()) == value
 
 
@@ -93,15 +93,15 @@ def test_what_is_mistaken_stays_as_it_is(value: Any) -> None:
         (FileForm.CODE, "near", "near"),
     ],
 )
-def test_the_file_in_a_text_gets_another_name(form: FileForm, text: str, expected: str) -> None:
+def test_only_the_file_name_within_a_value_is_changed(form: FileForm, text: str, expected: str) -> None:
     assert FileField(form).renamed(text, str.upper) == expected
 
 
-def test_only_a_python_file_and_a_name_are_code() -> None:
+def test_only_a_python_file_with_a_name_is_code() -> None:
     assert named_in_file("a/b.py:near") == ("a/b.py", "near")
     assert [named_in_file(text) for text in ("a.py", "a.py:Near", "a.txt:near", 5, None)] == [None] * 5
 
 
-def test_every_file_of_a_config_is_its_model_or_in_its_dataset() -> None:
-    """Servers look up the files in these two."""
+def test_only_model_and_dataset_name_files() -> None:
+    """Servers look up files only in these two settings."""
     assert set(_file_fields(PortingConfig)) == {"model", "dataset"}

@@ -30,12 +30,12 @@ def test_table_1():
 
 
 @pytest.mark.parametrize("name", ["jetson-nano", "Jetson Nano", " JETSON_NANO "])
-def test_names_in_any_case(name):
+def test_hardware_names_ignore_case(name):
     assert HardwareConfig.model_validate(name).nominal.compute_power == 470
     assert HardwareConfig.model_validate({"name": name}).nominal.name == "jetson-nano"
 
 
-def test_figures_of_ones_own():
+def test_custom_hardware_is_described_by_its_figures():
     figures = {"compute_power": "10GFLOP/s", "memory_bandwidth": 8.5}
 
     assert HardwareConfig.model_validate(figures).nominal == data_sheet("10gflops-8.5gbs", 10, 8.5)
@@ -44,7 +44,7 @@ def test_figures_of_ones_own():
     assert named.efficiency is not None
 
 
-def test_another_name_alone_is_that_of_a_measured_device():
+def test_a_name_outside_the_catalogue_is_a_measured_device():
     assert HardwareConfig.model_validate("My Board").nominal is None
     assert HardwareConfig.model_validate("My Board").name == "my-board"
 
@@ -97,19 +97,19 @@ def test_a_precision_that_the_hardware_does_not_run_is_refused(precision):
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-qat", "auto"])
-def test_others_are_not(precision):
+def test_a_precision_that_the_hardware_may_run_is_accepted(precision):
     assert len(parse_batch(goal("edge-tpu", quantization=precision))) == 1
     figures = {"name": "edge-tpu", "compute_power": "4TFLOP/s", "memory_bandwidth": "1GB/s"}
     assert len(parse_batch(goal(figures, quantization="none"))) == 1
     assert len(parse_batch(goal("jetson-nano", quantization="none"))) == 1
 
 
-def test_a_package_for_integers_alone_cannot_be_trained_on_the_device():
+def test_a_package_with_integer_inputs_cannot_be_trained_on_the_device():
     with pytest.raises(MistifyError, match="no training on the device, which needs float32: edge-tpu runs"):
         parse_batch(goal("edge-tpu", tuning={"trainable": "network"}))
 
 
-def test_profiles_are_written_as_they_were_before_accelerators_had_anything_of_their_own():
+def test_profiles_without_accelerator_settings_are_serialized_as_before():
     kept = TypeAdapter(NominalProfile)
     pi = json.loads(kept.dump_json(catalogue()["raspberry-pi"]))
     assert not {"precisions", "inference_us", "operator_us"} & pi.keys()

@@ -1,4 +1,4 @@
-"""Porting configs: Figure 3 as it stands, every problem with its path, collective batches, budgets."""
+"""Porting configs: the text of Figure 3, the path of every problem, collective batches, and budgets."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_figure_3():
         ("resnet8_cifar10", ["flops"] * 4 + ["params", "memory_bytes"]),
     ],
 )
-def test_configs_that_come_with_it(name, axes):
+def test_the_configs_of_the_repository_are_valid(name, axes):
     configs = parse_batch((CONFIGS / f"{name}.json").read_text())
 
     assert [axis for config in configs for axis in config.limits()] == axes
@@ -83,7 +83,7 @@ def test_defaults():
 
 
 @pytest.mark.parametrize("name", ["auto", "MorphNet"])
-def test_an_algorithm_may_be_named_alone(name):
+def test_an_algorithm_may_be_given_by_its_name_only(name):
     (config,) = parse(entry(algorithm=name))
 
     assert config.algorithm == AlgorithmConfig(name=name.lower(), config={})
@@ -96,7 +96,7 @@ def test_an_algorithm_may_be_named_alone(name):
     st.none() | st.floats(0.01, 1),
     st.none() | st.sampled_from(["T4", {"compute_power": 3.3, "memory_bandwidth": "7GB/s"}]),
 )
-def test_what_is_written_is_read_back(goal, accuracy, hardware):
+def test_a_config_survives_serialization(goal, accuracy, hardware):
     configs = parse(entry(adaptation_goal={**goal, "accuracy": accuracy, "latency": 0.1}, hardware=hardware))
     written = json.dumps([config.model_dump(exclude_none=True) for config in configs])
 
@@ -151,13 +151,13 @@ def test_threads_are_a_number(threads):
     assert problem.fix == "for example 4"
 
 
-def test_where_an_axis_stands_in_the_config():
+def test_every_axis_has_a_path_in_the_config():
     assert goal_path("flops") == "adaptation_goal.FLOP"
     assert goal_path("memory_bytes") == "adaptation_goal.memory"
     assert goal_path("latency_ms@jetson-nano@4-threads") == "adaptation_goal.latency"
 
 
-def test_profiles_are_named_once():
+def test_each_profile_is_listed_once():
     configs = parse(entry(), entry(id="b", hardware="t4"), entry(id="c", hardware="host"))
 
     assert profiles_of(configs) == [HOST, catalogue()["t4"]]
@@ -191,7 +191,7 @@ def test_all_problems_of_a_file_at_once():
     ]
 
 
-def test_a_problem_says_what_was_given_expected_and_how_to_fix_it():
+def test_a_problem_states_the_value_the_expected_one_and_a_fix():
     (problem,) = problems(entry(), entry(id="b", adaptation_goal={"FLOPS": "5G", "size": 1}))
 
     assert str(problem) == (
@@ -233,16 +233,16 @@ def test_impossible_goals(key, value):
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "...", "a/b", "a\\b", "a b", "ä", "a\n", "x" * 65, 1, None])
-def test_ids_name_directories(bad):
+def test_ids_are_valid_directory_names(bad):
     assert places(entry(id=bad)) == ["[0].id"]
     assert parse(entry(id="v1.0_half-flop"))
 
 
-def test_ids_are_unlike_each_other_also_on_case_insensitive_disks():
+def test_ids_differ_in_more_than_case():
     assert places(entry(id="a"), entry(id="b"), entry(id="A")) == ["[2].id"]
 
 
-def test_another_name_of_hardware_is_that_of_a_measured_device():
+def test_hardware_outside_the_catalogue_is_a_measured_device():
     configs = parse(
         entry(adaptation_goal={"latency": "2ms"}, hardware="My Board"),
         entry(id="b", adaptation_goal={"latency": "2ms"}, hardware="my-board", quantization="int8-qat"),
@@ -257,7 +257,7 @@ def test_another_name_of_hardware_is_that_of_a_measured_device():
     assert goal_budget(configs[1], {}) == {"latency_ms@my-board@int8": 2.0}
 
 
-def test_a_hardware_name_means_the_same_everywhere():
+def test_a_hardware_name_means_the_same_in_all_goals():
     own = {"name": "t4", "compute_power": 1, "memory_bandwidth": 1}
 
     assert parse(entry(hardware=own), entry(id="b", hardware=own))
@@ -267,7 +267,7 @@ def test_a_hardware_name_means_the_same_everywhere():
 
 
 @pytest.mark.parametrize("text", ["[]", "", "3", "null", '"text"', "[[]]", "[" * 5000])
-def test_what_is_no_batch(text):
+def test_invalid_batches_are_refused(text):
     with pytest.raises(MistifyError) as caught:
         parse_batch(text)
     assert len(caught.value.problems) == 1
@@ -289,7 +289,7 @@ def test_collective_batches_share_model_data_and_algorithm():
     assert (batches[1].model, batches[2].algorithm.config) == ("other", {"threshold": 0.1, "steps": 2})
 
 
-def test_a_target_is_of_all_outputs_or_of_those_that_are_named():
+def test_a_target_applies_to_all_outputs_or_to_named_outputs():
     for written, figures in [
         ("90%", {"": 0.9}),
         (2.5, {"": 2.5}),
@@ -314,7 +314,7 @@ def test_a_target_is_of_all_outputs_or_of_those_that_are_named():
         (True, "", "true"),
     ],
 )
-def test_a_target_that_is_no_figure_is_named_by_its_place(given, place, value):
+def test_an_invalid_target_is_reported_at_its_place(given, place, value):
     (problem,) = problems(entry(adaptation_goal={"FLOP": "0.5x", "accuracy": given}))
     assert (problem.place, problem.value) == (f"[0].adaptation_goal.accuracy{place}", value)
 
@@ -345,13 +345,13 @@ def test_a_target_that_is_no_figure_is_named_by_its_place(given, place, value):
         ({"unlabelled": "generated:9"}, '.unlabelled: got "generated:9"; expected inputs of your own'),
         (
             {"unlabelled": "c", "train": "generated:9"},
-            '.train: got "generated:9"; expected nothing',
+            '.train: got "generated:9"; expected no generated data',
         ),
         ({"train": None}, '.train: got nothing; expected the name of the training data, or of "unlabelled"'),
         ({"unlabelled": "c", "test": None}, ".test: got nothing; expected the name of the test data"),
         (
             {"unlabelled": "c", "train": None, "test": None, "validation": "d"},
-            "expected a share of the unlabelled inputs where there are no test data",
+            "expected a share of the unlabelled inputs if there are no test data",
         ),
     ],
 )
@@ -368,7 +368,7 @@ def test_wrong_settings_of_the_data_are_reported(settings, text):
         {"unlabelled": "photos", "train": "a", "test": "b"},
     ],
 )
-def test_unlabelled_inputs_stand_for_other_data_or_beside_them(dataset):
+def test_unlabelled_inputs_replace_or_supplement_other_data(dataset):
     (config,) = parse_batch(json.dumps(entry(dataset=dataset)))
     named = {part: getattr(config.dataset, part) for part in ("unlabelled", "train", "test")}
     assert {part: name for part, name in named.items() if name} == dataset
@@ -384,7 +384,7 @@ def test_unlabelled_inputs_stand_for_other_data_or_beside_them(dataset):
         ({"train": "generated:9", "test": "generated:9"}, True),
     ],
 )
-def test_an_accuracy_is_asked_for_only_where_something_tells_it_before_the_test(dataset, allowed):
+def test_an_accuracy_target_requires_labels_for_validation(dataset, allowed):
     text = json.dumps(entry(dataset=dataset, adaptation_goal={"FLOP": "0.5x", "accuracy": 0.8}))
     if allowed:
         assert parse_batch(text)

@@ -1,4 +1,4 @@
-"""Axes: built in, of plug-ins, and of what is the better the more."""
+"""Axes: built-in ones, those of plug-ins, and those where higher is better."""
 
 import json
 import math
@@ -27,9 +27,9 @@ from mistify.costs.budget import (
     hardware_of,
     latency_axis,
     meets,
-    share_left,
     source_axis,
     threads_of,
+    tightest_ratio,
 )
 from mistify.costs.formats import AxisFormat, format_of
 from mistify.costs.network import LayerCost, NetworkCost
@@ -38,14 +38,14 @@ from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.goal_tree import GoalTree
 from mistify.parsing.quantities import COUNT, Quantity, measured_in
-from tests.support.plug_ins import METRICS, environment, install_example, installed
+from tests.support.plug_ins import COSTS, environment, install_example, installed
 
 BOARD = NominalProfile("board", 1.0, 0.5)
 NETWORK = NetworkCost(
     (LayerCost("dense", 1_000, 110, 110, (0,), 1, stored_biases=10),), (100, 10), (0,), (1,)
 )
 JOULES = measured_in({"mJ": 1e-3, "J": 1})
-POSITIVE = st.floats(1e-3, 1e3).map(lambda figure: float(f"{figure:.6g}"))  # reciprocals differ, too
+POSITIVE = st.floats(1e-3, 1e3).map(lambda figure: float(f"{figure:.6g}"))  # the reciprocals differ as well
 
 
 def axis(cost=lambda network, at: 2.0, **changes):
@@ -55,7 +55,7 @@ def axis(cost=lambda network, at: 2.0, **changes):
 SPEED = axis(lambda network, at: 50.0, higher_is_better=True)
 
 
-def test_every_axis_is_named_after_what_it_depends_on():
+def test_the_name_of_an_axis_lists_its_conditions():
     assert axis().name(Condition(Quantization.INT8, BOARD)) == "energy_j"
     assert axis(by_precision=True).name(Condition(Quantization.INT8_QAT, BOARD)) == "energy_j@int8"
     assert axis(by_hardware=True).name(Condition(Quantization.INT8, BOARD)) == "energy_j@board"
@@ -70,7 +70,7 @@ def test_every_axis_is_named_after_what_it_depends_on():
     ("hardware", "threads"), [(None, 1), ("board", 1), ("jetson-nano", 4), ("4-threads", 2)]
 )
 @pytest.mark.parametrize("precision", STORED)
-def test_the_name_tells_the_conditions(hardware, threads, precision):
+def test_conditions_are_parsed_from_the_name(hardware, threads, precision):
     profile = hardware and at_threads(hardware, threads)
     name = axis_name("energy_j", profile, precision)
     assert conditions_of(name) == (hardware, precision, threads)
@@ -82,7 +82,7 @@ def test_the_name_tells_the_conditions(hardware, threads, precision):
 
 @pytest.mark.parametrize("precision", STORED)
 @pytest.mark.parametrize("by_precision", [False, True])
-def test_an_axis_names_its_hardware_at_any_precision(monkeypatch, by_precision, precision):
+def test_an_axis_depends_only_on_the_hardware_in_its_name(monkeypatch, by_precision, precision):
     known = AxisRegistry({"energy": axis(by_hardware=True, by_precision=by_precision)}, {})
     monkeypatch.setattr("mistify.costs.axes.axis_registry", lambda: known)
     for profile in ("board", "board@4-threads"):
@@ -91,11 +91,11 @@ def test_an_axis_names_its_hardware_at_any_precision(monkeypatch, by_precision, 
         assert [other for other in names if depend_on_hardware(["energy_j", name], other)] == [profile]
 
 
-def test_other_axes_depend_on_no_hardware():
+def test_an_axis_without_hardware_depends_on_none():
     assert not depend_on_hardware(["flops", "memory_bytes@int8"], "int8")
 
 
-def test_one_thread_goes_without_saying():
+def test_a_single_thread_is_not_mentioned():
     assert latency_axis(at_threads("board", 1)) == "latency_ms@board"
     assert latency_axis(at_threads("board", 4), Quantization.INT8) == "latency_ms@board@4-threads@int8"
     latency = axis_of("latency_ms").format
@@ -106,7 +106,7 @@ def test_one_thread_goes_without_saying():
     assert latency.on("latency_ms@host@4-threads") == "latency on host with 4 threads"
 
 
-def test_the_axes_of_a_goal_are_for_its_threads():
+def test_the_threads_of_a_goal_are_read_from_its_axes():
     assert threads_of([]) == threads_of(["flops", "latency_ms@host"]) == 1
     assert threads_of(["flops", "energy_j@host@4-threads", "memory_bytes@int8"]) == 4
 
@@ -119,12 +119,12 @@ def test_the_axes_of_a_goal_are_for_its_threads():
         ("memory_bytes", "memory_bytes@int8"),
     ],
 )
-def test_another_precision_keeps_the_threads(name, at_int8):
+def test_changing_the_precision_keeps_the_threads(name, at_int8):
     assert at_precision(name, Quantization.INT8) == at_int8
     assert at_precision(at_int8, Quantization.NONE) == name
 
 
-def test_hardware_is_not_called_like_a_precision():
+def test_hardware_cannot_have_the_name_of_a_precision():
     config = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}}
     config |= {"adaptation_goal": {"latency": "1ms"}}
     config |= {"hardware": {"name": "Int8", "compute_power": 1, "memory_bandwidth": 1}}
@@ -132,7 +132,7 @@ def test_hardware_is_not_called_like_a_precision():
         parse_batch(json.dumps(config))
 
 
-def test_costs_follow_the_condition():
+def test_costs_depend_on_precision_and_hardware():
     watts = axis(lambda network, at: network.weight_bytes(at.precision) * at.hardware.compute_power)
     slow = NominalProfile("slow", 3.0, 1.0)
     both = axis(watts.cost, by_hardware=True, by_precision=True)
@@ -141,17 +141,17 @@ def test_costs_follow_the_condition():
 
 
 @pytest.mark.parametrize("amount", [0, -1.0, math.nan, math.inf, "2", None, True])
-def test_what_is_no_cost_is_an_error_that_names_the_metric(amount):
+def test_an_invalid_cost_is_an_error_that_names_the_metric(amount):
     with pytest.raises(MistifyError, match=r"metric energy is .*; expected a number above 0"):
         list(axis(lambda network, at: amount).costs(NETWORK, []))
 
 
-def test_a_metric_that_fails_is_named():
+def test_the_error_of_a_failing_metric_names_it():
     with pytest.raises(MistifyError, match=r"metric energy cannot measure .* ZeroDivisionError"):
         list(axis(lambda network, at: 1 / 0).costs(NETWORK, []))
 
 
-def test_what_is_measured_on_packages_is_a_cost():
+def test_metrics_can_be_measured_on_packages():
     assert axis().measured(b"12345", Quantization.INT8) == {}
     assert axis(measure=len, by_precision=True).measured(b"12345", Quantization.INT8) == {
         "energy_j@int8": 5.0
@@ -159,7 +159,7 @@ def test_what_is_measured_on_packages_is_a_cost():
     assert axis_of("size_bytes").measured(b"12345", Quantization.NONE) == {"size_bytes": 5.0}
 
 
-def test_what_depends_on_hardware_is_measured_with_one_thread():
+def test_hardware_dependent_metrics_are_measured_with_one_thread():
     here = axis(measure=len, by_hardware=True)
     assert here.measured(b"12345", Quantization.NONE) == {"energy_j@host": 5.0}
     assert here.measured(b"12345", Quantization.NONE, threads=4) == {}
@@ -167,8 +167,8 @@ def test_what_depends_on_hardware_is_measured_with_one_thread():
 
 
 @given(st.lists(st.fixed_dictionaries({"energy": POSITIVE, "speed": POSITIVE}), min_size=1, max_size=12))
-def test_goals_that_ask_for_less_are_below_those_that_ask_for_more(asked):
-    """The order of goals in a metric of which less is better, and one of which more is."""
+def test_tighter_goals_are_below_looser_ones(asked):
+    """Goals are ordered by one metric where lower is better and one where higher is better."""
     budgets = [
         {"energy_j": goal["energy"], "1/energy_j": SPEED.limit(Quantity(goal["speed"])).value}
         for goal in asked
@@ -192,7 +192,7 @@ def test_goals_that_ask_for_less_are_below_those_that_ask_for_more(asked):
 
 
 @given(POSITIVE, POSITIVE, st.booleans())
-def test_more_is_better_means_a_limit_from_below(amount, limit, relative):
+def test_a_limit_is_a_lower_bound_if_higher_is_better(amount, limit, relative):
     (name, cost), *_ = axis(lambda network, at: amount, higher_is_better=True).costs(NETWORK, [])
     asked = SPEED.limit(Quantity(limit, relative))
     budget = {name: asked.resolve(cost)}
@@ -205,7 +205,7 @@ def test_more_is_better_means_a_limit_from_below(amount, limit, relative):
         assert meets({name: cost}, budget) == (amount > wanted)
 
 
-def test_formats_speak_of_amounts():
+def test_costs_are_displayed_as_amounts():
     assert SPEED.format.amount(0.02) == "50J"
     assert SPEED.format.in_plain_unit(0.02) == "50 J"
     assert SPEED.format.name == "energy_j"
@@ -214,14 +214,14 @@ def test_formats_speak_of_amounts():
     assert axis_of("memory_bytes@int8").format.in_plain_unit(1e6) == "1,000,000 B"
 
 
-def test_an_axis_without_a_format_has_its_name_and_plain_numbers():
+def test_an_axis_without_a_format_shows_its_name_and_plain_numbers():
     assert format_of("1/frames_per_s@board", []) == format_of("1/frames_per_s", [SPEED.format])
     assert format_of("1/frames_per_s", []).amount(0.02) == "50"
     assert format_of("1/energy_j@board", [SPEED.format]) == SPEED.format
     assert AxisFormat("a", "b", COUNT).on("a@int8") == "b in int8"
 
 
-def test_each_axis_is_known_by_its_key_and_its_quantity():
+def test_an_axis_is_found_by_its_name():
     for known in known_axes():
         assert axis_of(known.name(Condition(Quantization.INT8, BOARD))) is known
     with pytest.raises(MistifyError, match="install the plug-in") as caught:
@@ -230,7 +230,7 @@ def test_each_axis_is_known_by_its_key_and_its_quantity():
 
 
 @pytest.mark.parametrize("units", [{"J": 2}, {}, {"x": 1}, {"J": 1, "5m": 2}, {"J": 1, "mJ": 0}, {"": 1}])
-def test_units_that_cannot_be_read_are_refused(units):
+def test_invalid_units_are_refused(units):
     with pytest.raises(ValueError, match="units"):
         measured_in(units)
 
@@ -254,7 +254,7 @@ print(json.dumps(found))
 
 
 def asked(site: Path, **goal: object) -> dict[str, object]:
-    """What a process that has a plug-in says of a goal."""
+    """Return how a process with the plug-in reads a goal."""
     text = json.dumps({**CONFIG, "adaptation_goal": goal, "quantization": "int8"})
     run = subprocess.run(
         [sys.executable, "-c", ASK, text], capture_output=True, text=True, env=environment(site), check=True
@@ -262,8 +262,8 @@ def asked(site: Path, **goal: object) -> dict[str, object]:
     return json.loads(run.stdout)
 
 
-def test_an_installed_metric_is_a_key_of_configs(tmp_path):
-    actual = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
+def test_an_installed_metric_becomes_a_key_of_configs(tmp_path):
+    actual = asked(install_example(tmp_path, "energy", COSTS), energy="2 mJ", FLOP="0.5x")
     assert actual["keys"][-1] == "energy"
     assert actual["limits"] == {
         "flops": str(Quantity(0.5, True)),
@@ -276,7 +276,7 @@ def test_an_installed_metric_is_a_key_of_configs(tmp_path):
     assert "use nJ, uJ, mJ, J, x" in text
 
 
-def test_plug_ins_that_cannot_be_used_refuse_the_goals_that_name_them(tmp_path):
+def test_goals_that_name_a_broken_plug_in_are_refused(tmp_path):
     module = (
         "from mistify.costs.axes import Axis\nfrom mistify.parsing.quantities import COUNT\n"
         "def axis(key, quantity):\n    return Axis(key, quantity, key, COUNT, lambda network, at: 1)\n"
@@ -299,7 +299,7 @@ def test_plug_ins_that_cannot_be_used_refuse_the_goals_that_name_them(tmp_path):
         assert reason in refused
 
 
-def test_what_is_unknown_here_may_be_known_to_the_server():
+def test_a_client_accepts_metrics_that_only_the_server_may_know():
     text = json.dumps({**CONFIG, "adaptation_goal": {"energy": "2 mJ"}})
     (config,) = parse_batch(text, server_knows_more=True)
     assert config.model_dump(mode="json", exclude_unset=True)["adaptation_goal"] == {"energy": "2 mJ"}
@@ -308,7 +308,7 @@ def test_what_is_unknown_here_may_be_known_to_the_server():
         parse_batch(text)
 
 
-def test_the_tightest_limit_tells_which_share_is_left():
-    assert share_left({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
-    assert share_left({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
-    assert share_left({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8
+def test_the_remaining_share_is_that_of_the_tightest_limit():
+    assert tightest_ratio({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
+    assert tightest_ratio({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
+    assert tightest_ratio({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8

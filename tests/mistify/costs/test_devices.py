@@ -1,4 +1,4 @@
-"""Tables of devices: what is refused, and where."""
+"""Validation of device tables."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ READING = OperatorTiming(
 TABLE = DeviceTable("my-board", "armv8", "ai-edge-litert 2", (READING, replace(READING, integer=False)))
 
 
-def test_a_good_table_is_taken():
+def test_a_valid_table_is_accepted():
     check_table(TABLE)
 
 
@@ -43,7 +43,7 @@ def test_a_good_table_is_taken():
         ),
     ],
 )
-def test_what_is_no_table_is_refused_with_its_place(table, place, inputs):
+def test_an_invalid_table_is_refused_with_the_place_of_the_mistake(table, place, inputs):
     with pytest.raises(MistifyError) as caught:
         check_table(table)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

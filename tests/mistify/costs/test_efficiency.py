@@ -1,4 +1,4 @@
-"""What operators take at what they reach of a data sheet's figures, by hand."""
+"""Latencies from the fraction of the data sheet's peak that operators reach, computed by hand."""
 
 import math
 from dataclasses import replace
@@ -29,24 +29,26 @@ ADD = elementwise(OperatorKind.ADD, 10, 20)
     [
         (CONVOLUTION, 10 * 3 * 16 * 9, 4 * (3 * 16 * 9 + 160)),
         (DEPTHWISE, 10 * 8 * 9, 4 * (8 * 9 + 80)),
-        (PRODUCT, 2 * 8 * 4 * 16, 4 * 2 * 8 * 16),  # of two tensors that are computed: no weights
+        (PRODUCT, 2 * 8 * 4 * 16, 4 * 2 * 8 * 16),  # both operands are computed: no weights
         (ADD, 0, 4 * 200),
     ],
 )
-def test_an_operator_computes_and_moves(operation: Operation, multiply_adds: int, bytes_moved: int) -> None:
+def test_multiply_adds_and_bytes_moved_of_an_operator(
+    operation: Operation, multiply_adds: int, bytes_moved: int
+) -> None:
     assert (operation.multiply_adds, operation.bytes_moved) == (multiply_adds, bytes_moved)
 
 
 @pytest.mark.parametrize(
     ("operation", "taken"),
     [
-        (CONVOLUTION, 1 + 4_320 / (0.25 * 4e3) + 2_368 / (2.0 * 1e3)),  # 16 channels: half of a half
+        (CONVOLUTION, 1 + 4_320 / (0.25 * 4e3) + 2_368 / (2.0 * 1e3)),  # half the peak at 16 channels
         (DEPTHWISE, 1 + 720 / (0.1 * 4e3) + 608 / 1e3),
         (PRODUCT, 2 + 1_024 / (0.25 * 4e3) + 1_024 / (2.0 * 1e3)),
         (ADD, 1 + 800 / (0.5 * 1e3)),
     ],
 )
-def test_an_operator_takes_what_it_reaches(operation: Operation, taken: float) -> None:
+def test_the_latency_of_an_operator_follows_from_its_efficiency(operation: Operation, taken: float) -> None:
     assert EFFICIENCY.microseconds(operation, compute_power=4.0, memory_bandwidth=1.0) == pytest.approx(taken)
 
 
@@ -55,7 +57,7 @@ def network(*operations: Operation) -> NetworkCost:
     return NetworkCost((LayerCost("all", flops, 0, 0, (0,), 1, operations=operations),), (48, 8), (0,), (1,))
 
 
-def test_a_network_takes_the_sum_of_its_operators() -> None:
+def test_the_latency_of_a_network_is_the_sum_over_its_operators() -> None:
     board = NominalProfile("board", 4.0, 1.0, efficiency=EFFICIENCY)
     both = board.latency_ms(network(CONVOLUTION, ADD))
     assert both == pytest.approx((2 + (1 + 4.32 + 1.184) + (1 + 1.6)) / 1e3)
@@ -66,8 +68,8 @@ def test_a_network_takes_the_sum_of_its_operators() -> None:
 
 
 @pytest.mark.parametrize("profile", catalogue().values(), ids=str)
-def test_hardware_by_its_data_sheet_does_not_reach_its_peak(profile: NominalProfile) -> None:
-    """Two operations count as one multiply-add on the sheet: at the best, it takes twice as long."""
+def test_predictions_stay_below_the_peak_of_the_data_sheet(profile: NominalProfile) -> None:
+    """Data sheets count a multiply-add as two operations: it takes at least twice as long."""
     wide = Operation(OperatorKind.CONVOLUTION, positions=400, c_in=512, c_out=100_000)
     at_peak = network(wide).flops / (profile.compute_power * 1e6)
     assert profile.latency_ms(network(wide)) > 1.99 * at_peak
@@ -76,8 +78,8 @@ def test_hardware_by_its_data_sheet_does_not_reach_its_peak(profile: NominalProf
 @pytest.mark.parametrize(
     ("name", "least_ms"), [("jetson-nano", 50 * 5e-3), ("v100", 50 * 5e-3), ("edge-tpu", 0.5)]
 )
-def test_an_accelerator_has_to_be_started_however_little_it_computes(name: str, least_ms: float) -> None:
-    """A GPU for every operator, an Edge TPU for every inference; and their predictions say so."""
+def test_predictions_for_accelerators_include_their_start_up(name: str, least_ms: float) -> None:
+    """A GPU is started for every operator, an Edge TPU for every inference."""
     accelerator, small = catalogue()[name], network(*[ADD] * 50)
     plain = replace(accelerator, inference_us=0.0, operator_us=0.0)
     assert plain == replace(

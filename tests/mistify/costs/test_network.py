@@ -41,25 +41,25 @@ def test_multiply_adds_by_hand(arguments, expected):
 
 
 def test_peak_of_a_residual_block():
-    # While c runs: a (64, for the sum), b (100) and c (64) = 228. While b runs 164, at the sum 192.
+    # While c runs, a (64, for the sum), b (100) and c (64) are alive: 228. While b runs 164, at the sum 192.
     assert residual().peak_activations == 228
 
 
 def test_the_shortcut_stays_alive():
     network = residual()
     plain = (*network.layers[:3], layer("sum", [3], 4), *network.layers[4:])
-    # Without a shortcut nothing but b and c, or a and b, are alive at once.
+    # Without a shortcut, only two neighbouring tensors are alive at once.
     assert NetworkCost(plain, network.elements, (0,), (6,)).peak_activations == 164
 
 
-def test_an_activation_takes_no_memory_of_its_own():
+def test_an_activation_runs_in_place():
     layers = (layer("a", [0], 1), layer("relu", [1], 2, in_place=True))
     assert NetworkCost(layers, (10, 50, 50), (0,), (2,)).peak_activations == 60
     apart = (layer("a", [0], 1), layer("relu", [1], 2))
     assert NetworkCost(apart, (10, 50, 50), (0,), (2,)).peak_activations == 100
 
 
-def test_what_others_read_is_not_overwritten():
+def test_a_tensor_with_other_readers_is_not_overwritten():
     layers = (
         layer("a", [0], 1),
         layer("relu", [1], 2, in_place=True),
@@ -85,7 +85,7 @@ def test_outputs_stay_alive_to_the_end():
     assert NetworkCost(layers, elements, (0,), (1, 3)).peak_activations == 130
 
 
-def test_an_output_nobody_reads_is_freed():
+def test_an_unused_tensor_is_freed():
     layers = (layer("dead", [0], 1), layer("a", [0], 2))
     assert NetworkCost(layers, (10, 100, 50), (0,), (2,)).peak_activations == 110
 
@@ -100,7 +100,7 @@ def test_a_chain_of_reshapes_is_one_storage():
     assert NetworkCost(layers, (10, 60, 60, 60, 5), (0,), (4,)).peak_activations == 70
 
 
-def test_sums():
+def test_costs_of_a_network_are_sums_over_its_layers():
     network = residual()
     assert (network.flops, network.params) == (6_000, 600)
     assert network.weight_bytes() == 4 * 590
@@ -109,7 +109,7 @@ def test_sums():
 
 
 def biased():
-    """A convolution of 2,000 weights and 20 biases, a dense layer of 200 and 10, on 300 and 50 elements."""
+    """Return a convolution (2,000 weights, 20 biases) and a dense layer (200, 10) on 300 and 50 elements."""
     convolution = LayerCost("a", 9_000, 2_020, 2_020, (0,), 1, stored_biases=20)
     dense = LayerCost("b", 200, 210, 210, (1,), 2, stored_biases=10)
     return NetworkCost((convolution, dense), (300, 50, 10), (0,), (2,))
@@ -120,7 +120,7 @@ def biased():
     [
         ("none", 4 * 2_230, 4 * 350),
         ("float16", 2 * 2_230, 4 * 350),
-        ("dynamic", 2_000 + 4 * (200 + 30), 4 * 350),  # the dense layer is too small to be worth it
+        ("dynamic", 2_000 + 4 * (200 + 30), 4 * 350),  # the dense layer is too small to be quantized
         ("int8", 2_200 + 4 * 30, 350),  # biases are int32
         ("int8-qat", 2_200 + 4 * 30, 350),
     ],
@@ -142,7 +142,7 @@ def test_latency_by_hand():
     assert milliseconds == pytest.approx(4 * 886 / 1e6 + 6_000 / 2e6)
 
 
-def test_every_axis_is_named():
+def test_costs_have_an_entry_for_every_axis():
     costs = costs_of(residual(), [NominalProfile("bench", 2.0, 1.0)])
     stored = [
         f"{axis}@{precision}" for axis in (MEMORY, SIZE) for precision in ("float16", "dynamic", "int8")
@@ -153,7 +153,7 @@ def test_every_axis_is_named():
 
 
 @pytest.mark.parametrize("precision", STORED)
-def test_repeated_operators_of_a_layer_are_smaller_than_its_first(precision):
+def test_repeated_operators_of_a_layer_take_less_space_than_the_first(precision):
     def size(**settings):
         cell = LayerCost("cell", 9_000, 2_020, 2_020, (0,), 1, **settings)
         return NetworkCost((cell,), (10, 20), (0,), (1,)).size_bytes(precision)
@@ -163,7 +163,7 @@ def test_repeated_operators_of_a_layer_are_smaller_than_its_first(precision):
 
 
 @pytest.mark.parametrize("precision", STORED)
-def test_operators_count_by_their_kinds(precision):
+def test_the_size_of_an_operator_depends_on_its_kind(precision):
     def size(*kinds, times=1):
         operations = tuple(Operation(kind, 1, 2, 2, times=times) for kind in kinds)
         only = LayerCost("only", 0, 0, 0, (0,), 1, operations=operations, in_place=not operations)
@@ -173,4 +173,4 @@ def test_operators_count_by_their_kinds(precision):
     assert size(kinds.CONVOLUTION, kinds.ACTIVATION) - size() == storage.weighted + storage.plain
     assert size(kinds.FLATTEN) - size() == storage.flatten
     assert size(kinds.ADD, times=9) - size() == 9 * storage.plain
-    assert size(kinds.PRODUCT, times=9) - size() == storage.plain  # of nine heads
+    assert size(kinds.PRODUCT, times=9) - size() == storage.plain  # for nine heads

@@ -11,7 +11,7 @@ from tests.support.disks import files_limited_to
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[str]]]:
-    """What was synced: its inode, and the names in the directory at that moment."""
+    """Record every fsync: the inode, and the names in the directory at that moment."""
     calls, sync = [], os.fsync
 
     def note(descriptor: int) -> None:
@@ -24,7 +24,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[str]]]:
     return calls
 
 
-def test_write_json_leaves_nothing_else(tmp_path):
+def test_write_json_leaves_no_other_files(tmp_path):
     write_json(tmp_path / "report.json", {"a": 1})
     write_json(tmp_path / "report.json", {"a": 2})
     assert json.loads((tmp_path / "report.json").read_text()) == {"a": 2}
@@ -36,18 +36,18 @@ def test_text_is_written_as_utf_8(tmp_path):
     assert (tmp_path / "text").read_bytes() == b"\xc2\xb5\n"
 
 
-def test_a_durable_file_is_synced_before_it_takes_its_name_and_the_directory_afterwards(tmp_path, synced):
+def test_a_durable_file_is_synced_before_its_renaming_and_the_directory_afterwards(tmp_path, synced):
     path = tmp_path / "a"
     write_bytes(path, b"new", durable=True)
     assert synced == [(path.stat().st_ino, ["a.part"]), (tmp_path.stat().st_ino, ["a"])]
 
 
-def test_other_files_wait_for_no_disk(tmp_path, synced):
+def test_other_files_are_not_synced(tmp_path, synced):
     write_bytes(tmp_path / "a", b"new")
     assert synced == []
 
 
-def test_the_old_content_stays_where_writing_fails(tmp_path):
+def test_the_old_content_survives_a_failed_write(tmp_path):
     path = tmp_path / "a"
     write_bytes(path, b"old")
     with files_limited_to(1), pytest.raises(OSError, match="File too large"):
@@ -55,14 +55,14 @@ def test_the_old_content_stays_where_writing_fails(tmp_path):
     assert path.read_bytes() == b"old"
 
 
-def test_a_private_file_is_never_readable_for_others(tmp_path):
+def test_a_private_file_is_never_readable_by_others(tmp_path):
     (tmp_path / "a.part").write_bytes(b"left by a crash, readable for all")
     with replacing(tmp_path / "a", private=True) as file:
         assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_lock_is_held_until_its_end(tmp_path):
+def test_a_lock_is_held_until_the_end_of_its_block(tmp_path):
     with tmp_path.joinpath("lock").open("w") as first, tmp_path.joinpath("lock").open() as second:
         with locked(tmp_path / "lock"):
             assert not try_lock(first)
@@ -71,7 +71,7 @@ def test_a_lock_is_held_until_its_end(tmp_path):
         assert not try_lock(second, shared=True)
 
 
-def test_shared_locks_go_together(tmp_path):
+def test_shared_locks_do_not_exclude_each_other(tmp_path):
     with tmp_path.joinpath("lock").open("w") as first, tmp_path.joinpath("lock").open() as second:
         assert try_lock(first, shared=True)
         assert try_lock(second, shared=True)
@@ -84,7 +84,7 @@ def test_a_directory_is_synced(tmp_path, synced):
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path, private):
+def test_a_symbolic_link_instead_of_a_partial_file_is_not_followed(tmp_path, private):
     (tmp_path / "of-somebody").write_bytes(b"precious")
     (tmp_path / "a.part").symlink_to(tmp_path / "of-somebody")
     write_bytes(tmp_path / "a", b"new", private=private)
@@ -93,7 +93,7 @@ def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path, private):
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-def test_a_link_to_another_file_is_not_continued(tmp_path, link):
+def test_writing_does_not_resume_through_a_symbolic_link(tmp_path, link):
     (tmp_path / "of-somebody").write_bytes(b"precious")
     link(tmp_path / "a.part", tmp_path / "of-somebody")
     for part in (b"01", b"23"):

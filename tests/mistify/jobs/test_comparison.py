@@ -1,4 +1,4 @@
-"""Scores of packages beside that of their source."""
+"""Scores of packages next to the score of their source."""
 
 import pytest
 

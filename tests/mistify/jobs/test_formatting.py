@@ -1,4 +1,4 @@
-"""Amounts, names of costs, and shares in the costs of the source, as text."""
+"""Amounts, names of costs, and percentages of the source's costs as text."""
 
 import pytest
 
@@ -26,12 +26,12 @@ def test_labels_name_the_hardware():
     assert label("size_bytes") == "size"
 
 
-def test_shares_leave_out_what_the_source_lacks():
+def test_costs_that_the_source_lacks_are_omitted():
     costs = {"size_bytes": 7.0, "params": 10.0, "flops": 50.0}
     assert shares(costs, Source({"flops": 100.0, "params": 0.0}, 0.5)) == "multiply-adds 50%"
 
 
-def test_shares_are_always_in_the_same_order():
+def test_costs_are_listed_in_a_fixed_order():
     costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
     shown = "multiply-adds 100%, size 100%, predicted latency on a 100%, latency on host 100%"
     assert shares(costs, Source(costs, 0.5)) == shown

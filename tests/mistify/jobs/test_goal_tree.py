@@ -1,4 +1,4 @@
-"""The order of budgets and the goal tree, against a plain all-pairs definition."""
+"""The order of budgets and the goal tree, compared with a brute-force definition over all pairs."""
 
 import math
 from itertools import pairwise
@@ -13,7 +13,7 @@ from mistify.jobs.goal_tree import GoalTree
 
 AXES = ["flops", "params", "memory_bytes"]
 
-# Few distinct limits, so that ties, duplicates and equal sums (2 * 8 = 4 * 4) are common.
+# Few distinct limits, so that ties, duplicates and equal products (2 * 8 = 4 * 4) are common.
 LIMITS = st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0, 12.5e6, math.inf])
 TABLES = st.integers(1, 4).flatmap(
     lambda axes: st.lists(st.lists(LIMITS, min_size=axes, max_size=axes), min_size=1, max_size=24)
@@ -26,7 +26,7 @@ def is_looser(a, b):
 
 
 def reference_parents(table):
-    """Budget -> budget of its nearest looser goal, by comparing all pairs as the definition says."""
+    """Map each budget to that of its nearest looser goal by comparing all pairs."""
     distinct = list(dict.fromkeys(map(tuple, table)))
     largest = [
         max((limit for limit in column if math.isfinite(limit)), default=1.0)
@@ -70,8 +70,8 @@ def test_parent_is_the_nearest_looser_goal(table):
 
 
 @given(TABLES)
-def test_boxes_change_nothing(table):
-    """The division into boxes and blocks is only for speed."""
+def test_the_division_into_boxes_does_not_change_the_result(table):
+    """Boxes and blocks only speed up the search."""
     limits = np.array(list(dict.fromkeys(map(tuple, table)))).T
     sums = dominance.log_sums(limits, np.full(len(limits), 1e9))
     whole = dominance.nearest_looser(limits, sums)
@@ -83,7 +83,7 @@ def test_boxes_change_nothing(table):
 
 
 @pytest.mark.parametrize("axes", [1, 2, 4, 6])
-def test_thousands_of_goals_against_all_pairs(axes):
+def test_thousands_of_goals_match_the_brute_force_result(axes):
     rng = np.random.default_rng(axes)
     table = rng.integers(1, 40, (2500, axes)).astype(float)
     table[rng.random(table.shape) < 0.1] = math.inf
@@ -101,8 +101,8 @@ def test_thousands_of_goals_against_all_pairs(axes):
 
 
 @given(TABLES)
-def test_order_laws(table):
-    """Being below in the tree is irreflexive, antisymmetric and transitive, and implies being tighter."""
+def test_the_tree_is_a_strict_order_that_implies_tightness(table):
+    """ "Below" in the tree is irreflexive, antisymmetric and transitive, and implies "tighter"."""
     tree = GoalTree.build(np.array(table))
     budget_of = {tree.node_of(goal): tuple(budget) for goal, budget in enumerate(table)}
 
@@ -161,8 +161,8 @@ def test_order_and_paths(table):
         assert all(tree.parent(below) == above for above, below in pairwise(path))
 
 
-def test_figure_4():
-    """Two paths that fork: goals that are ordered on both axes follow each other, others do not."""
+def test_the_tree_of_figure_4():
+    """Two paths fork: only goals that are ordered on both axes follow each other."""
     tree = GoalTree.build([[8, 8], [6, 6], [3, 5], [5, 3], [2, 4], [4, 2], [1, 1]], axes=["mem", "comp"])
 
     assert tree.roots == [0]
@@ -203,7 +203,7 @@ def test_a_goal_without_limits_is_the_loosest():
     assert tree.paths() == [[1, 0]]
 
 
-def test_empty_tree_grows():
+def test_goals_are_inserted_into_an_empty_tree():
     tree = GoalTree.build([])
     assert (tree.paths(), tree.order(), tree.roots, len(tree)) == ([], [], [], 0)
     tree.insert({"flops": 4.0})
@@ -213,7 +213,7 @@ def test_empty_tree_grows():
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
-def test_impossible_limits(limit):
+def test_impossible_limits_are_refused(limit):
     tree = GoalTree.build([{"flops": 1.0}])
     for attempt in (lambda: GoalTree.build([[limit]]), lambda: tree.insert({"params": limit})):
         with pytest.raises(ValueError, match="above 0"):
@@ -221,7 +221,7 @@ def test_impossible_limits(limit):
     assert tree.axes == ("flops",)
 
 
-def test_wrong_shapes_and_axes():
+def test_wrong_shapes_and_axes_are_refused():
     with pytest.raises(ValueError, match="shape"):
         GoalTree.build([[1.0, 2.0]], axes=["flops"])
     with pytest.raises(ValueError, match="shape"):

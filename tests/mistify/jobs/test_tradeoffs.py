@@ -1,4 +1,4 @@
-"""Trade-offs by a report, as it comes from a job or from a file."""
+"""Trade-offs in a report, made from a job or read from a file."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.support.stored import digits_job
 
 
 @pytest.mark.parametrize(("metric", "expected"), [(Metric.ACCURACY, ["a", "c"]), (Metric.MSE, ["b", "d"])])
-def test_the_front_is_what_nothing_beats(metric: Metric, expected: list[str]) -> None:
+def test_the_front_contains_the_points_that_no_other_dominates(metric: Metric, expected: list[str]) -> None:
     points = [
         Point("a", 1.0, 0.5, True),
         Point("b", 1.0, 0.4, True),
@@ -26,7 +26,7 @@ def test_the_front_is_what_nothing_beats(metric: Metric, expected: list[str]) ->
     assert [point.goal for point in TradeOff("", "", metric, points, [], None).front] == expected
 
 
-def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
+def test_a_report_file_gives_the_same_trade_offs_as_the_job(tmp_path: Path) -> None:
     job = digits_job(tmp_path)
     found = trade_offs(report(job))
     assert trade_offs(json.loads(json.dumps(report(job)))) == found
@@ -38,7 +38,7 @@ def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
     assert flops.limits == sorted(
         goal.spec.budget["flops"] for goal in job.goals if "flops" in goal.spec.budget
     )
-    # The limit on a board is no limit on this machine, and nothing was measured there.
+    # The latency limit applies to a board, not to this machine, and nothing was measured on the board.
     assert (latency.limits, [point.goal for point in latency.points]) == (
         [],
         ["half", "small", "switching", "sparse"],
@@ -46,7 +46,7 @@ def test_a_file_says_as_much_as_the_job(tmp_path: Path) -> None:
     assert latency.source == (job.sources[0].measured["latency_ms@host"], job.sources[0].tuned_accuracy)
 
 
-def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
+def test_a_cost_of_a_single_package_gives_no_trade_off() -> None:
     one = Goal(
         "one", 0, PackageSpec({}), state=GoalState.MET, achieved={"flops": 1.0, "params": 2.0}, accuracy=0.5
     )
@@ -62,7 +62,7 @@ def test_a_cost_that_one_package_has_is_no_trade_off() -> None:
     assert trade_offs(report(replace(job, goals=()))) == []
 
 
-def test_each_batch_has_trade_offs_and_a_source_of_its_own() -> None:
+def test_each_batch_has_its_own_trade_offs_and_source() -> None:
     one = Goal(
         "one", 0, PackageSpec({"flops": 5.0}), state=GoalState.MET, achieved={"flops": 1.0}, accuracy=0.5
     )

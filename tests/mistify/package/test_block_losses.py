@@ -1,4 +1,4 @@
-"""The losses of blocks make the sums of subnets right, as far as subnets say anything of them."""
+"""Block losses are corrected so that their sums match the measured losses of subnets."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from mistify.package.block_losses import corrected_losses
 
 
-def test_losses_are_those_of_the_smallest_penalised_error() -> None:
+def test_corrected_losses_minimize_the_penalised_error() -> None:
     rng = np.random.default_rng(0)
     alone, present, measured = rng.normal(size=4), rng.integers(2, size=(6, 4)), rng.normal(size=6)
 
@@ -19,5 +19,5 @@ def test_losses_are_those_of_the_smallest_penalised_error() -> None:
     assert corrected_losses(alone, present, measured) == pytest.approx(best, abs=1e-4)
 
 
-def test_without_subnets_losses_stay_as_they_are() -> None:
+def test_losses_do_not_change_without_subnets() -> None:
     assert corrected_losses([0.25, -0.5], np.zeros((0, 2)), []).tolist() == [0.25, -0.5]

@@ -1,4 +1,4 @@
-"""Block stores: what is written is read back, blocks that make no network and damaged files are refused."""
+"""Block stores survive a round trip; invalid combinations of blocks and damaged files are refused."""
 
 import json
 
@@ -55,7 +55,7 @@ def change(directory, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_what_is_written_is_read_back(directory):
+def test_a_store_survives_a_round_trip(directory):
     store = BlockStore.load(directory)
     assert [tensor.name for position in range(4) for tensor in store.tensors_at(position)] == [
         *("x", "one", "two", "y", "z")
@@ -65,7 +65,7 @@ def test_what_is_written_is_read_back(directory):
 
 
 @pytest.mark.parametrize("names", ["a b c", "a bc"])
-def test_blocks_from_the_inputs_to_the_outputs_are_a_network(directory, names):
+def test_connected_blocks_form_a_network(directory, names):
     chosen = BlockStore.load(directory).network_of([f"{name}.tflite" for name in names.split()])
     assert [variant.file.removesuffix(".tflite") for variant in chosen] == names.split()
 
@@ -80,7 +80,7 @@ def test_blocks_from_the_inputs_to_the_outputs_are_a_network(directory, names):
         ("a d", ErrorCode.NOT_FOUND, "no block d.tflite; there are a.tflite, b.tflite, c.tflite, bc.tflite"),
     ],
 )
-def test_other_blocks_are_not(directory, names, code, message):
+def test_blocks_that_form_no_network_are_refused(directory, names, code, message):
     store = BlockStore.load(directory)
     error = failure(store.network_of, [f"{name}.tflite" for name in names.split()])
     assert error.code is code
@@ -102,7 +102,7 @@ def of_another_network(path):
 
 
 @pytest.mark.parametrize("harm", [truncated, damaged, of_another_network, lambda path: path.unlink()])
-def test_a_file_that_is_not_the_one_described_is_refused_by_name(directory, harm):
+def test_a_file_with_another_digest_is_refused_by_name(directory, harm):
     harm(directory / "b.tflite")
     store = BlockStore.load(directory)
     with BlockFiles(directory) as files:
@@ -112,7 +112,7 @@ def test_a_file_that_is_not_the_one_described_is_refused_by_name(directory, harm
     assert error.problems[0].place == str(directory / "b.tflite")
 
 
-def test_a_manifest_that_is_damaged_missing_or_newer_is_refused(directory):
+def test_a_damaged_missing_or_newer_manifest_is_refused(directory):
     variant = BlockStore.load(directory).variants[0].model_dump()
     for values, message in [
         ({"variants": [variant, variant]}, "several variants are called a.tflite"),
@@ -133,13 +133,13 @@ def test_a_manifest_that_is_damaged_missing_or_newer_is_refused(directory):
     assert failure(BlockStore.load, directory).code is ErrorCode.NOT_FOUND
 
 
-def test_kinds_of_outputs_may_be_there_or_not(directory):
+def test_kinds_of_outputs_are_optional(directory):
     assert BlockStore.load(directory).kinds == {}
     change(directory, kinds={"y": "softmax"})
     assert BlockStore.load(directory).kinds == {"y": OutputEncoding.SOFTMAX}
 
 
-def test_a_store_that_does_not_know_of_kinds_is_read(directory):
+def test_a_store_without_the_field_kinds_can_be_read(directory):
     path = directory / BLOCKS
     content = json.loads(path.read_text())
     del content["kinds"]

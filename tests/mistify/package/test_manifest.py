@@ -1,4 +1,4 @@
-"""Manifests: what is written is read back, and what was damaged is found."""
+"""Manifests survive a round trip, and damage is detected."""
 
 import hashlib
 import json
@@ -52,14 +52,14 @@ def failure(directory, read=verify):
     return caught.value
 
 
-def test_what_is_saved_is_loaded(package):
+def test_a_manifest_survives_a_round_trip(package):
     directory, manifest = package
 
     assert Manifest.load(directory) == manifest
     assert verify(directory) == manifest
 
 
-def test_values_and_the_integers_that_stand_for_them():
+def test_values_are_quantized_and_dequantized():
     tensor = TensorInfo(name="image", dtype="int8", shape=(-1, 4), scale=0.5, zero_point=-3)
     stored = tensor.quantized([[-100.0, 0.0, 0.7, 100.0]])
     assert stored.dtype == np.int8
@@ -67,20 +67,20 @@ def test_values_and_the_integers_that_stand_for_them():
     np.testing.assert_array_equal(tensor.dequantized(stored), [[-62.5, 0.0, 0.5, 65.0]])
 
 
-def test_without_scale_values_are_stored_as_they_are():
+def test_values_without_a_scale_are_stored_unchanged():
     tensor = TensorInfo(name="image", dtype="float32", shape=(-1, 2))
     np.testing.assert_array_equal(tensor.quantized([[1, 2]]), np.float32([[1, 2]]))
     assert tensor.dequantized(np.float32([[0.3]])) == np.float32(0.3)
 
 
-def test_the_digest_is_that_of_the_bytes(package):
+def test_a_digest_is_computed_from_the_bytes(package):
     directory, _ = package
     stored = json.loads((directory / MANIFEST).read_text())["files"]["serve.tflite"]
 
     assert stored == {"size": 7000, "sha256": hashlib.sha256(b"network" * 1000).hexdigest()}
 
 
-def test_one_changed_byte_is_found(package):
+def test_a_single_changed_byte_is_detected(package):
     directory, manifest = package
     (directory / "serve.tflite").write_bytes(b"network" * 999 + b"netwerk")
     error = failure(directory)
@@ -91,26 +91,26 @@ def test_one_changed_byte_is_found(package):
     assert hashlib.sha256(b"network" * 999 + b"netwerk").hexdigest() in error.problems[0].value
 
 
-def test_a_missing_file_is_found(package):
+def test_a_missing_file_is_detected(package):
     directory, _ = package
     (directory / "serve.tflite").unlink()
 
     assert failure(directory).problems[0].value == "no such file"
 
 
-def test_no_manifest(tmp_path):
+def test_a_directory_without_a_manifest_is_not_found(tmp_path):
     assert failure(tmp_path, Manifest.load).code is ErrorCode.NOT_FOUND
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format_version": 1}', "\x80"])
-def test_no_valid_manifest(package, text):
+def test_an_invalid_manifest_is_a_corrupt_package(package, text):
     directory, _ = package
     (directory / MANIFEST).write_text(text, encoding="latin-1")
 
     assert failure(directory, Manifest.load).code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_newer_format_says_what_to_do(package):
+def test_the_error_of_a_newer_format_says_what_to_do(package):
     directory, _ = package
     change(directory, format_version=5, something="new")
     error = failure(directory, Manifest.load)
@@ -120,7 +120,7 @@ def test_a_newer_format_says_what_to_do(package):
 
 
 def test_a_manifest_of_the_first_format_is_read(package):
-    """It chose branches by test data, of which it has accuracies alone."""
+    """This format had only test accuracies, and chose branches by them."""
     directory, manifest = package
     content = json.loads((directory / MANIFEST).read_text())
     branch = {"share": 1.0, "achieved": {}, "accuracy": 0.7, "latency": content["latency"]}
@@ -135,7 +135,7 @@ def test_a_manifest_of_the_first_format_is_read(package):
     assert (loaded.format_version, loaded.targets) == (FORMAT_VERSION, overall(0.75))
 
 
-def test_without_anything_new_a_manifest_is_in_the_format_that_older_clients_read(package):
+def test_a_manifest_without_new_fields_stays_readable_by_older_clients(package):
     directory, manifest = package
     content = json.loads((directory / MANIFEST).read_text())
     assert content["format_version"] == 2
@@ -152,7 +152,7 @@ def test_only_a_task_needs_the_newest_format(package):
     assert Manifest.load(directory).task == task
 
 
-def test_names_of_classes_and_preparations_have_a_format_of_their_own(package):
+def test_labels_and_preparations_need_format_three(package):
     directory, manifest = package
     fields = {
         "labels": {"probabilities": ("cat", "dog")},
@@ -174,7 +174,7 @@ def test_names_of_classes_and_preparations_have_a_format_of_their_own(package):
     assert (manifest.labels, manifest.preparation) == tuple(fields.values())
 
 
-def test_problems_name_their_places(package):
+def test_problems_are_reported_at_their_places(package):
     directory, _ = package
     change(directory, accuracy=-1.5, unknown=1, outputs=[{"name": "y", "dtype": "float32", "shape": ["a"]}])
     places = {problem.place for problem in failure(directory, Manifest.load).problems}
@@ -182,7 +182,7 @@ def test_problems_name_their_places(package):
     assert places == {"accuracy", "unknown", "outputs[0].shape[0]"}
 
 
-def test_a_share_is_at_most_one_and_an_error_is_not(package):
+def test_a_score_is_at_most_one_unless_it_is_an_error(package):
     directory, _ = package
     change(directory, accuracy=1.5, metric="mse", targets=[{"output": "", "metric": "mse", "value": 2.0}])
     assert Manifest.load(directory).accuracy == 1.5
@@ -193,7 +193,7 @@ def test_a_share_is_at_most_one_and_an_error_is_not(package):
 
 
 @pytest.mark.parametrize("name", ["../serve.tflite", "/etc/passwd", "a/b", "..", "", ".hidden", "a\n"])
-def test_files_stay_inside_the_package(package, name):
+def test_file_names_outside_the_package_are_refused(package, name):
     directory, manifest = package
     file = manifest.files["serve.tflite"].model_dump()
     change(directory, files={name: file})

@@ -1,4 +1,4 @@
-"""What a config asks of tuning, and writing weights where a manifest says that they stand."""
+"""The setting `tuning`, and writing weights to their places in a network."""
 
 import json
 
@@ -40,18 +40,18 @@ def config(**tuning):
 
 
 @pytest.mark.parametrize("part", ["none", "network", "head", 3])
-def test_a_config_says_what_is_trained(part):
+def test_a_config_selects_the_trained_part(part):
     assert config(trainable=part, optimizer="adam", batch_size=8) == TuningConfig(
         trainable=part, optimizer="adam", batch_size=8
     )
 
 
-def test_nothing_is_trained_unless_it_is_asked_for():
+def test_nothing_is_trained_by_default():
     assert config().trainable == "none"
 
 
 @pytest.mark.parametrize("part", ["heads", 0, -1, True, 1.5, None, ["head"]])
-def test_other_parts_are_refused(part):
+def test_unknown_parts_are_refused(part):
     with pytest.raises(MistifyError) as caught:
         config(trainable=part)
     (problem,) = caught.value.problems
@@ -67,8 +67,8 @@ def test_other_parts_are_refused(part):
         ({"compression": {"sparsity": 0.5}}, '"compression": "50% zeros"'),
     ],
 )
-def test_what_would_not_be_trained_is_refused(other, given):
-    """Left out of the package without a word it would be missed on the device alone."""
+def test_settings_that_rule_out_tuning_are_refused(other, given):
+    """Otherwise `train.tflite` would be missing without notice, which only the device would find out."""
     with pytest.raises(MistifyError) as caught:
         goal(tuning={"trainable": "head"}, **other)
     (problem,) = caught.value.problems
@@ -79,7 +79,7 @@ def test_what_would_not_be_trained_is_refused(other, given):
     assert goal(tuning={"trainable": "head"}, quantization="auto")
 
 
-def test_other_settings_are_refused():
+def test_unknown_and_invalid_settings_are_refused():
     with pytest.raises(MistifyError) as caught:
         config(optimizer="lion", batch_size=0, epochs=3)
     assert {problem.place for problem in caught.value.problems} == {
@@ -94,7 +94,7 @@ def job_with(tuning):
 
 
 @pytest.mark.parametrize("part", ["none", "network", "head", 3])
-def test_tuning_travels_with_its_goal(part):
+def test_tuning_survives_the_wire(part):
     job = job_with(TuningConfig(trainable=part, optimizer="adam", batch_size=8))
     assert porting.job_from_proto(porting.job_to_proto(job)) == job
 
@@ -110,7 +110,7 @@ def test_unknown_tuning_of_a_newer_server_is_an_error():
     weight=arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=st.just(1.0)),
     data=st.data(),
 )
-def test_a_weight_is_put_in_place_and_nowhere_else(weight, data):
+def test_a_weight_is_written_only_to_its_place(weight, data):
     weight = np.arange(1, 1 + weight.size, dtype=np.float32).reshape(weight.shape)
     axes = tuple(data.draw(st.permutations(range(weight.ndim))))
     start = tuple(data.draw(st.integers(0, size - 1)) for size in weight.shape)
@@ -144,7 +144,7 @@ RECORD = Training(
 )
 
 
-def test_weights_that_are_not_given_stay():
+def test_other_weights_are_not_changed():
     network = bytes(range(16))
     assert with_weights(network, RECORD, {}) == network
     changed = with_weights(network, RECORD, {"a/bias": [1.0, 2.0]})
@@ -152,7 +152,7 @@ def test_weights_that_are_not_given_stay():
     assert np.frombuffer(changed[4:12], "<f4").tolist() == [1.0, 2.0]
 
 
-def test_weights_that_were_put_are_found():
+def test_written_weights_are_read_back():
     changed = with_weights(bytes(16), RECORD, {"a/bias": [1.0, 2.0]})
     actual = weights_in(changed, RECORD)
     assert {name: values.tolist() for name, values in actual.items()} == {"a/bias": [1.0, 2.0]}
@@ -168,7 +168,7 @@ def test_weights_that_were_put_are_found():
         (OutputEncoding.FIGURES, [-3.0], [-3.0]),
     ],
 )
-def test_what_teachers_say_are_probabilities_or_figures(kind, output, expected):
+def test_outputs_of_a_teacher_become_probabilities_or_numbers(kind, output, expected):
     np.testing.assert_allclose(kind.predictions(output), expected, rtol=1e-6)
 
 
@@ -176,6 +176,6 @@ def test_what_teachers_say_are_probabilities_or_figures(kind, output, expected):
     ("weights", "error"),
     [({"b": [1.0, 2.0]}, KeyError), ({"a/bias": [1.0]}, ValueError), ({"a/bias": [1.0, np.inf]}, ValueError)],
 )
-def test_weights_that_do_not_fit_are_refused(weights, error):
+def test_weights_with_wrong_names_or_shapes_are_refused(weights, error):
     with pytest.raises(error):
         with_weights(bytes(16), RECORD, weights)

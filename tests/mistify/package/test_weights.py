@@ -1,4 +1,4 @@
-"""Weights on their way: small, and never trusted."""
+"""Weights in transit: compact, and never trusted."""
 
 import zlib
 
@@ -62,8 +62,8 @@ LAYOUTS = {
     st.sampled_from(sorted(LAYOUTS)),
     st.booleans(),
 )
-def test_weights_arrive_however_they_lie_in_memory(tmp_path_factory, values, layout, large):
-    """Safetensors writes an array's memory from its first number on, whatever its order and strides."""
+def test_the_memory_layout_of_weights_does_not_matter(tmp_path_factory, values, layout, large):
+    """Safetensors writes an array's memory sequentially, whatever its order and strides."""
     laid_out = np.asanyarray(LAYOUTS[layout](values * np.float32(1e6 if large and layout != "half" else 1)))
     expected = np.array([*laid_out.flat], np.float32).reshape(values.shape)
     path = tmp_path_factory.mktemp("weights") / "file"
@@ -73,7 +73,7 @@ def test_weights_arrive_however_they_lie_in_memory(tmp_path_factory, values, lay
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
 
 
-def test_what_float16_cannot_hold_stays_as_it_is(tmp_path):
+def test_weights_outside_the_range_of_float16_stay_float32(tmp_path):
     weights = {"a": np.float32([1e6, -1.0 / 3]), "b": np.float32([1.0, 2.0])}
     path = tmp_path / "file"
     path.write_bytes(write_weights(weights))
@@ -81,8 +81,8 @@ def test_what_float16_cannot_hold_stays_as_it_is(tmp_path):
     np.testing.assert_array_equal(actual["a"], weights["a"])
 
 
-def test_trained_weights_become_smaller_than_half():
-    """Those of a network, which are about as large as each other."""
+def test_trained_weights_are_compressed_to_less_than_half():
+    """Weights of one network are of similar magnitude."""
     weights = {"kernel": np.random.default_rng(0).normal(0, 0.1, 40_000).astype(np.float32)}
     assert len(write_weights(weights)) < 0.44 * 4 * 40_000
 
@@ -99,7 +99,7 @@ def test_trained_weights_become_smaller_than_half():
     ],
     ids=["short", "long", "bomb", "no safetensors", "not deflated", "empty"],
 )
-def test_files_of_others_are_refused(tmp_path, spoil, reported):
+def test_damaged_or_unsuitable_files_are_refused(tmp_path, spoil, reported):
     weights = {"a": np.ones(2, np.float32)}
     path = tmp_path / "file"
     path.write_bytes(spoil(write_weights(weights)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mistify.parsing.jsonc import MAX_CHARACTERS, MAX_DEPTH, JsonError, read_json
 
-# Texts in which comment signs, quotes and commas are frequent.
+# Texts with many comment signs, quotes and commas.
 TRICKY = st.text(st.sampled_from('/*,"\\]}[{: \n\ta1'), max_size=12)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TRICKY,
@@ -24,7 +24,7 @@ def problem(text):
 
 
 @given(JSON, st.sampled_from([None, 2]))
-def test_plain_json_is_read_as_it_is(value, indent):
+def test_plain_json_is_read_unchanged(value, indent):
     assert read_json(json.dumps(value, indent=indent)) == (value, [])
 
 
@@ -89,7 +89,7 @@ def test_every_duplicate_key_and_impossible_number_is_named():
     assert [each.value for each in problems[:2]] == ["the same key twice"] * 2
 
 
-def test_what_is_no_unicode_text_is_named():
+def test_invalid_unicode_is_reported():
     value, problems = read_json(
         r'[{"x": "\ud800", "\udfff": {"y": ["a\ude00\ud83d"]}}, "\ud83d\ude00", "\ud83d\ude00\udc00"]'
     )

@@ -1,4 +1,4 @@
-"""The lines of what JSON paths lead to, in texts as people write them."""
+"""Line numbers of JSON paths in hand-written texts."""
 
 import json
 
@@ -39,21 +39,21 @@ TEXT = """// goals
         ("[0].adaptation_goal.FLOP.unit", 7),
     ],
 )
-def test_places_have_lines(place: str, line: int) -> None:
+def test_the_line_of_a_place(place: str, line: int) -> None:
     assert lines_of(TEXT, [place]) == {place: line}
 
 
-def test_of_an_object_the_first_config_is_the_object() -> None:
+def test_a_single_object_counts_as_the_first_config() -> None:
     assert lines_of('{\n"id": "a",\n"model": 3}', ["[0].model", "goals"]) == {"[0].model": 3}
 
 
-def test_goals_in_short_have_the_places_of_the_file() -> None:
+def test_places_in_the_short_form_have_lines() -> None:
     text = '{"defaults": {\n"model": 1},\n"goals": [\n{"id": "x"}]}'
     assert lines_of(text, ["defaults.model", "goals[0].id"]) == {"defaults.model": 2, "goals[0].id": 4}
 
 
 @pytest.mark.parametrize("text", ["", "[", '[{"id": "a\n, 3', '{"a" [}] ,:', "/* no end", "[[[1]]"])
-def test_texts_with_mistakes_are_read_to_their_end(text: str) -> None:
+def test_texts_with_mistakes_are_read_to_the_end(text: str) -> None:
     lines = lines_of(text, ["[0].id", "a.b[3]"])
     assert all(1 <= line <= 1 + text.count("\n") for line in lines.values())
 
@@ -62,8 +62,8 @@ def test_texts_with_mistakes_are_read_to_their_end(text: str) -> None:
     "place",
     ["the list", "line 1, column 2", '[0]["a.b["].c', '[0]["\\"]"]', "a..b", "[0].", "]", '"', "[0]x\n"],
 )
-def test_whatever_a_place_is_the_search_ends(place: str) -> None:
-    """Places are made from keys of users, which can be any text."""
+def test_the_search_ends_for_any_place(place: str) -> None:
+    """Places contain keys written by users, which can be any text."""
     assert lines_of('[\n{"b": 1}]', [place]).get(place) in (None, 2)
 
 
@@ -75,8 +75,8 @@ values = st.recursive(
 
 
 @given(values)
-def test_every_value_of_a_text_is_where_its_own_marker_is(value: object) -> None:
-    """Python writes each key and each value of a list on a line of its own."""
+def test_every_value_of_a_formatted_text_is_found_on_its_line(value: object) -> None:
+    """With an indent, Python writes each key and each list element on its own line."""
     text = json.dumps(value, indent=1)
     lines = text.split("\n")
     for path, is_key in paths_of(value):
@@ -104,7 +104,7 @@ def at(value: object, path: tuple[str | int, ...]) -> object:
     return value
 
 
-def test_of_a_text_that_nobody_reads_there_are_no_lines() -> None:
+def test_no_lines_are_found_in_texts_beyond_the_size_limit() -> None:
     text = '[{"a": 1}]'
     assert lines_of(text.ljust(MAX_CHARACTERS), ["[0].a"]) == {"[0].a": 1}
     assert lines_of(text.ljust(MAX_CHARACTERS + 1), ["[0].a"]) == {}

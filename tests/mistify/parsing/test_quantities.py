@@ -1,4 +1,4 @@
-"""Quantities: what is written is what is meant, and comes back exactly."""
+"""Quantities are parsed with their units, and survive a round trip exactly."""
 
 import json
 import math
@@ -49,7 +49,7 @@ SCALE = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
         (parse_bytes, 4096, 4096.0),
     ],
 )
-def test_limits(parse, text, value):
+def test_limits_are_parsed_with_their_units(parse, text, value):
     assert parse(text) == Quantity(value)
 
 
@@ -66,7 +66,7 @@ def test_limits(parse, text, value):
         (parse_bandwidth, "900 MB/s", 0.9),
     ],
 )
-def test_figures(parse, text, value):
+def test_numbers_are_parsed_with_their_units(parse, text, value):
     assert parse(text) == value
 
 
@@ -89,7 +89,7 @@ def test_limits_round_trip(value, relative):
 
 
 @given(POSITIVE)
-def test_figures_round_trip(value):
+def test_numbers_round_trip(value):
     for parse, write in ABSOLUTE:
         assert parse(write(value)) == value
 
@@ -100,7 +100,7 @@ def test_shares_round_trip(value):
 
 
 @given(st.floats(1e-3, 1e15), st.integers(1, 6))
-def test_rounding_for_tables(value, digits):
+def test_numbers_are_rounded_for_tables(value, digits):
     text = format_count(value, digits)
 
     assert COUNT.parse(text).value == pytest.approx(value, rel=0.5001 * 10.0 ** (1 - digits))
@@ -108,7 +108,7 @@ def test_rounding_for_tables(value, digits):
 
 
 @given(st.floats(1e-6, 1e6), st.sampled_from(sorted(SCALE)))
-def test_units_scale(number, unit):
+def test_units_scale_the_number(number, unit):
     assert COUNT.parse(f"{number!r}{unit}").value == pytest.approx(number * SCALE[unit], rel=1e-15)
 
 
@@ -129,14 +129,14 @@ def test_units_scale(number, unit):
         (format_count(Quantity(0.5, relative=True)), "0.5x"),
     ],
 )
-def test_tables(written, expected):
+def test_quantities_are_formatted_for_tables(written, expected):
     assert written == expected
 
 
 @pytest.mark.parametrize(
     "given_value", ["5G", "-5ms", "0ms", -1, 0, math.nan, math.inf, "1e999ms", "1e-999", 10**400]
 )
-def test_impossible_times(given_value):
+def test_invalid_times_are_refused(given_value):
     with pytest.raises(ValueError, match="a time such as"):
         parse_time(given_value)
 
@@ -144,13 +144,13 @@ def test_impossible_times(given_value):
 @pytest.mark.parametrize(
     "given_value", [True, None, [], {}, "", "ms", "3 0ms", "30ms30", "0x1F", "1,5ms", "9" * 500]
 )
-def test_what_is_no_quantity(given_value):
+def test_invalid_quantities_are_refused(given_value):
     for parse in (parse_time, COUNT.parse, parse_bytes, parse_figure, parse_compute_power, parse_bandwidth):
         with pytest.raises(ValueError, match="expected a"):
             parse(given_value)
 
 
-def test_messages_say_what_was_given_expected_and_how_to_fix_it():
+def test_messages_state_the_value_the_expected_one_and_a_fix():
     with pytest.raises(
         ValueError, match=r"unit 'gb' is unknown, use B, KB, kB, MB, GB, TB, KiB, MiB, GiB, x"
     ) as caught:

@@ -1,4 +1,4 @@
-"""Pydantic's errors as problems."""
+"""Conversion of pydantic's errors to problems."""
 
 import pytest
 from pydantic import Field, ValidationError
@@ -43,7 +43,7 @@ def test_places_are_prefixed():
     assert problem.place == "[2].algorithm.config.inner.rate"
 
 
-def test_the_field_says_what_is_expected():
+def test_a_field_describes_the_expected_value():
     wrong, missing = problems({"inner": {"rate": "fast"}, "several": [{}]})
 
     assert (wrong.value, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "for example 0.1")
@@ -52,18 +52,18 @@ def test_the_field_says_what_is_expected():
 
 
 @pytest.mark.parametrize("value", [{"named": {"a": {}}}, {"nested": [{"inner": {}}]}])
-def test_the_field_says_what_is_expected_at_any_depth(value):
+def test_a_nested_field_describes_the_expected_value(value):
     (missing,) = problems(value)
     assert missing.expected == "a rate above 0"
 
 
-def test_fields_without_words_get_pydantics():
+def test_a_field_without_a_description_gets_pydantics_message():
     (problem,) = problems({"inner": {"rate": 1, "plain": "x"}})
 
     assert "valid integer" in problem.expected
 
 
-def test_unknown_keys_at_any_depth():
+def test_unknown_keys_are_reported_at_any_depth():
     actual = problems({"iner": 1, "several": [{"rate": 1, "Rate": 2}]})
 
     assert {problem.place: problem.fix for problem in actual} == {
@@ -72,12 +72,12 @@ def test_unknown_keys_at_any_depth():
     }
 
 
-def test_names_that_resemble_nothing():
+def test_similar_names_are_suggested():
     assert unknown_name("zzz", ["b", "a"]) == ("one of a, b", "remove it or use a known name")
     assert unknown_name("FLOP", ["flop"])[1] == 'did you mean "flop"?'
 
 
-def test_objects_where_something_else_stands():
+def test_a_value_that_should_be_an_object_is_reported_with_its_keys():
     (problem,) = problems({"inner": [1]})
 
     assert (problem.expected, problem.fix) == ("an object", "its keys can be rate, plain")

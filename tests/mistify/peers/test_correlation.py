@@ -1,4 +1,4 @@
-"""The contract of correlation measures over all that are registered; and the one that comes with Mistify."""
+"""The contract of all registered correlation measures, and the built-in measure."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from mistify.plugins import plug_ins
 from tests.support.plug_ins import installed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-#: Settings under which a measure takes `FULL`.
+#: Settings of each measure that fit the hints `FULL`.
 SETTINGS = {
     "spatiotemporal": {
         "location_km": 2.0,
@@ -33,7 +33,7 @@ FULL = Hints(
 
 
 @pytest.mark.parametrize("name", list(plug_ins(ENTRY_POINTS)))
-def test_every_measure_keeps_the_contract(name):
+def test_every_measure_fulfils_the_contract(name):
     measure = correlation(name, SETTINGS[name])
     point = measure.point(FULL)
     assert isinstance(measure, Correlation)
@@ -55,15 +55,15 @@ def distance(one: Hints, other: Hints) -> float:
         ({"view_degrees": 40.0}, 1),
         ({"view_degrees": 340.0}, 1),
         ({"features": (1.0, 7.0)}, 2),
-        ({"labels": (0.0, 0.0, 1.0)}, 2),  # nothing in common: a Hellinger distance of 1
+        ({"labels": (0.0, 0.0, 1.0)}, 2),  # disjoint distributions: a Hellinger distance of 1
         ({"time": NOON + timedelta(hours=9), "features": (1.0, 15.0)}, 5),  # 3 and 4 at a right angle
     ],
 )
-def test_a_difference_of_a_scale_is_a_distance_of_one(change, expected):
+def test_a_difference_of_one_scale_is_a_distance_of_one(change, expected):
     assert distance(FULL, FULL.model_copy(update=change)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_date_line_is_no_border():
+def test_distances_are_small_across_the_date_line():
     west, east = (
         FULL.model_copy(update={"location": Location(latitude=0, longitude=longitude)})
         for longitude in (-179.999, 179.999)
@@ -86,7 +86,7 @@ def test_hints_that_do_not_fit_the_settings_are_refused(change, place):
     assert [problem.place for problem in caught.value.problems] == [place]
 
 
-def test_hints_that_do_not_count_are_not_to_be_told():
+def test_unused_hints_are_refused():
     measure = correlation("spatiotemporal", {"time_hours": 1})
     assert measure.dimension == 1
     with pytest.raises(MistifyError) as caught:
@@ -97,19 +97,19 @@ def test_hints_that_do_not_count_are_not_to_be_told():
 @pytest.mark.parametrize(
     "settings", [{}, {"location_km": 0}, {"colour": 1}, {"features": {"length": 0}}, {"time_hours": "long"}]
 )
-def test_settings_that_compare_nothing_are_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(MistifyError) as caught:
         correlation("spatiotemporal", settings)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert caught.value.problems
 
 
-def test_an_unknown_measure_is_reported_with_those_there_are():
+def test_an_unknown_measure_is_reported_with_the_known_ones():
     with pytest.raises(MistifyError, match="expected one of spatiotemporal"):
         correlation("psychic", {})
 
 
-def test_a_plug_in_that_cannot_be_used_is_reported_with_the_reason(tmp_path, monkeypatch):
+def test_an_unusable_plug_in_is_reported_with_the_reason(tmp_path, monkeypatch):
     points = {
         "missing": "odd_measures:nothing",
         "absent": "no_such_module:Measure",

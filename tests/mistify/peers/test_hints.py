@@ -5,7 +5,7 @@ from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey
 
 
-def test_a_members_name_tells_nothing_of_its_secret_and_differs_with_it():
+def test_a_member_id_depends_on_the_secret_but_does_not_reveal_it():
     one, other = (MemberKey("group", bytes([number]) * 32) for number in (1, 2))
     assert one.member != other.member
     assert len(bytes.fromhex(one.member)) == 16

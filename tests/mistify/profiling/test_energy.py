@@ -1,4 +1,4 @@
-"""Counters in the layout of Linux's powercap."""
+"""Energy counters in the layout of Linux's powercap."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def zone(powercap: Path, number: str, name: str, count: int) -> Path:
     return directory / "energy_uj"
 
 
-def test_processors_and_memory_are_added_up_but_no_part_of_them(tmp_path: Path) -> None:
+def test_processors_and_memory_are_added_up_without_double_counting(tmp_path: Path) -> None:
     package = zone(tmp_path, "0", "package-0", 100)
     core = zone(tmp_path, "0:0", "core", 40)
     memory = zone(tmp_path, "0:1", "dram", 10)
@@ -32,7 +32,7 @@ def test_processors_and_memory_are_added_up_but_no_part_of_them(tmp_path: Path) 
     assert counter() - before == pytest.approx((200 + 5 + 3) / 1e6)
 
 
-def test_a_count_that_starts_again_goes_on(tmp_path: Path) -> None:
+def test_an_overflow_of_the_counter_is_compensated(tmp_path: Path) -> None:
     package = zone(tmp_path, "0", "package-0", 900_000)
     counter = energy_counter(tmp_path)
     assert counter is not None
@@ -43,7 +43,7 @@ def test_a_count_that_starts_again_goes_on(tmp_path: Path) -> None:
     assert last - before == pytest.approx((2 * RANGE + 50 - 900_000) / 1e6)
 
 
-def test_a_device_that_counts_nothing_or_does_not_tell_has_no_counter(tmp_path: Path) -> None:
+def test_a_device_without_readable_counters_has_no_energy_counter(tmp_path: Path) -> None:
     assert energy_counter(tmp_path / "none") is None
     (zone(tmp_path, "0", "package-0", 5).parent / "max_energy_range_uj").unlink()
     assert energy_counter(tmp_path) is None

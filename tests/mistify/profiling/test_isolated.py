@@ -1,4 +1,4 @@
-"""A device is measured in a process of its own, and without the networks that end it."""
+"""A device is measured in a separate process; networks that crash it are left out."""
 
 import os
 
@@ -24,7 +24,7 @@ CHAINS: Chains = {integer: tuple(map(dense, (4, 8, 16))) for integer in (False, 
 def measure_or_end(
     name: str, threads: tuple[int, ...], chains: Chains, seconds: float, progress: Progress
 ) -> DeviceTable:
-    """Ends its process at two of the networks, as LiteRT might: in the second round, and at two threads."""
+    """Measure, but abort for two networks: one in the second round, one with two threads."""
     readings = []
     for number in range(2):
         for count in threads:
@@ -37,26 +37,26 @@ def measure_or_end(
     return DeviceTable(name, f"measured by {os.getpid()}", "runtime", tuple(readings))
 
 
-def test_a_device_is_measured_in_another_process() -> None:
+def test_a_device_is_measured_in_a_separate_process() -> None:
     shares: list[float] = []
     table = measure_isolated("board", [1], chains=CHAINS, budget_seconds=1e-3, progress=shares.append)
     assert len(table.readings) == len(shares) == 6
     assert all(0 < reading.median_ms < 1000 for reading in table.readings)
 
 
-def test_networks_that_end_their_process_are_left_out() -> None:
+def test_networks_that_crash_their_process_are_left_out() -> None:
     table = measure_isolated("board", [2, 1], chains=CHAINS, measure=measure_or_end)
     assert table.machine != f"measured by {os.getpid()}"
     left = {integer: tuple(chain for at, chain in _measured(table) if at is integer) for integer in CHAINS}
     assert left == {False: (dense(4), dense(8)), True: (dense(4), dense(16))}
 
 
-def test_a_device_at_which_many_networks_end_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated, "_MOST_ENDS", 2)
+def test_a_device_on_which_many_networks_crash_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "_MOST_CRASHES", 2)
     with pytest.raises(MistifyError, match="cannot be measured: LiteRT ended at 2 networks"):
         measure_isolated("board", [1], chains=CHAINS, measure=end)
 
 
 def _measured(table: DeviceTable) -> list[tuple[bool, Chain]]:
-    """The networks that were measured, each once."""
+    """Return the measured networks, each of which may occur only once."""
     return list(dict.fromkeys((reading.integer, reading.operations) for reading in table.readings))

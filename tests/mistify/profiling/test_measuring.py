@@ -1,4 +1,4 @@
-"""Measuring keeps to its time by fewer rounds, never by fewer networks."""
+"""Measuring respects its time limit by running fewer rounds, never fewer networks."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -20,7 +20,7 @@ def chains(integer: bool) -> Iterator[Chain]:
 
 
 class Ticks:
-    """A clock by which every look at it takes as long."""
+    """A clock that advances by a fixed time at each reading."""
 
     def __init__(self, seconds: float) -> None:
         self.now, self.seconds = 0.0, seconds
@@ -30,7 +30,7 @@ class Ticks:
         return self.now
 
 
-def test_every_network_is_measured_with_every_setting_however_short_the_time() -> None:
+def test_every_network_is_measured_with_every_setting_even_in_a_short_time() -> None:
     table = measure_device("board", [2, 1, 2], chains=chains, budget_seconds=1e-3)
     settings = [(reading.integer, reading.threads, reading.operations) for reading in table.readings]
     assert len(settings) == len(set(settings)) == 3 * 2 * 2
@@ -44,7 +44,7 @@ def test_every_network_is_measured_with_every_setting_however_short_the_time() -
     assert table.runtime.startswith("ai-edge-litert ")
 
 
-def test_rounds_go_on_until_the_time_is_over() -> None:
+def test_rounds_continue_until_the_time_is_up() -> None:
     shares: list[float] = []
     clock = Ticks(0.01)
     measure_device("board", [1], chains=chains, budget_seconds=5.0, progress=shares.append, clock=clock)
@@ -73,7 +73,7 @@ def test_a_slow_network_runs_less_often_in_a_round(
 @pytest.mark.parametrize(
     ("dtype", "most"), [(np.float32, 1.0), (np.int8, 127.0), (np.uint8, 127.0), (np.int32, 0.0)]
 )
-def test_half_of_an_input_is_zero_and_indices_are_valid(dtype: type, most: float) -> None:
+def test_half_of_an_input_is_zero_and_indices_are_in_range(dtype: type, most: float) -> None:
     values = random_input((1, 1000), dtype)
     assert (values.dtype, values.shape) == (dtype, (1, 1000))
     assert values.min() == 0
@@ -90,8 +90,8 @@ def test_a_network_runs_on_random_inputs() -> None:
     assert interpreter.get_tensor(entry["index"]).tolist() == random_input((1, 4), np.float32).tolist()
 
 
-def test_what_the_device_draws_is_noted_for_each_setting() -> None:
-    """So many joules for each second on the clock."""
+def test_power_is_recorded_for_each_setting() -> None:
+    """The device uses a fixed number of joules per second on the clock."""
     clock = Ticks(0.01)
     table = measure_device(
         "board", [1, 2], chains=chains, budget_seconds=1.0, clock=clock, energy=lambda: 7.0 * clock.now
@@ -106,14 +106,14 @@ def test_what_the_device_draws_is_noted_for_each_setting() -> None:
     assert measure_device("board", [1], chains=chains, budget_seconds=1e-3).powers == ()
 
 
-def test_a_counter_that_stands_still_says_nothing() -> None:
-    """As on virtual machines: a power of 0 would have the whole table refused."""
+def test_a_constant_energy_counter_is_ignored() -> None:
+    """Virtual machines have such counters: a power of 0 would make the whole table invalid."""
     table = measure_device("board", [1], chains=chains, budget_seconds=1e-3, energy=lambda: 5.0)
     assert table.powers == ()
 
 
-def test_networks_take_turns_and_each_part_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of its own; the parts of the second network take 5 and 1 ms, then 2 and 3."""
+def test_networks_take_turns_and_the_best_time_of_each_part_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a simulated clock, the parts of the second network take 5 and 1 ms, then 2 and 3 ms."""
     now, loaded = [0.0], []
     monkeypatch.setattr(measuring.time, "perf_counter", lambda: now[0])
     rounds = {0: iter([[1], [1]]), 1: iter([[5, 1], [2, 3]])}

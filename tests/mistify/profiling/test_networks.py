@@ -1,4 +1,4 @@
-"""Small networks do what they are asked for, in LiteRT."""
+"""Generated small networks contain the requested operators and run in LiteRT."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ CHAINS = {integer: list(samples(integer=integer)) for integer in (False, True)}
 
 
 @pytest.mark.parametrize("integer", [False, True])
-def test_every_network_has_the_operators_and_sizes_that_were_asked_for(integer: bool) -> None:
-    """Told by the cost model from the file, and from shapes as LiteRT has them once it has run."""
+def test_every_network_has_the_requested_operators_and_sizes(integer: bool) -> None:
+    """Read them with the cost model from the file, and from LiteRT's shapes after a run."""
     for chain in CHAINS[integer]:
         actual = list(network_cost(network_of(chain, integer=integer)).operations)
         assert [operation.kind for operation in actual] == [operation.kind for operation in chain]
@@ -30,14 +30,14 @@ def test_every_network_has_the_operators_and_sizes_that_were_asked_for(integer: 
 
 
 def _written(operation: Operation) -> int:
-    """Padding adds a column."""
+    """Return the number of elements written; padding adds a column."""
     if operation.kind is not OperatorKind.COPY:
         return operation.written
     side = round(operation.positions**0.5)
     return side * (side + 1) * operation.c_out
 
 
-def test_precision() -> None:
+def test_a_network_has_the_requested_precision() -> None:
     chain = [Operation(OperatorKind.CONVOLUTION, 16, 3, 5, 9), elementwise(OperatorKind.ADD, 16, 5)]
     for integer, kind in ((False, "FLOAT32"), (True, "INT8")):
         network = network_of(chain, integer=integer)
@@ -46,8 +46,8 @@ def test_precision() -> None:
 
 
 @pytest.mark.parametrize("integer", [False, True])
-def test_networks_compute_with_numbers_of_a_usual_size(integer: bool) -> None:
-    """Some are faster with zeros, and slower with denormals."""
+def test_networks_compute_with_numbers_of_normal_magnitude(integer: bool) -> None:
+    """Some operators are faster with zeros, and slower with denormals."""
     for chain in CHAINS[integer][::7]:
         interpreter = Interpreter(model_content=network_of(chain, integer=integer))
         interpreter.allocate_tensors()
@@ -69,8 +69,10 @@ def test_networks_compute_with_numbers_of_a_usual_size(integer: bool) -> None:
         Operation(OperatorKind.DENSE, 12, 64, 64),
     ],
 )
-def test_half_of_what_an_operator_with_weights_writes_is_zero(operation: Operation, integer: bool) -> None:
-    """So it is in trained networks, behind a ReLU."""
+def test_half_of_the_outputs_of_an_operator_with_weights_are_not_positive(
+    operation: Operation, integer: bool
+) -> None:
+    """In trained networks, a ReLU then makes them zero."""
     network = load_network(network_of([operation], integer=integer), threads=1)
     network()
     interpreter = network.__self__
@@ -78,19 +80,19 @@ def test_half_of_what_an_operator_with_weights_writes_is_zero(operation: Operati
     assert 0.25 < np.mean(interpreter.get_tensor(output["index"]) > 0) < 0.75
 
 
-def test_operators_that_do_not_fit_are_refused() -> None:
+def test_operators_with_mismatched_shapes_are_refused() -> None:
     chain = [Operation(OperatorKind.CONVOLUTION, 16, 3, 5), Operation(OperatorKind.CONVOLUTION, 16, 6, 5)]
     with pytest.raises(ValueError, match=r"expected \(1, 4, 4, 5\), as written before"):
         network_of(chain, integer=False)
 
 
-def test_samples_are_the_same_everywhere_and_others_by_their_seed() -> None:
+def test_samples_depend_only_on_the_seed() -> None:
     assert CHAINS[False] == list(samples(integer=False))
     assert CHAINS[False] != list(samples(integer=False, seed=1))
     assert {operation.kind for chain in CHAINS[True] for operation in chain} == set(OperatorKind)
 
 
-def test_sizes_are_no_round_numbers() -> None:
+def test_most_sizes_are_not_round_numbers() -> None:
     sampler = Sampler(0)
     drawn = [sampler.channels() for _ in range(200)]
     assert sum(size % 8 == 0 for size in drawn) < 60

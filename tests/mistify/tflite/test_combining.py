@@ -1,4 +1,4 @@
-"""Graphs that leave their file for another one."""
+"""Moving graphs from one file to another."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def converted(forward, shape=(None, 4)):
 
 
 @pytest.mark.slow
-def test_graphs_of_two_files_run_side_by_side_in_one():
+def test_graphs_of_two_files_run_in_one_combined_file():
     combined = CombinedNetwork()
     for name, forward in {"twice": lambda x: 2.0 * x, "more": lambda x: tf.nn.relu(x + 1.5)}.items():
         one = read_network(converted(forward))
@@ -33,7 +33,7 @@ def test_graphs_of_two_files_run_side_by_side_in_one():
     np.testing.assert_array_equal(Runner(content, "more")({"x": x})["y"], np.maximum(x + 1.5, 0))
 
 
-def test_signatures_of_one_file_become_files_that_hold_their_own_weights_alone():
+def test_a_file_is_split_into_signatures_with_only_their_own_weights():
     from mistify_server.worker.packaging.conversion.converter import convert
 
     whole = convert(network(width=40))
@@ -46,7 +46,7 @@ def test_signatures_of_one_file_become_files_that_hold_their_own_weights_alone()
     assert len(one) < len(whole) < len(one) + len(other)
 
 
-def test_a_graph_that_runs_others_stays_in_its_file():
+def test_a_graph_that_calls_other_graphs_cannot_be_moved():
     network = read_network(
         converted(lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x + 1.0, lambda: x * tf.reduce_mean(x)))
     )

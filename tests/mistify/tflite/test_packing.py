@@ -1,4 +1,4 @@
-"""Files of changed networks: what is the same is written once, and read as often as before."""
+"""Writing changed networks: identical parts are stored once, and the network stays the same."""
 
 from copy import copy
 
@@ -23,7 +23,7 @@ def read(content):
 
 
 def plain(part):
-    """All that a part of a network holds, as numbers, strings and lists."""
+    """Return a part of a network as plain numbers, strings and lists."""
     if isinstance(part, np.ndarray):
         return part.tolist()
     if isinstance(part, list):
@@ -35,13 +35,13 @@ def test_nothing_is_lost(converted):
     assert plain(read(packed(read(converted)))) == plain(read(converted))
 
 
-def test_it_computes_the_same(converted):
+def test_the_packed_network_computes_the_same(converted):
     example = {"image": images(3)}
     actual = run_network(packed(read(converted)), example)["scores"]
     np.testing.assert_array_equal(actual, run_network(converted, example)["scores"])
 
 
-def test_a_graph_with_the_tensors_and_operators_of_another_takes_little(converted):
+def test_a_copy_of_a_graph_takes_little_space(converted):
     model = read(converted)
     again = copy(model.subgraphs[0])
     parts = len(again.tensors) + len(again.operators)
@@ -49,8 +49,8 @@ def test_a_graph_with_the_tensors_and_operators_of_another_takes_little(converte
     assert len(packed(model)) - len(packed(read(converted))) <= 4 * parts + 100
 
 
-def test_constants_that_are_equal_stay_apart():
-    """Tuning writes over one of them."""
+def test_equal_constants_are_not_merged():
+    """Tuning may overwrite one of them."""
     model = schema.ModelT(subgraphs=[schema.SubGraphT(tensors=[], operators=[])], buffers=[schema.BufferT()])
     model.buffers += [schema.BufferT(data=np.full(64, 7, np.uint8)) for _ in range(2)]
     content = packed(model)

@@ -1,4 +1,4 @@
-"""Networks without their graphs for accelerators, and those graphs alone."""
+"""Networks without their graphs for accelerators, and only these graphs."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def graphs(network):
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_branches"])
-def test_only_what_runs_any_batch_is_left(name):
+def test_only_graphs_for_any_batch_size_remain(name):
     fixed = (DATA / f"{name}_fixed.tflite").read_bytes()
     left = resizable(fixed)
     signatures = list(Interpreter(model_content=left).get_signature_list())
@@ -21,10 +21,10 @@ def test_only_what_runs_any_batch_is_left(name):
         Interpreter(model_content=(DATA / f"{name}.tflite").read_bytes()).get_signature_list()
     )
     chosen = max(1, len(signatures) - 1)
-    assert graphs(fixed) - graphs(left) == chosen, "one for each network, none for the choice between them"
+    assert graphs(fixed) - graphs(left) == chosen, "a graph for each network, none for the choice"
 
 
-def test_it_computes_the_same():
+def test_the_resizable_network_computes_the_same():
     expected = np.load(DATA / "tiny_expected.npz")
     run = Interpreter(model_content=resizable((DATA / "tiny_fixed.tflite").read_bytes()))
     scores = run.get_signature_runner("serving_default")(image=expected["image"])["scores"]
@@ -32,7 +32,7 @@ def test_it_computes_the_same():
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_branches"])
-def test_only_what_has_fixed_shapes_is_left(name):
+def test_only_graphs_with_fixed_shapes_remain(name):
     content = (DATA / f"{name}_fixed.tflite").read_bytes()
     whole, left = Interpreter(model_content=content), Interpreter(model_content=fixed_shapes(content))
     keys = [key for key in whole.get_signature_list() if key.endswith("_batch_1")]
@@ -45,14 +45,14 @@ def test_only_what_has_fixed_shapes_is_left(name):
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_a_network_from_before_there_were_any_is_left_as_it_is():
+def test_a_network_without_graphs_for_accelerators_is_returned_unchanged():
     network = (DATA / "tiny_branches.tflite").read_bytes()
     assert resizable(network) is network
     assert fixed_shapes(network) is network
 
 
 @pytest.mark.parametrize("content", [b"", b"no network at all" * 100, b"\xff" * 64])
-def test_what_is_no_network_is_an_error(content):
+def test_an_invalid_network_is_an_error(content):
     for part in (resizable, fixed_shapes):
-        with pytest.raises(ValueError, match="no network"):
+        with pytest.raises(ValueError, match="not a network"):
             part(content)

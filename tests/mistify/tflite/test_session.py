@@ -15,7 +15,7 @@ from mistify.tflite.combining import CombinedNetwork, read_network
 from mistify.tflite.session import Session
 from tests.support.paths import DATA
 
-#: Runs batches of several sizes, and prints how many bytes of private memory each has added.
+#: Runs batches of several sizes, and prints the private memory that each adds, in bytes.
 MEMORY = """
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ def image() -> np.ndarray:
 
 
 def dense_network(path: Path) -> Path:
-    """A network with 4 MiB of weights, `image` -> `scores`."""
+    """Return a network with 4 MiB of weights, `image` -> `scores`."""
     network = read_network(network_of([Operation(OperatorKind.DENSE, 1, 1024, 1024)], integer=False))
     (graph,), named = network.subgraphs, CombinedNetwork()
     tensors, operators = named.parts_of(network, graph)
@@ -56,26 +56,26 @@ def dense_network(path: Path) -> Path:
     return path
 
 
-def test_any_size_in_any_order_gives_what_one_by_one_gives(session, image):
+def test_batches_of_any_size_in_any_order_give_the_outputs_of_single_examples(session, image):
     each = np.concatenate([session({"image": row[None]})["scores"] for row in image])
     for batch in (1, 4, 8, 2, 9, 1, 3):
         np.testing.assert_allclose(session({"image": image[:batch]})["scores"], each[:batch], atol=1e-6)
 
 
-def test_outputs_are_the_caller_s_own(session, image):
+def test_outputs_are_copies_owned_by_the_caller(session, image):
     first = session({"image": image[:1]})["scores"]
     kept = first.copy()
     session({"image": image[1:2]})
     np.testing.assert_array_equal(first, kept)
 
 
-def test_further_sizes_pack_no_weights_again(tmp_path):
+def test_weights_are_packed_only_once_for_all_batch_sizes(tmp_path):
     path = dense_network(tmp_path / "dense.tflite")
     done = subprocess.run([sys.executable, "-c", MEMORY, path], capture_output=True, text=True, check=True)
     assert int(done.stdout) < path.stat().st_size / 2
 
 
-def test_after_inputs_that_litert_refuses_the_network_is_opened_again(session, image, monkeypatch):
+def test_the_network_is_reopened_after_inputs_that_litert_refuses(session, image, monkeypatch):
     opened = []
 
     def counted(network, threads):
@@ -93,7 +93,7 @@ def test_after_inputs_that_litert_refuses_the_network_is_opened_again(session, i
         np.testing.assert_array_equal(run({"image": image})["scores"], expected)
 
 
-def test_each_signature_keeps_its_own_memory(image):
+def test_signatures_do_not_affect_each_other(image):
     session = Session((DATA / "tiny_branches.tflite").read_bytes(), 1)
     expected = [session.run(f"branch_{branch}", {"image": image})["scores"] for branch in range(3)]
     for batch in (1, 5, 2):
@@ -102,7 +102,7 @@ def test_each_signature_keeps_its_own_memory(image):
             np.testing.assert_allclose(actual, expected[branch][:batch], atol=1e-6)
 
 
-def test_sessions_of_one_file_run_in_threads_of_their_own(image):
+def test_sessions_of_one_file_run_in_parallel_threads(image):
     content = (DATA / "tiny.tflite").read_bytes()
     expected = Session(content, 1)({"image": image})["scores"]
 
@@ -116,6 +116,6 @@ def test_sessions_of_one_file_run_in_threads_of_their_own(image):
                 np.testing.assert_allclose(actual, expected[: len(actual)], atol=1e-6)
 
 
-def test_what_is_no_network_is_refused():
+def test_an_invalid_network_is_refused():
     with pytest.raises(ValueError, match="model"):
         Session(b"no network at all", 1)

@@ -18,12 +18,12 @@ TABLE = DeviceTable("my-board", "armv8", "ai-edge-litert 2", (READING, replace(R
 
 
 @pytest.mark.parametrize("powers", [(), (Power(False, 1, 2.5), Power(True, 2, 3.75))])
-def test_a_table_travels_as_it_is(powers):
+def test_a_table_survives_the_wire(powers):
     table = replace(TABLE, powers=powers)
     assert devices.table_from_proto(devices.table_to_proto(table)) == table
 
 
-def test_a_device_travels_as_it_is():
+def test_a_device_survives_the_wire():
     device = Device(
         "my-board",
         "armv8",

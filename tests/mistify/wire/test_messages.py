@@ -21,7 +21,7 @@ class Opaque:
     middle: complex
 
 
-def test_a_declared_codec_comes_before_the_derived_one() -> None:
+def test_a_declared_codec_takes_precedence_over_the_derived_one() -> None:
     converter = Converter({float: Codec(lambda value: value / 10, lambda number: number * 10)})
     message = converter.to_message(Middle(20.0), pb.Interval)
     assert message.middle == 2.0
@@ -29,11 +29,11 @@ def test_a_declared_codec_comes_before_the_derived_one() -> None:
 
 
 @pytest.mark.parametrize("goal", [Achieved(0.0), Achieved(None)])
-def test_zero_is_not_none_where_a_message_tells_them_apart(goal: Achieved) -> None:
+def test_zero_and_none_are_distinguished_in_optional_fields(goal: Achieved) -> None:
     message = Converter().to_message(goal, pb.Goal)
     assert Converter().from_message(message, Achieved) == goal
 
 
-def test_a_type_without_a_form_on_the_wire_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"complex.*no form"):
+def test_a_type_without_a_codec_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"complex.*cannot be converted"):
         Converter().to_message(Opaque(1j), pb.Interval)

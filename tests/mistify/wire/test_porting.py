@@ -284,7 +284,7 @@ GOAL = Goal("a", 0, PackageSpec({}, branches=BranchesConfig(), compression=Compr
         ("spec.tuning.optimizer", "lion", "tuning config"),
     ],
 )
-def test_what_only_a_newer_side_knows_of_a_goal_is_an_error_that_names_it(
+def test_a_value_from_a_newer_version_is_an_error_that_names_it(
     field: str, value: object, named: str
 ) -> None:
     message = porting.job_to_proto(Job("job-1", JobState.DONE, (GOAL,), 0))
@@ -296,7 +296,7 @@ def test_what_only_a_newer_side_knows_of_a_goal_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize("written", [[], ["kJ"]])
-def test_a_format_written_in_units_that_it_does_not_have_is_an_error(written: list[str]) -> None:
+def test_a_format_that_uses_undefined_units_is_an_error(written: list[str]) -> None:
     axis_format = pb.AxisFormat(quantity="energy_mj", label="energy", units={"mJ": 1.0}, written=written)
     with pytest.raises(MistifyError, match=r"axis format.*same version"):
         porting.plan_from_proto(

@@ -35,7 +35,7 @@ memberships = st.builds(Membership, texts, finite, texts, st.dictionaries(texts,
 
 
 @given(publications, memberships, peers, st.builds(MemberKey, texts, st.binary(max_size=40)), st.binary())
-def test_what_travels_arrives_as_it_was(publication, membership, peer, key, data):
+def test_tuning_messages_survive_the_wire(publication, membership, peer, key, data):
     assert tuning.publication_from_proto(tuning.publication_to_proto(publication)) == publication
     assert tuning.membership_from_proto(tuning.membership_to_proto(membership)) == membership
     assert tuning.peer_from_proto(tuning.peer_to_proto(peer)) == peer
@@ -60,7 +60,7 @@ def test_what_travels_arrives_as_it_was(publication, membership, peer, key, data
         (pb.Hints(labels=[-0.5, 1.5]), "hints.labels"),
     ],
 )
-def test_hints_that_cannot_be_are_refused_with_their_place(message, place):
+def test_impossible_hints_are_refused_with_their_place(message, place):
     with pytest.raises(MistifyError) as caught:
         tuning.publication_from_proto(pb.Publication(hints=message))
     assert caught.value.code is ErrorCode.INVALID_PUBLICATION

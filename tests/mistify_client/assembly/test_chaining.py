@@ -1,4 +1,4 @@
-"""Blocks in a chain, against the network that they are of."""
+"""Blocks run as a chain, compared with the network that they were made from."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,9 @@ PRECISIONS = (Quantization.NONE, Quantization.INT8)
 @pytest.mark.sampled
 @pytest.mark.parametrize("names", [ORIGINAL, (*ORIGINAL[:2], LAST_TWO)])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_chain_computes_what_the_stitched_network_does_at_any_batch(tmp_path, names, precision):
+def test_a_chain_and_the_stitched_network_give_the_same_outputs_for_any_batch_size(
+    tmp_path, names, precision
+):
     directory = block_stores.write(tmp_path, precision)
     chain = load_chain(directory, names, 1)
     stitched = Runner(stitch(directory, names))
@@ -32,7 +34,7 @@ def test_a_chain_computes_what_the_stitched_network_does_at_any_batch(tmp_path, 
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_both_executions_compute_the_same(tmp_path, precision):
+def test_both_executions_give_the_same_outputs(tmp_path, precision):
     directory = block_stores.write(tmp_path, precision)
     by_interpreter, compiled = (load_chain(directory, ORIGINAL, 1, execution) for execution in Execution)
     for batch in (1, 3):
@@ -59,7 +61,7 @@ def test_a_block_whose_shapes_depend_on_values_does_not_run_compiled():
         open_network(convert_function(function, QuantizationConfig()), Execution.COMPILED, 1)
 
 
-def test_the_feature_behind_each_block_is_in_hand(tmp_path):
+def test_a_chain_yields_the_features_after_each_block(tmp_path):
     chain = load_chain(block_stores.write(tmp_path), ORIGINAL, 1)
     expected = images(2)
     inputs = {"image": images(2)}
@@ -69,15 +71,15 @@ def test_the_feature_behind_each_block_is_in_hand(tmp_path):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_a_chain_goes_on_from_a_feature(tmp_path):
-    """Two networks with the same first blocks need not run these twice."""
+def test_a_chain_continues_from_given_features(tmp_path):
+    """Two networks that share their first blocks need to run these only once."""
     directory = block_stores.write(tmp_path)
     chain = load_chain(directory, (*ORIGINAL[:2], LAST_TWO), 1)
     (_, feature, expected) = chain.features({"image": images(2)})
     np.testing.assert_array_equal(chain.blocks[2](feature)["scores"], expected["scores"])
 
 
-def test_files_may_go_once_they_are_loaded(tmp_path):
+def test_a_loaded_chain_no_longer_needs_its_files(tmp_path):
     directory = block_stores.write(tmp_path)
     chain = load_chain(directory, ORIGINAL, 1)
     for name in ORIGINAL:

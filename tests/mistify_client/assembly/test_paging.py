@@ -1,4 +1,4 @@
-"""Networks that go over to other blocks, with only their own in memory."""
+"""Networks that switch to other blocks, and keep only the blocks in use in memory."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def loaded(network):
     return {block.variant.file: block for block in network._chain.blocks}
 
 
-def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
+def test_switching_keeps_the_blocks_that_are_still_used(store, paged):
     before = loaded(paged)
     np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
     paged.switch(ChosenBlocks(files=OTHER)).result()
@@ -58,13 +58,13 @@ def test_it_goes_over_to_other_blocks_and_keeps_those_that_stay(store, paged):
     assert loaded(paged)[ORIGINAL[0]] is before[ORIGINAL[0]]
 
 
-def test_inferences_go_on_while_blocks_are_loaded(store, paged):
-    """The block is a pipe, which is read as soon as something is written."""
+def test_inferences_continue_while_blocks_are_loaded(store, paged):
+    """The block is a pipe, so that loading waits until something is written to it."""
     content = (store / HALVED).read_bytes()
     (store / HALVED).unlink()
     os.mkfifo(store / HALVED)
     switched = paged.switch(ChosenBlocks(files=OTHER))
-    with (store / HALVED).open("wb") as pipe:  # once it is being read
+    with (store / HALVED).open("wb") as pipe:  # once loading has started
         np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
         assert paged.running.files == ORIGINAL
         pipe.write(content)
@@ -72,14 +72,14 @@ def test_inferences_go_on_while_blocks_are_loaded(store, paged):
     assert paged.running.files == OTHER
 
 
-def test_of_several_switches_the_last_one_holds(paged):
+def test_the_last_of_several_switches_wins(paged):
     for names in (OTHER, ORIGINAL, (*ORIGINAL[:2], LAST_TWO)):
         switched = paged.switch(ChosenBlocks(files=names))
     switched.result()
     assert paged.running.files == (*ORIGINAL[:2], LAST_TWO)
 
 
-def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
+def test_concurrent_threads_never_see_a_mixture_of_two_networks(store, paged):
     expected = {(scores(store, names).tobytes(), ChosenBlocks(files=names)) for names in (ORIGINAL, OTHER)}
     seen, stop = set(), threading.Event()
 
@@ -99,7 +99,7 @@ def test_a_network_of_threads_is_always_one_or_the_other(store, paged):
     assert seen <= expected
 
 
-def test_a_damaged_block_leaves_what_runs(store, paged):
+def test_a_damaged_block_does_not_stop_the_running_network(store, paged):
     (store / HALVED).write_bytes((store / HALVED).read_bytes()[:-1])
     with pytest.raises(MistifyError) as caught:
         paged.switch(ChosenBlocks(files=OTHER)).result()
@@ -109,7 +109,7 @@ def test_a_damaged_block_leaves_what_runs(store, paged):
     np.testing.assert_array_equal(outputs(paged), scores(store, ORIGINAL))
 
 
-def test_the_same_blocks_by_another_execution(store, paged):
+def test_the_same_blocks_can_be_reloaded_with_another_execution(store, paged):
     before = loaded(paged)
     paged.switch(COMPILED).result()
     assert paged.running == COMPILED
@@ -118,12 +118,12 @@ def test_the_same_blocks_by_another_execution(store, paged):
     np.testing.assert_allclose(outputs(paged), scores(store, ORIGINAL), atol=1e-6)
 
 
-def test_blocks_that_make_no_network_are_refused_at_once(paged):
+def test_blocks_that_form_no_network_are_refused_immediately(paged):
     with pytest.raises(MistifyError, match="begins at position"):
         paged.switch(ChosenBlocks(files=ORIGINAL[1:]))
 
 
-#: Goes over to the large blocks and back to the small one, and prints the resident kilobytes with each.
+#: Switches to the large blocks and back to the small one, and prints the resident memory in kB each time.
 MEMORY_SCRIPT = """
 import sys
 from pathlib import Path
@@ -142,7 +142,7 @@ for chosen in (small, large, small):
 """
 
 
-def test_blocks_that_do_not_run_are_not_in_memory(tmp_path):
+def test_unused_blocks_are_not_in_memory(tmp_path):
     large, small = blocks_of(residual(width=200), 0.0), blocks_of(residual(), 1.0)
     whole = Block("small", 0, len(large), small[0].model)
     files = block_store([*large, whole], Quantization.NONE)

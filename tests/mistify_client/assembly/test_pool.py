@@ -1,4 +1,4 @@
-"""Pools of subnets: what is chosen under load, and what is read back."""
+"""Pools of subnets: the choice under load, and storage."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.mistify_client.pools import make_block_package
 
 @pytest.fixture
 def store(tmp_path):
-    """A package with a block store; what is in it does not matter here."""
+    """Return a package with a block store, with arbitrary content."""
     return make_block_package(tmp_path / "package")
 
 
@@ -39,28 +39,28 @@ def pool(store, **changes):
 @pytest.mark.parametrize(
     ("ratio", "expected"), [(0.5, 0.9), (1.0, 0.9), (1.01, 0.7), (2.0, 0.7), (3.9, 0.5), (4.0, 0.5)]
 )
-def test_the_best_under_load_is_the_most_accurate_that_still_fits(store, ratio, expected):
+def test_the_best_subnet_under_load_is_the_most_accurate_one_within_the_budget(store, ratio, expected):
     assert pool(store).best(ratio).accuracy == expected
 
 
-def test_none_fits_where_the_load_is_too_high(store):
+def test_no_subnet_fits_under_too_high_a_load(store):
     assert pool(store).best(4.1) is None
 
 
-def test_what_is_written_is_read_back(store):
+def test_a_pool_survives_a_round_trip(store):
     saved = pool(store)
     saved.save(store)
     assert SubnetPool.load(store, Package.open(store)) == saved
     assert not list(store.glob(f"*{PART}"))
 
 
-def test_a_pool_of_another_store_does_not_count(store):
+def test_a_pool_of_another_store_is_ignored(store):
     pool(store).save(store)
     (store / BLOCKS).write_text("another store")
     assert SubnetPool.load(store, Package.open(store)) is None
 
 
-def test_where_there_is_none_nothing_is_wrong(store):
+def test_a_missing_pool_is_not_an_error(store):
     assert SubnetPool.load(store, Package.open(store)) is None
     assert SubnetPool.load(store / "nowhere", Package.open(store)) is None
 
@@ -69,9 +69,9 @@ def test_where_there_is_none_nothing_is_wrong(store):
     "content",
     ["", "{}", '{"format_version": 1}', '{"format_version": 1, "entries": [5]}', '{"format_version": 2}'],
 )
-def test_one_that_cannot_be_read_is_named(store, content):
+def test_the_error_of_an_unreadable_pool_names_it(store, content):
     (store / POOL).write_text(content)
-    with pytest.raises(MistifyError, match="remove it, or replace it by mistify adapt") as caught:
+    with pytest.raises(MistifyError, match="remove it, or replace it with mistify adapt") as caught:
         SubnetPool.load(store, Package.open(store))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert caught.value.problems[0].place == str(store / POOL)

@@ -1,4 +1,4 @@
-"""Subnets that are stitched in the background: the same outputs, whatever fails meanwhile."""
+"""Subnets stitched in the background give the same outputs as their blocks, whatever fails meanwhile."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def inputs(count=1):
 
 
 def stitched(network):
-    """Stitch what runs, and wait until it does."""
+    """Stitch the running subnet, and wait until the stitched network runs."""
     assert network.stitch(inputs())
     join(network)
     return network
@@ -70,7 +70,7 @@ def files_of(package):
 
 @pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.INT8])
 @pytest.mark.parametrize("execution", Execution)
-def test_a_stitched_subnet_computes_what_its_blocks_do(tmp_path, precision, execution):
+def test_a_stitched_subnet_gives_the_outputs_of_its_blocks(tmp_path, precision, execution):
     package = make_block_package(tmp_path / "package", precision)
     network = opened(package, FAST, execution=execution)
     assert not network.is_whole
@@ -82,7 +82,7 @@ def test_a_stitched_subnet_computes_what_its_blocks_do(tmp_path, precision, exec
     network.close()
 
 
-def test_a_network_that_is_there_is_loaded_at_once(package):
+def test_an_existing_stitched_network_is_loaded_immediately(package):
     stitched(opened(package)).close()
     (before,) = files_of(package)
     network = opened(package)
@@ -96,7 +96,7 @@ def test_a_network_that_is_there_is_loaded_at_once(package):
 
 
 @pytest.mark.parametrize("harm", [lambda content: content[:-1], lambda content: content[:-1] + b"x"])
-def test_a_damaged_network_is_noticed_and_made_again(package, harm, caplog):
+def test_a_damaged_network_is_detected_and_stitched_again(package, harm, caplog):
     stitched(opened(package)).close()
     (path,) = files_of(package)
     content = path.read_bytes()
@@ -110,8 +110,8 @@ def test_a_damaged_network_is_noticed_and_made_again(package, harm, caplog):
     network.close()
 
 
-def test_a_network_that_is_damaged_while_it_is_made_again_is_made_anyway(package):
-    """Another app may not have noticed yet."""
+def test_stitching_replaces_a_damaged_network(package):
+    """No app needs to have noticed the damage."""
     stitched(opened(package)).close()
     (path,) = files_of(package)
     content = path.read_bytes()
@@ -120,13 +120,13 @@ def test_a_network_that_is_damaged_while_it_is_made_again_is_made_anyway(package
     assert path.read_bytes() == content
 
 
-def test_two_networks_at_most_are_kept_those_that_ran_last(package):
+def test_only_the_two_most_recently_used_networks_are_kept(package):
     network = stitched(opened(package))
     (first,) = files_of(package)
     network.switch(ChosenBlocks(files=FAST)).result()
     stitched(network)
     (second,) = set(files_of(package)) - {first}
-    network.switch(ChosenBlocks(files=ORIGINAL)).result()  # which runs last by now
+    network.switch(ChosenBlocks(files=ORIGINAL)).result()  # now the most recently used one
     network.switch(ChosenBlocks(files=THIRD)).result()
     stitched(network)
     assert len(files_of(package)) == 2
@@ -135,7 +135,7 @@ def test_two_networks_at_most_are_kept_those_that_ran_last(package):
     network.close()
 
 
-def test_a_full_disk_leaves_the_blocks_running(package, caplog):
+def test_the_blocks_keep_running_on_a_full_disk(package, caplog):
     network = opened(package)
     with files_limited_to(1_000):
         stitched(network)
@@ -143,11 +143,11 @@ def test_a_full_disk_leaves_the_blocks_running(package, caplog):
     assert "they cannot be stitched" in caplog.text
     np.testing.assert_array_equal(scores(network), load_chain(package, ORIGINAL, 1)(inputs(2))["scores"])
     assert stitched(network).is_whole
-    assert len(files_of(package)) == 1  # nothing is left of the attempt
+    assert len(files_of(package)) == 1  # the attempt leaves no files
     network.close()
 
 
-def test_where_the_state_is_no_directory_the_blocks_run(package, caplog):
+def test_the_blocks_run_if_the_state_directory_is_a_file(package, caplog):
     state_directory(package).write_text("a file")
     network = stitched(opened(package))
     assert not network.is_whole
@@ -155,7 +155,7 @@ def test_where_the_state_is_no_directory_the_blocks_run(package, caplog):
     network.close()
 
 
-def test_where_memory_is_short_the_blocks_run(package):
+def test_the_blocks_run_if_memory_is_short(package):
     def network(available):
         return PagedNetwork(blocks_in(package), ChosenBlocks(files=ORIGINAL), 1, lambda: available)
 
@@ -169,7 +169,7 @@ def test_where_memory_is_short_the_blocks_run(package):
     plenty.close()
 
 
-def test_a_damaged_block_is_named_and_the_others_run(package, caplog):
+def test_a_damaged_block_is_named_and_the_other_blocks_run(package, caplog):
     network = opened(package)
     (package / ORIGINAL[1]).write_bytes(b"damaged")
     assert not stitched(network).is_whole
@@ -177,8 +177,8 @@ def test_a_damaged_block_is_named_and_the_others_run(package, caplog):
     network.close()
 
 
-def test_processes_with_one_state_directory_do_not_hurt_each_other(package):
-    """Six at once, of three subnets: each network is whole, and there are two at most."""
+def test_processes_can_share_a_state_directory(package):
+    """Six processes stitch three subnets: every network is complete, and at most two are kept."""
     problems = []
 
     def stitch(names):
@@ -198,27 +198,27 @@ def test_processes_with_one_state_directory_do_not_hurt_each_other(package):
 
 
 def make_pipe(package, name):
-    """Put a pipe in the place of a block: who reads it waits for good."""
+    """Replace a block by a pipe, so that reading it blocks forever."""
     (package / name).unlink()
     os.mkfifo(package / name)
     return package / name
 
 
 def is_read(pipe):
-    """Whether a process waits for a pipe to be written to."""
-    with suppress(OSError):  # which says that nobody does
+    """Return whether a process is reading from a pipe."""
+    with suppress(OSError):  # raised if no process reads
         os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
         return True
     return False
 
 
-def test_what_is_closed_ends_its_process_and_what_is_left_of_it_is_removed_by_the_next(package):
+def test_closing_ends_the_process_and_the_next_one_removes_its_files(package):
     network = opened(package, FAST)
     content = (package / HALVED).read_bytes()
     pipe = make_pipe(package, HALVED)
     assert network.stitch(inputs())
     with pipe.open("wb"):  # once it is being read
-        assert not network.stitch(inputs())  # another one is at work
+        assert not network.stitch(inputs())  # another process is stitching
         network.close()
     assert not network._stitching.is_alive()
     assert not is_read(pipe)
@@ -230,7 +230,7 @@ def test_what_is_closed_ends_its_process_and_what_is_left_of_it_is_removed_by_th
     assert [path.suffix for path in files_of(package)] == [".tflite"]
 
 
-#: An app that ends while its subnet is being stitched from a pipe; it says once that has begun.
+#: An app that ends while its subnet is being stitched from a pipe; it reports when stitching has begun.
 ENDS = """
 import os, sys
 from pathlib import Path
@@ -251,7 +251,7 @@ print("stitching", flush=True)
 """
 
 
-def test_an_app_that_ends_takes_its_process_with_it(package):
+def test_the_stitching_process_ends_with_its_app(package):
     arguments = [str(package), str(networks_of(package)), str(package / HALVED), *FAST]
     done = subprocess.run(
         [sys.executable, "-c", ENDS, *arguments], capture_output=True, text=True, timeout=60, check=True

@@ -1,4 +1,4 @@
-"""Stitched networks, against the networks that the blocks are of."""
+"""Stitched networks, compared with the networks that the blocks were made from."""
 
 from collections import Counter
 
@@ -34,7 +34,7 @@ def in_turn(directory, names, inputs):
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("names", NETWORKS)
-def test_stitched_float_blocks_are_the_network(tmp_path, names, batch):
+def test_stitched_float_blocks_equal_the_network(tmp_path, names, batch):
     network = stitch(block_stores.write(tmp_path), names)
     actual = Runner(network)({"image": images(batch)})["scores"]
     np.testing.assert_allclose(actual, called(residual(), images(batch)), atol=1e-5)
@@ -42,7 +42,7 @@ def test_stitched_float_blocks_are_the_network(tmp_path, names, batch):
 
 @pytest.mark.parametrize("names", [*NETWORKS, (ORIGINAL[0], HALVED, LAST_TWO)])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_stitched_blocks_compute_what_they_do_in_turn(tmp_path, names, precision):
+def test_stitched_blocks_give_the_outputs_of_a_chain(tmp_path, names, precision):
     network = stitch(block_stores.write(tmp_path, precision), names)
     inputs = {"image": images(5)}
     expected = in_turn(tmp_path, names, inputs)
@@ -62,19 +62,19 @@ def test_a_stitched_network_has_the_signatures_of_a_package(tmp_path, precision)
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_it_has_the_operators_and_the_size_of_a_network_converted_as_a_whole(tmp_path, precision):
+def test_a_stitched_network_is_about_as_large_as_one_converted_as_a_whole(tmp_path, precision):
     network = stitch(block_stores.write(tmp_path, precision), ORIGINAL)
     quantization = QuantizationConfig(precision=precision)
     whole = convert(residual(), quantization, {"image": images(40, seed=1)})
     assert operators(whole) <= operators(network)
-    # What is behind a pooling has a range of its own, which it does not have in the whole network.
+    # The output of a pooling has its own quantization range, unlike in the whole network.
     extra = {Quantization.NONE: {}, Quantization.INT8: {schema.BuiltinOperator.QUANTIZE: 2}}
     assert operators(network) - operators(whole) == extra[precision]
     assert len(network) < len(whole) + 2_000
 
 
 def operators(content):
-    """How often each operator is in the graphs of a file."""
+    """Count each operator in the graphs of a file."""
     network = read_network(content)
     codes = [code.builtinCode for code in network.operatorCodes]
     return Counter(codes[operator.opcodeIndex] for graph in network.subgraphs for operator in graph.operators)
@@ -94,8 +94,8 @@ def test_a_damaged_block_is_refused_by_name(tmp_path):
     assert failure(stitch, directory, ORIGINAL).place == str(path)
 
 
-def test_blocks_that_do_not_fit_are_refused_by_name(tmp_path):
-    """They are what a wrong manifest calls blocks of the store."""
+def test_incompatible_blocks_are_refused_by_name(tmp_path):
+    """A wrong manifest could list such blocks."""
     floats, integers = (block_stores.files(precision) for precision in PRECISIONS)
     wider = block_store(blocks_of(residual(width=10), 0.0), Quantization.NONE)
     problem = failure(stitched, {"a": floats[ORIGINAL[0]], "b": wider[ORIGINAL[1]]})
@@ -108,7 +108,7 @@ def test_blocks_that_do_not_fit_are_refused_by_name(tmp_path):
     assert failure(stitched, {"a": b"rubbish" * 99, "b": floats[ORIGINAL[1]]}).place == "a"
 
 
-def test_the_manifest_decides_which_blocks_follow_each_other(tmp_path):
+def test_the_positions_in_the_manifest_decide_which_blocks_connect(tmp_path):
     directory = block_stores.write(tmp_path)
     with pytest.raises(MistifyError, match=r"block-01.tflite begins at position 1; expected 0"):
         stitch(directory, ORIGINAL[1:])

@@ -1,4 +1,4 @@
-"""The command line as tests call it, and devices that tune."""
+"""Fixtures for the command line, and for devices that tune."""
 
 import pytest
 from typer.testing import CliRunner

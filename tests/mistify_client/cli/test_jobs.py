@@ -1,4 +1,4 @@
-"""The commands about jobs of a server."""
+"""Commands for jobs on a server."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_a_job_is_shown_with_its_log_and_its_goals(mistify, service):
     assert [request.so_far for request in service.fake.requests_of(pb.WatchJobRequest)] == [True]
 
 
-def test_a_job_that_runs_is_shown_with_its_warnings(mistify, service):
+def test_a_running_job_is_shown_with_its_warnings(mistify, service):
     half, tenth = service.fake.job.goals
     goals = (replace(half, state=GoalState.RUNNING), replace(tenth, state=GoalState.WAITING, reason=""))
     service.fake.job = replace(service.fake.job, goals=goals, state=JobState.RUNNING)
@@ -52,13 +52,13 @@ def test_a_job_that_runs_is_shown_with_its_warnings(mistify, service):
     assert not any(line.startswith("tenth is") for line in lines)
 
 
-def test_a_job_that_failed_says_why(mistify, service):
+def test_a_failed_job_is_shown_with_the_reason(mistify, service):
     service.fake.job = replace(service.fake.job, state=JobState.FAILED, reason="the disk is full")
     result = mistify("jobs", "job-1", "--server", service.address)
     assert result.stdout.endswith("is failed: the disk is full\n")
 
 
-def test_a_job_that_does_not_exist(mistify, service):
+def test_an_unknown_job_is_an_error(mistify, service):
     for command in ("jobs", "fetch"):
         result = mistify(command, "job-9", "--server", service.address)
         assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
@@ -82,14 +82,14 @@ def test_fetch_downloads_every_package(mistify, service, tmp_path):
     assert [goal["id"] for goal in reported["goals"]] == ["half", "tenth", "other"]
 
 
-def test_fetch_of_one_goal_has_a_directory_of_the_job(mistify, service, tmp_path, monkeypatch):
+def test_fetch_of_one_goal_creates_a_directory_for_the_job(mistify, service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert mistify("fetch", "job-1", "half", "--server", service.address).exit_code == 0
     assert (tmp_path / "job-1" / "goals" / "half" / "serve.tflite").is_file()
     assert not (tmp_path / "job-1" / "report.html").exists()
 
 
-def test_fetch_without_blocks_notes_where_they_are(mistify, service, tmp_path):
+def test_fetch_without_blocks_records_where_to_download_them(mistify, service, tmp_path):
     package = make_elastic_package(tmp_path / "package")
     service.serve_package(package)
     token = tmp_path / "token"
@@ -107,14 +107,14 @@ def test_fetch_without_blocks_notes_where_they_are(mistify, service, tmp_path):
     assert token_file_for(state_directory(fetched), service.address) == token
 
 
-def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):
+def test_fetch_refuses_a_corrupt_download(mistify, service, tmp_path):
     service.fake.corrupt_downloads = 2
     result = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path)
     assert result.exit_code == ErrorCode.CORRUPT_PACKAGE.exit_code
     assert not (tmp_path / "goals" / "half" / "serve.tflite").exists()
 
 
-def test_fetch_brings_all_but_a_damaged_package(mistify, service, tmp_path):
+def test_fetch_downloads_all_packages_except_damaged_ones(mistify, service, tmp_path):
     half, tenth = service.fake.job.goals
     service.fake.job = replace(service.fake.job, goals=(half, tenth, replace(half, id="other")))
     service.fake.corrupt_downloads = 2
@@ -129,7 +129,7 @@ def test_fetch_brings_all_but_a_damaged_package(mistify, service, tmp_path):
     assert (tmp_path / "goals" / "half" / "serve.tflite").exists()
 
 
-def test_fetch_of_nothing_says_so_and_leaves_nothing(mistify, service, tmp_path):
+def test_fetch_without_any_package_reports_it_and_creates_no_files(mistify, service, tmp_path):
     result = mistify("fetch", "job-1", "tenth", "--server", service.address, "--out", tmp_path / "out")
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
     assert "no room" in result.stderr
@@ -140,12 +140,12 @@ def test_fetch_of_nothing_says_so_and_leaves_nothing(mistify, service, tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_remove(mistify, service):
+def test_remove_deletes_a_job(mistify, service):
     result = mistify("remove", "job-1", "--server", service.address)
     assert (result.exit_code, result.stdout) == (0, "removed job-1, freed 2MB\n")
 
 
-def test_cancel(mistify, service):
+def test_cancel_stops_a_job(mistify, service):
     result = mistify("cancel", "job-1", "--server", service.address)
     assert result.stdout == "job job-1 is cancelled\n"
     assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]

@@ -70,14 +70,14 @@ def test_port_fetches_packages_and_reports(service, port, config, tmp_path):
     assert "source: tuning source 10/20" in result.stdout
 
 
-def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
+def test_unmet_goals_have_their_own_exit_code(port):
     result = port()
     assert result.exit_code == 11
     assert "tenth is failed: no room" in result.stdout
     assert "1 of 2 goals is not met." in result.stdout
 
 
-def test_what_a_precision_did_not_gain_is_reported(service, port):
+def test_a_precision_without_a_benefit_is_reported(service, port):
     half, tenth = service.fake.job.goals
     half = replace(half, note="as int8: not faster than in float32")
     service.fake.job = replace(service.fake.job, goals=(half, tenth))
@@ -91,7 +91,7 @@ def test_all_goals_met_is_success(service, port):
     assert "All 2 goals are met." in result.stdout
 
 
-def test_the_same_command_comes_back_to_its_job(service, port, config):
+def test_repeating_a_command_resumes_its_job(service, port, config):
     port()
     port()
     assert len(set(keys(service))) == 1
@@ -100,15 +100,15 @@ def test_the_same_command_comes_back_to_its_job(service, port, config):
     assert len(set(keys(service))) == 2
 
 
-def test_packages_of_another_job_in_the_output_are_named_and_kept(service, port, package, tmp_path):
-    for name in ("half", "phones"):  # the first is a goal of this job, too
+def test_packages_of_another_job_in_the_output_are_reported_and_kept(service, port, package, tmp_path):
+    for name in ("half", "phones"):  # the first is a goal of this job as well
         shutil.copytree(package, tmp_path / "out" / "goals" / name)
     assert "keeps the packages of another job as they are: phones\n" in port().stdout
     assert (tmp_path / "out" / "goals" / "phones" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
-def test_a_job_that_came_to_nothing_is_begun_again(service, port, state):
+def test_a_failed_or_cancelled_job_is_started_again(service, port, state):
     port()
     service.fake.job = replace(service.fake.job, state=state)
     port()
@@ -116,26 +116,26 @@ def test_a_job_that_came_to_nothing_is_begun_again(service, port, state):
     assert first == second != third
 
 
-def test_a_damaged_memory_of_the_job_begins_a_new_one(service, port, tmp_path):
+def test_a_damaged_job_record_starts_a_new_job(service, port, tmp_path):
     port()
     (tmp_path / "out" / ".mistify-job.json").write_text("{")
     port()
     assert len(set(keys(service))) == 2
 
 
-def test_a_failed_job_says_why(service, port):
+def test_a_failed_job_is_reported_with_the_reason(service, port):
     service.fake.job = replace(service.fake.job, state=JobState.FAILED, reason="the disk is full")
     result = port()
     assert result.exit_code == ErrorCode.INTERNAL.exit_code
     assert "The job failed: the disk is full" in result.stdout
 
 
-def test_a_cancelled_job(service, port):
+def test_a_cancelled_job_is_reported(service, port):
     service.fake.job = replace(service.fake.job, state=JobState.CANCELLED)
     assert port().exit_code == ErrorCode.CANCELLED.exit_code
 
 
-def test_all_problems_at_once_and_nothing_started(service, port, config, tmp_path):
+def test_all_problems_are_reported_before_anything_starts(service, port, config, tmp_path):
     config.write_text(json.dumps([{**CONFIG[0], "adaptation_goal": {"FLOP": "5 parsecs"}, "colour": 1}]))
     result = port()
     assert result.exit_code == 2
@@ -145,7 +145,7 @@ def test_all_problems_at_once_and_nothing_started(service, port, config, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_what_the_server_does_not_find_is_reported_with_the_mistakes(service, port, config):
+def test_missing_files_are_reported_together_with_mistakes(service, port, config):
     config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
     mistake = Problem("[0].colour", 'the key "colour"', "no such key", "remove it")
     unknown = Problem("[0].model", '"resnt"', "a known model", "check the name")
@@ -168,7 +168,7 @@ def test_mistakes_are_reported_without_a_server(service, port, config):
     ("content", "message"),
     [(None, "No such file"), (b"{", "goals.json"), (b"\xff\xfe", "UTF-8"), (b"", "goals.json")],
 )
-def test_a_config_that_cannot_be_read(service, port, config, content, message):
+def test_an_unreadable_config_is_reported(service, port, config, content, message):
     config.unlink()
     if content is not None:
         config.write_bytes(content)
@@ -178,13 +178,13 @@ def test_a_config_that_cannot_be_read(service, port, config, content, message):
     assert service.fake.requests == []
 
 
-def test_a_config_that_is_a_directory(mistify, service, tmp_path):
+def test_a_directory_as_config_is_reported(mistify, service, tmp_path):
     result = mistify("port", tmp_path, "--out", tmp_path / "out", "--server", service.address)
     assert result.exit_code == 2
     assert "directory" in result.stderr
 
 
-def test_an_output_that_is_a_file(service, port, tmp_path):
+def test_a_file_as_output_directory_is_reported(service, port, tmp_path):
     (tmp_path / "out").write_text("mine")
     result = port()
     assert result.exit_code == 2
@@ -192,7 +192,7 @@ def test_an_output_that_is_a_file(service, port, tmp_path):
     assert service.fake.requests == []
 
 
-def test_problems_of_the_server_keep_their_exit_code(service, port):
+def test_problems_found_by_the_server_keep_their_exit_code(service, port):
     problem = Problem("[0].model", '"resnt"', "a known model", 'did you mean "resnet"?')
     service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
     result = port()
@@ -201,7 +201,7 @@ def test_problems_of_the_server_keep_their_exit_code(service, port):
     assert "Traceback" not in result.output
 
 
-def test_no_server(service, port):
+def test_a_missing_server_is_reported(service, port):
     service.stop()
     result = port()
     assert result.exit_code == ErrorCode.UNAVAILABLE.exit_code
@@ -209,7 +209,7 @@ def test_no_server(service, port):
     assert "mistify-server serve" in result.stderr
 
 
-def test_the_token_comes_from_a_file(service, port, tmp_path):
+def test_the_token_is_read_from_a_file(service, port, tmp_path):
     write_token(tmp_path / "token", "s3cret\n")
     port("--token-file", tmp_path / "token")
     assert service.fake.metadata[0]["authorization"] == "Bearer s3cret"
@@ -226,7 +226,7 @@ def test_an_interrupted_command_can_be_resumed(service, config, tmp_path, signal
         released.wait(),
     )
     command = [MISTIFY, "port", config, "--out", tmp_path / "out", "--server", service.address]
-    # A shell that runs the tests in the background may have them ignore SIGINT, which is inherited.
+    # A background shell may make the tests ignore SIGINT, and child processes inherit this.
     process = subprocess.Popen(
         ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -253,13 +253,13 @@ def add(mistify, config, service, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["port", "add"])
-def test_what_is_likely_to_be_missed_is_reported_at_once_and_the_choice_at_the_end(request, command):
+def test_goals_likely_to_be_missed_are_reported_at_the_start_and_choices_at_the_end(request, command):
     lines = request.getfixturevalue(command)().output.splitlines()
     assert lines[1] == "half: accuracy 70.0% is likely to be missed"
     assert "half by morphnet: as good as chamnet, and faster" in lines
 
 
-def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
+def test_add_waits_only_for_the_added_goals(service, add, config, tmp_path):
     service.fake.watch_faults = [5]  # `half` has ended, `tenth` and the job have not
     result = add()
     assert service.fake.requests[0].job_id == "job-1"
@@ -277,7 +277,7 @@ def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
     assert [goal["id"] for goal in report["goals"]] == ["half", "tenth"]
 
 
-def test_an_added_goal_that_is_not_met(service, add, config):
+def test_an_unmet_added_goal_has_its_own_exit_code(service, add, config):
     config.write_text(json.dumps(CONFIG[1:]))
     result = add()
     assert result.exit_code == 11
@@ -286,7 +286,7 @@ def test_an_added_goal_that_is_not_met(service, add, config):
     assert service.fake.requests_of(pb.FetchPackageRequest) == []
 
 
-def test_add_refuses_a_wrong_config_before_it_calls(service, add, config, tmp_path):
+def test_add_refuses_a_wrong_config_before_calling_the_server(service, add, config, tmp_path):
     config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
     result = add()
     assert result.exit_code == 2
@@ -295,7 +295,7 @@ def test_add_refuses_a_wrong_config_before_it_calls(service, add, config, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_add_leaves_the_memory_of_the_ported_job(service, port, add, config):
+def test_add_does_not_change_the_record_of_the_ported_job(service, port, add, config):
     config.write_text(json.dumps(CONFIG))
     port()
     config.write_text(json.dumps(CONFIG[:1]))
@@ -312,7 +312,7 @@ def test_add_with_an_embedded_server_uses_the_store_of_the_output(mistify, confi
     assert (tmp_path / "out" / ".mistify" / "mistify.db").exists()
 
 
-def test_the_server_may_come_from_the_environment(mistify, service, monkeypatch):
+def test_the_server_can_be_set_in_the_environment(mistify, service, monkeypatch):
     monkeypatch.setenv("MISTIFY_SERVER", service.address)
     assert mistify("jobs").exit_code == 0
 
@@ -326,7 +326,7 @@ def test_run_writes_outputs_and_prints_the_latency(mistify, package, expected, t
     np.testing.assert_allclose(np.load(tmp_path / "y"), expected["scores"], atol=1e-6)
 
 
-def test_run_with_several_inputs_and_outputs(mistify, pair_package, expected, tmp_path):
+def test_run_supports_several_inputs_and_outputs(mistify, pair_package, expected, tmp_path):
     for name in ("left", "right"):
         np.save(tmp_path / f"{name}.npy", expected[name])
     inputs = ["--input", tmp_path / "left.npy", "--input", tmp_path / "right.npy"]
@@ -337,7 +337,7 @@ def test_run_with_several_inputs_and_outputs(mistify, pair_package, expected, tm
     assert "ends in .npz" in refused.stderr
 
 
-def test_run_says_what_is_wrong(mistify, package, tmp_path):
+def test_run_reports_mistakes(mistify, package, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 4, 1), np.float32))
     np.savez(tmp_path / "x.npz", x=np.zeros(3))
     (tmp_path / "text").write_text("no array")
@@ -357,8 +357,8 @@ def test_run_says_what_is_wrong(mistify, package, tmp_path):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("by", ["option", "environment", "default"])
-def test_an_embedded_server_reads_below_the_data_roots(mistify, config, tmp_path, monkeypatch, by):
-    """The server refuses an unknown model and names the roots below which it looked."""
+def test_an_embedded_server_reads_only_below_the_data_roots(mistify, config, tmp_path, monkeypatch, by):
+    """The server refuses an unknown model and names the data roots that it searched."""
     roots = [tmp_path / "models", tmp_path / "data"]
     for root in roots:
         root.mkdir()
@@ -375,8 +375,8 @@ def test_an_embedded_server_reads_below_the_data_roots(mistify, config, tmp_path
 
 
 @pytest.mark.parametrize("command", ["adapt", "port", "monitor"])
-def test_the_help_of_a_command_fills_its_lines(mistify, command):
-    """A paragraph is as long as the screen, but for its last line."""
+def test_the_help_text_fills_the_width_of_the_terminal(mistify, command):
+    """Every line of a paragraph except the last fills the width."""
     text = mistify(command, "--help").output.split("╭")[0]
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         lines = [line.rstrip() for line in paragraph.splitlines()]

@@ -1,4 +1,4 @@
-"""The commands of devices: they report mistakes before anything is measured."""
+"""Commands for devices report mistakes before they measure anything."""
 
 from contextlib import contextmanager
 
@@ -19,7 +19,7 @@ from tests.support.tokens import write_token
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What was measured: nothing takes its time here."""
+    """Replace measurements by fakes, and return the list of what they were called with."""
     calls = []
 
     def measure_device(name, threads, **options):
@@ -48,7 +48,7 @@ def mistify(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"MISTIFY_SERVER": None})
 
 
-def test_a_table_of_another_device_is_not_sent_under_this_name(tmp_path):
+def test_a_table_of_another_device_is_refused(tmp_path):
     path = tmp_path / "table.json"
     write_json(path, TypeAdapter(DeviceTable).dump_python(small_table("their-board"), mode="json"))
 
@@ -62,7 +62,7 @@ def test_a_table_of_another_device_is_not_sent_under_this_name(tmp_path):
     assert profile("their-board").exit_code == 0
 
 
-def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measured):
+def test_measurements_are_saved_in_a_new_directory(tmp_path, measured):
     kept = mistify("profile-device", "--name", "my-board", "--table", tmp_path / "boards" / "table.json")
     assert kept.exit_code == 0, kept.stderr
     assert (tmp_path / "boards" / "table.json").is_file()
@@ -70,7 +70,7 @@ def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measure
 
 
 @pytest.mark.slow
-def test_a_wrong_way_to_the_server_is_reported_before_measuring(tmp_path, measured):
+def test_unusable_servers_and_paths_are_reported_before_measuring(tmp_path, measured):
     write_token(tmp_path / "token", "wrong")
     (tmp_path / "file").write_text("no directory")
     with running(tmp_path / "store", token="right") as address:  # noqa: S106
@@ -95,7 +95,7 @@ def test_a_missing_server_is_reported_before_measuring(tmp_path, measured, monke
     assert measured == []
 
 
-def test_this_machine_is_profiled_without_naming_a_server(tmp_path, measured, monkeypatch):
+def test_this_machine_can_be_profiled_without_a_server(tmp_path, measured, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     stores, known = [], "only to the command"
 
@@ -123,7 +123,7 @@ def test_another_device_needs_a_server_or_a_file(measured):
     assert measured == []
 
 
-def test_what_a_package_takes_is_reported(package, measured):
+def test_the_latency_of_a_package_is_reported(package, measured):
     devices = Devices()
     server, address = serve(devices)
     result = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)

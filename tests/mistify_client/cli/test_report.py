@@ -1,4 +1,4 @@
-"""`mistify report`: a page of the server, pictures of a job there or of a report on the disk."""
+"""`mistify report`: the page of a job, and pictures of a job on a server or of a saved report."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def pictures(directory):
     return found
 
 
-def test_pictures_of_a_job_at_a_server(mistify, service, job, tmp_path):
+def test_pictures_are_drawn_of_a_job_on_a_server(mistify, service, job, tmp_path):
     pytest.importorskip("matplotlib")
     service.fake.job = replace(job, id="job-1")
     result = mistify("report", "job-1", "--server", service.address, "--png", tmp_path / "new" / "png")
@@ -42,7 +42,7 @@ def test_pictures_of_a_job_at_a_server(mistify, service, job, tmp_path):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("named", [".", "report.json"])
-def test_pictures_of_a_report_on_the_disk_are_the_same(mistify, service, job, tmp_path, named):
+def test_pictures_of_a_saved_report_are_the_same(mistify, service, job, tmp_path, named):
     pytest.importorskip("matplotlib")
     service.fake.job = replace(job, id="job-1")
     (tmp_path / "report.json").write_text(json.dumps(report(service.fake.job)))
@@ -54,14 +54,14 @@ def test_pictures_of_a_report_on_the_disk_are_the_same(mistify, service, job, tm
             assert first.tobytes() == second.tobytes()
 
 
-def test_the_page_is_written_as_the_server_sends_it(mistify, service, tmp_path):
+def test_the_page_is_saved_as_the_server_sends_it(mistify, service, tmp_path):
     file = tmp_path / "new" / "page.html"
     result = mistify("report", "job-1", "--server", service.address, "--html", file)
     assert (result.exit_code, result.stdout) == (0, f"report: {file}\n")
     assert file.read_bytes() == REPORT_PAGE
 
 
-def test_what_is_missing_is_named(mistify, service, tmp_path):
+def test_missing_files_and_options_are_reported(mistify, service, tmp_path):
     png, html = ("--png", tmp_path / "png"), ("--html", tmp_path / "page.html")
     at = ("--server", service.address)
     pytest.importorskip("matplotlib")
@@ -80,7 +80,7 @@ def test_what_is_missing_is_named(mistify, service, tmp_path):
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"job": "j", "goals": [{}], "source": null}', '"\\ud800"']
 )
-def test_what_is_no_report_is_refused(mistify, tmp_path, content):
+def test_an_invalid_report_is_refused(mistify, tmp_path, content):
     pytest.importorskip("matplotlib")
     (tmp_path / "report.json").write_text(content)
     result = mistify("report", tmp_path, "--png", tmp_path / "png")
@@ -88,8 +88,8 @@ def test_what_is_no_report_is_refused(mistify, tmp_path, content):
     assert f"{tmp_path / 'report.json'} is not a report" in result.stderr
 
 
-def test_without_matplotlib_it_is_said_what_to_install(tmp_path):
-    """In a process of its own, in which there is none."""
+def test_without_matplotlib_the_error_says_what_to_install(tmp_path):
+    """Runs in a separate process in which matplotlib cannot be imported."""
     script = "import sys; sys.modules['matplotlib'] = None; from mistify_client.cli.main import app; app()"
     command = [sys.executable, "-c", script, "report", str(tmp_path), "--png", str(tmp_path / "png")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

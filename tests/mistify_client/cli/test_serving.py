@@ -1,4 +1,4 @@
-"""Mistakes in a config are answered without a server."""
+"""Mistakes in a config are reported without a server."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ GOAL = {
 }
 
 
-def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tmp_path: Path) -> None:
+def test_mistakes_and_unknown_names_are_found_without_grpc_or_numpy(tmp_path: Path) -> None:
     config = tmp_path / "goals.json"
     config.write_text(json.dumps([GOAL]))
     (tmp_path / "test.npz").touch()
@@ -41,7 +41,7 @@ def test_mistakes_and_names_that_lead_nowhere_are_found_without_grpc_or_numpy(tm
     assert problems[2].endswith('did you mean "test.npz"?')
 
 
-def test_a_model_that_cannot_be_read_is_reported_with_the_mistakes_of_the_config(tmp_path: Path) -> None:
+def test_an_unreadable_model_is_reported_together_with_mistakes_in_the_config(tmp_path: Path) -> None:
     config = tmp_path / "goals.json"
     (tmp_path / "net.keras").write_text("no archive")
     data = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
@@ -51,7 +51,7 @@ def test_a_model_that_cannot_be_read_is_reported_with_the_mistakes_of_the_config
     assert (done.returncode, places) == (2, ["[0].adaptation_goal.FLUP", "[0].model"]), done.stderr
 
 
-def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> None:
+def test_problems_found_by_a_server_are_reported_like_local_ones(tmp_path: Path) -> None:
     config = tmp_path / "goals.json"
     config.write_text(json.dumps([{**GOAL, "adaptation_goal": {"FLOP": "0.5x"}}]))
     with server(tmp_path / "store") as (address, _):
@@ -66,13 +66,13 @@ def test_what_a_server_finds_is_headed_as_what_is_found_here(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:7466", "localhost", "127.0.0.1:port", ""])
-def test_what_is_no_address_is_refused_before_anything_is_tried(mistify, address):
+def test_an_invalid_address_is_refused_immediately(mistify, address):
     result = mistify("jobs", "--server", address)
     assert result.exit_code == 2
     assert f'got "{address}"; expected host:port' in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_a_command_says_when_it_waits_for_a_server(monkeypatch):
+def test_a_command_reports_that_it_waits_for_a_server(monkeypatch):
     lines, slept = [], []
     monkeypatch.setattr(serving.time, "sleep", slept.append)
     wait = serving.announcing_backoff("host:7465", lines.append).wait

@@ -1,4 +1,4 @@
-"""`mistify adapt` and `mistify subnets` as a user sees them."""
+"""End-to-end tests of `mistify adapt` and `mistify subnets`."""
 
 import json
 
@@ -28,7 +28,7 @@ def adapt(mistify, package, data):
     return lambda *args: mistify("adapt", "--package", package, "--data", data, *args)
 
 
-def test_adapts_and_lists_the_pool(adapt, mistify, package):
+def test_adapt_creates_the_pool_that_subnets_lists(adapt, mistify, package):
     result = adapt("--latency", "0.9x")
     assert result.exit_code == 0, result.output
     assert "chosen: " in result.output
@@ -43,7 +43,7 @@ def test_adapts_and_lists_the_pool(adapt, mistify, package):
     assert sum(line.startswith("*") for line in rows) == 1
 
 
-def test_json_says_the_same(adapt, mistify, package):
+def test_json_has_the_same_content(adapt, mistify, package):
     result = adapt("--latency", "0.9x", "--strategy", "annealing", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -60,13 +60,13 @@ def test_json_says_the_same(adapt, mistify, package):
     assert json.loads(listed.stdout) == report["pool"]
 
 
-def test_a_latency_of_all_that_there_is_chooses_the_most_accurate(adapt):
+def test_a_generous_latency_target_chooses_the_most_accurate_subnet(adapt):
     report = json.loads(adapt("--latency", "10ms", "--json").stdout)
     assert report["pool"]["budget_ms"] == 10
     assert report["chosen"] == report["pool"]["entries"][-1]
 
 
-def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package):
+def test_blocks_are_measured_with_the_requested_threads(adapt, package):
     pool = json.loads(adapt("--latency", "1x", "--threads", "2", "--json").stdout)["pool"]
     assert {entry["engine"]["threads"] for entry in pool["entries"]} == {2}
     assert (state_directory(package) / TABLES / "latency-interpreter-2.json").exists()
@@ -81,20 +81,20 @@ def test_blocks_are_measured_with_the_threads_that_are_asked_for(adapt, package)
         ("1ns", "--latency: got 1ns; expected at least"),
     ],
 )
-def test_a_latency_that_cannot_be_is_refused(adapt, package, latency, message):
+def test_an_invalid_latency_is_refused(adapt, package, latency, message):
     result = adapt("--latency", latency)
     assert result.exit_code == 2
     assert message in result.stderr.replace("\n", " ")
     assert not (state_directory(package) / "pool.json").exists()
 
 
-def test_a_package_that_was_never_adapted_has_no_subnets(mistify, package):
+def test_a_package_without_a_pool_has_no_subnets(mistify, package):
     result = mistify("subnets", "--package", package)
     assert result.exit_code == 3
-    assert "has no pool of subnets; make one by mistify adapt" in result.stderr.replace("\n", " ")
+    assert "has no pool of subnets; make one with mistify adapt" in result.stderr.replace("\n", " ")
 
 
-def test_what_is_not_a_package_has_no_subnets(mistify, tmp_path):
+def test_a_directory_without_a_package_has_no_subnets(mistify, tmp_path):
     result = mistify("subnets", "--package", tmp_path)
     assert result.exit_code == 3
     assert "it has no manifest.json" in result.stderr.replace("\n", " ")

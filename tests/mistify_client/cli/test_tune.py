@@ -1,4 +1,4 @@
-"""`mistify tune` as a user sees it."""
+"""End-to-end tests of `mistify tune`."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ from tests.support.servers import MISTIFY
 
 SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
 
-#: A command while two pages are free below a directory, then what it has left there.
+#: Runs a command with only two free pages on a disk, then lists the files that it left there.
 FULL_DISK = """
 mount -t tmpfs -o nr_blocks=2 tmpfs "$0" && "$@"
 ended=$?
@@ -33,7 +33,7 @@ find "$0" -mindepth 1 -printf "left: %P\\n"
 exit $ended
 """
 
-#: A mount that nobody else sees, and that ends with the command.
+#: A private mount that ends with the command.
 PRIVATE_MOUNTS = "unshare --mount --map-root-user"
 
 
@@ -62,8 +62,8 @@ def tune(tmp_path, monkeypatch):
     return run
 
 
-def test_tunes_alone(tune, device, settings):
-    """The device has other names for the classes, which there is a lot to learn from."""
+def test_a_device_tunes_without_peers(tune, device, settings):
+    """The device's labels are permuted, so that there is much to learn."""
     own = device(0)
     own.examples.targets["scores"][:] = (own.examples.targets["scores"] + 1) % 3
     result = tune(own, "--config", settings("rehearsal = 0\n" + SETTINGS.replace("0.01", "0.05")))
@@ -72,8 +72,8 @@ def test_tunes_alone(tune, device, settings):
     assert f"installed: {current(own.package)}" in result.output.replace("\n", "")
 
 
-def test_what_was_forgotten_is_warned_of(tune, device, settings, tmp_path):
-    """The device has other names for the classes; the package is to keep its own."""
+def test_forgetting_is_reported_as_a_warning(tune, device, settings, tmp_path):
+    """The device's labels are permuted, while the examples to keep have the original labels."""
     own = device(0)
     images = examples(9, 300).inputs["image"]
     answers = mistify_client.load(own.package)(images).argmax(1)
@@ -92,15 +92,15 @@ def test_what_was_forgotten_is_warned_of(tune, device, settings, tmp_path):
     assert "warning: accuracy on the 300 examples to keep fell from 100.0% to " in result.output
 
 
-def test_examples_to_keep_that_do_not_fit_are_refused(tune, device, tmp_path):
+def test_unsuitable_examples_to_keep_are_refused(tune, device, tmp_path):
     np.savez(tmp_path / "keep.npz", x=np.zeros((3, 4, 4, 1), np.float32))
     result = tune(device(0), "--keep", tmp_path / "keep.npz")
     assert result.exit_code == 2
     assert "keep.npz: scores: got nothing" in result.output
 
 
-def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, tmp_path):
-    """Neither the user nor the manifest gets an accuracy."""
+def test_tuning_a_regression_model_keeps_the_error_of_the_ported_package(data, tmp_path):
+    """Neither the output nor the manifest contains an accuracy."""
     package = shutil.copytree(data / "trainable_figures", tmp_path / "package")
     images = np.random.default_rng(1).uniform(size=(200, 4, 4, 1)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=images, y=images.mean((2, 3))[:, :2])
@@ -117,11 +117,11 @@ def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, 
     assert ported.accuracy > 0
 
 
-def test_tunes_with_peers(tune, device, settings, address):
+def test_devices_tune_with_peers(tune, device, settings, address):
     device(1).tune(address)
     result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
     assert result.exit_code == 0, result.output
-    assert "round 1: learns from 1 peer" in result.output
+    assert "round 1: learning from 1 peer" in result.output
     assert "bytes sent" in result.output
 
 
@@ -129,8 +129,8 @@ def test_tunes_with_peers(tune, device, settings, address):
     subprocess.call(["sh", "-c", f"{PRIVATE_MOUNTS} mount -t tmpfs tmpfs ."]) != 0,
     reason="nothing can be mounted",
 )
-def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
-    """The outputs of a peer, three numbers of 4 bytes for each example, take more than three pages."""
+def test_a_full_disk_only_disables_the_peers(device, settings, address, tmp_path):
+    """The outputs of a peer, three numbers of 4 bytes per example, take more than three pages."""
     device(1).tune(address)
     own = device(0, count=PAGESIZE // 4)
     data, outputs = tmp_path / "data.npz", own.state / "outputs"
@@ -150,7 +150,7 @@ def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
     assert left == [f"left: {own.examples.digest}"]
 
 
-def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
+def test_ctrl_c_prints_how_to_continue(tune, device, monkeypatch):
     own = device(0)
 
     def interrupted(*args, **options):
@@ -173,7 +173,7 @@ def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
         ("group", "not valid TOML"),
     ],
 )
-def test_mistakes_in_the_file_are_reported(settings, text, message):
+def test_mistakes_in_the_settings_file_are_reported(settings, text, message):
     with pytest.raises(MistifyError) as caught:
         read_tuning_file(settings(text))
     assert message in str(caught.value)
@@ -185,7 +185,7 @@ def test_a_server_needs_a_group(tune, device):
     assert "--config" in result.output
 
 
-def test_bad_data_cost_nothing(tune, device, address, settings):
+def test_invalid_data_is_reported(tune, device, address, settings):
     own = device(0)
     own.examples.targets["scores"][0] = 7
     result = tune(own, "--server", address, "--config", settings(SETTINGS))
@@ -193,12 +193,12 @@ def test_bad_data_cost_nothing(tune, device, address, settings):
     assert "classes from 0 to 7" in result.output
 
 
-def test_a_ledger_lies_where_the_file_says(settings, tmp_path):
+def test_the_ledger_is_written_to_the_configured_path(settings, tmp_path):
     privacy = '[privacy]\nlower = 0\nupper = 1\nunit = "value"\nepsilon = 4\nbudget = 5\nledger = "spent"'
     assert read_tuning_file(settings(f"{SETTINGS}{privacy}")).privacy.ledger == tmp_path / "spent"
 
 
-def test_labels_are_counted_where_the_file_says(data):
+def test_label_counts_are_sent_as_hints_if_configured(data):
     manifest = Manifest.load(data / "trainable")
     counted = examples(1, 40)
     counted.targets["scores"][:] = [0] * 10 + [2] * 20 + [-1] * 10
@@ -210,14 +210,14 @@ def test_labels_are_counted_where_the_file_says(data):
         hints_of({"labels": "counted"}, counted, manifest, manifest.training)
 
 
-def test_labels_are_counted_whatever_their_integers_are(data):
+def test_label_counts_do_not_depend_on_the_integer_type(data):
     manifest, counted = Manifest.load(data / "trainable"), examples(1, 40)
     unsigned = Examples(counted.inputs, {"scores": counted.targets["scores"].astype(np.uint64)})
     expected = hints_of({"labels": "counted"}, counted, manifest, manifest.training)
     assert hints_of({"labels": "counted"}, unsigned, manifest, manifest.training) == expected
 
 
-def test_what_was_published_can_be_withdrawn(tune, device, settings, address, store):
+def test_published_weights_can_be_withdrawn(tune, device, settings, address, store):
     own, settings = device(0), settings(SETTINGS)
     command = ["withdraw", "--package", str(own.package), "--server", address, "--config", str(settings)]
     never = CliRunner().invoke(app, command)

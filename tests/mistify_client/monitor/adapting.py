@@ -1,4 +1,4 @@
-"""A porting service over real gRPC that adapts to every goal at once, and whose calls can be held up."""
+"""A porting service over real gRPC that meets every goal immediately, and can block calls."""
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Gate:
-    """A point where calls wait: `reached` is set when one arrives, `opened` lets them continue."""
+    """A point where calls block: `reached` is set when a call arrives, and `opened` lets calls continue."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
@@ -34,10 +34,10 @@ class Gate:
 
 @dataclass
 class AdaptingFake(PortingFake):
-    """A service that makes a package with the network of a file for every goal, or fails every goal.
+    """A service that makes a package from a network file for every goal, or fails every goal.
 
-    Calls wait at `gates` until these are opened. With `forgotten`, the service has lost its jobs, and adds
-    no goals.
+    Calls wait at `gates` until these are opened. With `forgotten`, the service has lost its jobs and adds no
+    goals.
     """
 
     network: Path = Path()
@@ -91,7 +91,7 @@ class AdaptingFake(PortingFake):
 
 
 def package_of(network: Path, goal_id: str, job_id: str) -> dict[str, bytes]:
-    """Return the files of a package with a network, by name."""
+    """Return the files of a package with the given network, by name."""
     with TemporaryDirectory() as scratch:
         directory = make_package(Path(scratch) / "package", network, (IMAGE,), (SCORES,))
         manifest = Manifest.load(directory).model_copy(update={"goal": goal_id, "job": job_id})
@@ -104,7 +104,7 @@ def adapting_fake(network: Path) -> AdaptingFake:
 
 
 class Entries(io.TextIOBase):
-    """A log that a test can wait for."""
+    """A log whose entries a test can wait for."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[str] = queue.Queue()
@@ -115,7 +115,7 @@ class Entries(io.TextIOBase):
         return len(line)
 
     def until(self, **wanted: object) -> dict[str, Any]:
-        """Return the next entry with these fields."""
+        """Wait for the next entry with these fields, and return it."""
         while True:
             entry = json.loads(self._lines.get(timeout=PATIENCE))
             self.read.append(entry)
@@ -124,13 +124,13 @@ class Entries(io.TextIOBase):
 
     @property
     def phases(self) -> list[str]:
-        """Return the phases of the entries that were read."""
+        """Return the phases of all entries read so far."""
         return [entry["phase"] for entry in self.read if entry["event"] == "replacement"]
 
 
 @contextmanager
 def held(fake: AdaptingFake, name: str) -> Iterator[Gate]:
-    """Hold up every call of one kind."""
+    """Block every call of one kind."""
     gate = fake.gates[name] = Gate()
     try:
         yield gate

@@ -1,4 +1,4 @@
-"""A simulated device with its own clock: a trace sets how long inferences take, and no test waits."""
+"""A simulated device with its own clock: a load trace determines latencies, and no test has to wait."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ def branch(latency_ms: float, accuracy: float, memory: float = 1000.0) -> Branch
             "memory_bytes": memory,
             "latency_ms@board": 10 * latency_ms,
         },
-        accuracy=accuracy / 2,  # on test data, by which nothing is chosen
+        accuracy=accuracy / 2,  # test accuracy, which must not influence choices
         validation_accuracy=accuracy,
         latency=measured(latency_ms),
     )
@@ -85,14 +85,14 @@ def three_branches(metric: Metric = Metric.ACCURACY) -> Manifest:
 
 @pytest.fixture
 def turns() -> Callable[[], float]:
-    """Return a clock on which calls take 1 ms (the candidate) and 3 ms (the package in use) in turn."""
+    """Return a clock on which calls take 1 ms (candidate) and 3 ms (package in use) alternately."""
     durations = itertools.cycle([0.0, 0.001, 0.0, 0.003])
     return itertools.accumulate(durations).__next__
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Return a package of three branches that consists of the manifest only."""
+    """Return a package with three branches that consists only of a manifest."""
     directory = tmp_path / "package"
     directory.mkdir()
     three_branches().save(directory)
@@ -105,12 +105,12 @@ def steady(now: float) -> float:
 
 @dataclass
 class Device:
-    """A device that runs one inference after the other, and makes a decision in each interval.
+    """A device that runs inferences one after another, and makes one decision per interval.
 
     Attributes:
-        load: returns how many times longer than expected inferences take, by time in seconds.
-        deviations: a further factor for each branch.
-        noise: standard deviation of the logarithm of a random factor.
+        load: maps the time in seconds to the ratio of actual to expected latency.
+        deviations: an additional latency factor of each branch.
+        noise: standard deviation of the logarithm of a random latency factor.
         pause: seconds between inferences; None for no inferences.
     """
 
@@ -136,7 +136,7 @@ class Device:
 
     @property
     def branch(self) -> int:
-        """Return the branch that the next inference runs."""
+        """Return the branch that the next inference will run."""
         switched = self.switchboard.option
         return self.manifest.default_branch if switched < 0 else switched
 
@@ -145,11 +145,11 @@ class Device:
         return [outcome for outcome in self.outcomes if outcome.switched]
 
     def latency_ms(self, branch: int, now: float) -> float:
-        """Return the milliseconds of an inference, without noise."""
+        """Return the latency of an inference without noise."""
         return EXPECTED_MS[branch] * self.deviations[branch] * self.load(now)
 
     def run(self, seconds: float) -> IntervalOutcome:
-        """Let time pass, and return the last decision."""
+        """Advance the clock, and return the last decision."""
         for _ in range(round(seconds / INTERVAL)):
             before, self.now = self.now, self.now + INTERVAL
             self._infer(self.now)
@@ -174,7 +174,7 @@ def device(package: Path) -> Callable[..., Device]:
 
 @pytest.fixture
 def service(data):
-    """Yield a porting service that adapts at once, or when a test opens a gate."""
+    """Yield a porting service that adapts immediately, or once a test opens a gate."""
     fake = adapting_fake(data / "tiny.tflite")
     service = Service(fake, *serve(fake, "127.0.0.1:0"))
     yield service

@@ -39,7 +39,7 @@ def test_everything_has_a_default(write):
     assert (config.interval, config.targets, config.replacement) == (0.25, Targets(), None)
 
 
-def test_a_whole_config(write, tmp_path):
+def test_a_complete_config_is_read(write, tmp_path):
     write_token(tmp_path / "token", "secret\n")
     text = 'interval = "100ms"\n[targets]\nlatency = "20ms"\n[policy]\ndwell = "5s"\n'
     config = load_config(write(text + REPLACEMENT + 'after = "2min"\njob = "j"\ntoken_file = "token"\n'))
@@ -49,21 +49,21 @@ def test_a_whole_config(write, tmp_path):
     assert config.replacement.token_file == tmp_path / "token"
 
 
-def test_reporting(write, tmp_path):
+def test_reporting_settings_are_read(write, tmp_path):
     write_token(tmp_path / "token", "secret\n")
     reporting = load_config(write(REPORTING + 'token_file = "token"\n')).reporting
     assert (reporting.device, reporting.free) == ("my-board", 0.9)
     assert reporting.token_file == tmp_path / "token"
 
 
-def test_the_example_is_one():
+def test_the_example_config_is_valid():
     configs = REPOSITORY / "configs"
     config = load_config(configs / "monitor.toml")
     assert config.targets.latency is not None
     assert goal_template(config.replacement).id
 
 
-def test_a_goal_that_is_added_to_a_job_may_leave_out_what_the_job_has(write, tmp_path):
+def test_a_goal_added_to_a_job_may_omit_the_settings_of_the_job(write, tmp_path):
     path = write(REPLACEMENT)
     (tmp_path / "goal.json").write_text(json.dumps({"id": "phone", "adaptation_goal": {"latency": "20ms"}}))
     with pytest.raises(MistifyError) as caught:
@@ -74,7 +74,7 @@ def test_a_goal_that_is_added_to_a_job_may_leave_out_what_the_job_has(write, tmp
     assert template.model_dump(exclude_unset=True).keys() == {"id", "adaptation_goal"}
 
 
-def test_a_server_takes_the_place_of_the_configs(write):
+def test_a_server_on_the_command_line_overrides_the_config(write):
     assert load_config(write(REPLACEMENT), "other:1").replacement.server == "other:1"
     assert load_config(write(REPORTING), "other:1").reporting.server == "other:1"
     with pytest.raises(
@@ -109,7 +109,7 @@ def test_a_problem_is_reported_with_its_place(write, text, message):
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_all_problems_at_once(write):
+def test_all_problems_are_reported_at_once(write):
     with pytest.raises(MistifyError) as caught:
         load_config(write('interval = 1\n[targets]\nlatency = "x"\nspeed = 3\n'))
     assert {problem.place for problem in caught.value.problems} == {
@@ -119,7 +119,7 @@ def test_all_problems_at_once(write):
     }
 
 
-def test_a_template_is_one_goal(tmp_path):
+def test_a_template_has_exactly_one_goal(tmp_path):
     path = tmp_path / "goals.json"
     path.write_text(json.dumps([GOAL, {**GOAL, "id": "other"}]))
     with pytest.raises(MistifyError, match="got 2 goals; expected one"):

@@ -1,4 +1,4 @@
-"""The daemon as a process, beside an app that uses the package."""
+"""The daemon as a process, next to an app that uses the package."""
 
 import json
 import os
@@ -35,7 +35,7 @@ CONFIG = 'interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20
 
 
 class Daemon:
-    """A daemon, whose log a test can wait for."""
+    """A daemon with a log that tests can wait for."""
 
     def __init__(self, package: Path, config: Path, *options: str) -> None:
         command = [
@@ -46,14 +46,14 @@ class Daemon:
         )
 
     def until(self, **wanted: object) -> dict:
-        """Return the next entry with these fields."""
+        """Wait for the next entry with these fields, and return it."""
         for entry in self.entries():
             if all(entry.get(key) == value for key, value in wanted.items()):
                 return entry
         raise AssertionError(f"ended without {wanted}: {self.process.stderr.read()}")
 
     def entries(self) -> Iterator[dict]:
-        """Yield the further entries."""
+        """Yield further entries as they are written."""
         yield from map(json.loads, self.process.stdout)
 
     def end(self, kind: signal.Signals = signal.SIGKILL) -> int:
@@ -72,13 +72,13 @@ def mistify(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def shown(*arguments: object) -> Result:
-    """Return the result of a command that only reads or writes files, run in this process."""
+    """Run a command that only reads or writes files in this process, and return its result."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "140"})
 
 
 @contextmanager
 def running_app(package: Path):
-    """Run inferences without a pause, as an app does."""
+    """Run inferences continuously, like an app."""
     model, image = load(package, threads=1), np.zeros((1, 4, 4, 1), np.float32)
     ending = threading.Event()
 
@@ -96,11 +96,11 @@ def running_app(package: Path):
 
 
 class Loss:
-    """Time that inferences of a model lose in LiteRT without the network: at first they sleep.
+    """Time that inferences lose outside the network; at first they sleep.
 
     Attributes:
-        lose: called in every inference.
-        inferences: how many there were.
+        lose: function that each inference calls to lose time.
+        inferences: number of inferences so far.
     """
 
     def __init__(self, model) -> None:
@@ -130,7 +130,7 @@ def compute() -> None:
 
 @pytest.fixture
 def package(tmp_path, data):
-    """Return a package of three branches, each expected to take ten times as long as the previous one."""
+    """Return a package with three branches, each with ten times the expected latency of the previous one."""
     expected = tuple(branch(latency, accuracy) for latency, accuracy in ((1, 0.7), (10, 0.8), (100, 0.9)))
     return make_package(tmp_path / "package", data / "tiny_branches.tflite", (IMAGE,), (SCORES,), expected)
 
@@ -155,7 +155,7 @@ def start(package, config):
         daemon.end()
 
 
-def test_switches_what_an_app_runs_and_follows_the_targets(package, start):
+def test_the_daemon_switches_branches_to_follow_the_targets(package, start):
     with running_app(package) as model:
         daemon = start()
         assert daemon.until(event="switch", fits=True)["option"] == "branch-2"
@@ -165,13 +165,13 @@ def test_switches_what_an_app_runs_and_follows_the_targets(package, start):
         assert daemon.until(event="targets")["latency"] == "1ns"
         entry = daemon.until(event="switch")
         assert (entry["option"], entry["fits"]) == ("branch-0", False)
-        assert "no option keeps to the targets" in entry["reason"]
+        assert "no option meets the targets" in entry["reason"]
         assert shown("target", "--reset", "--package", package).stdout == "as in the config\n"
         assert daemon.until(event="targets")["latency"] == "3600s"
         assert daemon.until(event="switch", option="branch-2")["fits"]
 
 
-def test_an_accuracy_that_no_share_can_be_is_refused_and_changes_nothing(package):
+def test_an_impossible_accuracy_is_refused_and_changes_nothing(package):
     assert shown("target", "accuracy=90%", "--package", package).exit_code == 0
     refused = shown("target", "accuracy=90", "--package", package)
     assert refused.exit_code == 2
@@ -179,7 +179,7 @@ def test_an_accuracy_that_no_share_can_be_is_refused_and_changes_nothing(package
     assert shown("target", "--package", package).stdout == "accuracy: 90%\n"
 
 
-def test_ends_cleanly_and_keeps_the_branch(package, start):
+def test_the_daemon_ends_cleanly_and_keeps_the_branch(package, start):
     daemon = start()
     daemon.until(event="switch", option="branch-2")
     assert daemon.end(signal.SIGTERM) == 0
@@ -191,7 +191,7 @@ def test_ends_cleanly_and_keeps_the_branch(package, start):
     assert again.until(event="stay")["option"] == "branch-2"
 
 
-def test_reads_its_config_again(package, config, start):
+def test_the_daemon_reloads_its_config(package, config, start):
     daemon = start()
     daemon.until(event="switch", option="branch-2")
     config.write_text("interval = 5")
@@ -203,7 +203,7 @@ def test_reads_its_config_again(package, config, start):
     assert daemon.until(event="switch")["option"] == "branch-0"
 
 
-def test_the_second_daemon_of_a_package_is_refused(package, config, start):
+def test_a_second_daemon_for_a_package_is_refused(package, config, start):
     first = start()
     first.until(event="started")
     second = mistify("monitor", "--package", package, "--config", config)
@@ -215,7 +215,7 @@ def test_the_second_daemon_of_a_package_is_refused(package, config, start):
 @pytest.mark.parametrize(
     ("text", "code"), [("interval = 5", 2), ('[replacement]\nserver = "h:1"\ngoal = "none.json"', 2)]
 )
-def test_a_wrong_config_starts_nothing(package, config, text, code):
+def test_the_daemon_does_not_start_with_a_wrong_config(package, config, text, code):
     config.write_text(text)
     refused = mistify("monitor", "--package", package, "--config", config)
     assert refused.returncode == code
@@ -223,13 +223,13 @@ def test_a_wrong_config_starts_nothing(package, config, text, code):
     assert not MonitorState.of(package).directory.exists()
 
 
-def test_a_directory_that_is_no_package_is_refused(tmp_path, config):
+def test_a_directory_without_a_package_is_refused(tmp_path, config):
     refused = mistify("monitor", "--package", tmp_path, "--config", config)
     assert refused.returncode == 3
     assert "is not a package" in refused.stderr
 
 
-def test_decides_once(package, config):
+def test_the_daemon_can_decide_once_and_end(package, config):
     once = mistify("monitor", "--package", package, "--config", config, "--once")
     assert once.returncode == 0
     assert json.loads(once.stdout.splitlines()[-1])["event"] == "stay"
@@ -238,17 +238,17 @@ def test_decides_once(package, config):
     assert "* branch-1: 10ms now, 10ms expected, accuracy 0.8" in text
 
 
-def test_status_shows_what_it_does(package, start):
+def test_status_shows_the_state_of_the_daemon(package, start):
     assert shown("status", "--package", package).exit_code == 3
     daemon = start()
     daemon.until(event="switch", option="branch-2")
     shown("target", "latency=1ns", "accuracy=95%", "--package", package)
     daemon.until(event="switch", option="branch-0")
-    daemon.process.send_signal(signal.SIGHUP)  # the status is written after the log
+    daemon.process.send_signal(signal.SIGHUP)  # the status is written after the log entry
     daemon.until(event="config")
     text = shown("status", "--package", package).stdout
     assert f"monitor: running, process {daemon.process.pid}" in text
-    assert "targets: latency 1ns, accuracy 95%, not kept to" in text
+    assert "targets: latency 1ns, accuracy 95%, not met" in text
     assert "* branch-0" in text
     status = json.loads(shown("status", "--json", "--package", package).stdout)
     assert (status["running"], status["option"], status["fits"]) == (True, "branch-0", False)
@@ -257,7 +257,7 @@ def test_status_shows_what_it_does(package, start):
 
 
 @pytest.mark.parametrize("content", ["", '{"pid": 5, "time"', "{}", "[5]"])
-def test_a_status_that_a_power_cut_damaged_is_refused(package, content):
+def test_a_status_damaged_by_a_power_cut_is_refused(package, content):
     state = MonitorState.of(package)
     state.directory.mkdir(parents=True)
     state.status.write_text(content)
@@ -268,7 +268,7 @@ def test_a_status_that_a_power_cut_damaged_is_refused(package, content):
     assert f"mistify monitor --package {package}" in refused.stderr
 
 
-def test_goes_on_whatever_is_wrong_with_its_files(package, start):
+def test_the_daemon_survives_any_problem_with_its_files(package, start):
     state = MonitorState.of(package)
     state.directory.mkdir(parents=True)
     Path(f"{state.status}.part").mkdir()
@@ -293,7 +293,7 @@ def slow_package(tmp_path, data):
 
 @pytest.fixture
 def asking(config, service):
-    """Return a config under which no branch ever fits."""
+    """Return a config with targets that no branch ever meets."""
     (config.parent / "goal.json").write_text(json.dumps(GOAL))
     config.write_text(
         CONFIG.replace("60min", "1ns") + f'[replacement]\nserver = "{service.address}"\ngoal = "goal.json"\n'
@@ -302,8 +302,8 @@ def asking(config, service):
     return config
 
 
-def test_a_smaller_network_is_asked_for_where_the_network_is_the_cause(slow_package, asking, service):
-    """While inferences sleep it would not help: no goal is asked for, and the log says why."""
+def test_a_smaller_network_is_requested_only_if_the_network_is_the_cause(slow_package, asking, service):
+    """It would not help while inferences sleep: no goal is submitted, and the log says why."""
     asking.write_text(asking.read_text().replace("1ns", "1ms"))
     with held(service.fake, "SubmitBatch"), running_app(slow_package) as model:
         loss = Loss(model)
@@ -311,7 +311,7 @@ def test_a_smaller_network_is_asked_for_where_the_network_is_the_cause(slow_pack
         try:
             cause = daemon.until(event="cause")
             assert (cause["cause"], cause["smaller_helps"]) == ("waiting", False)
-            enough = loss.inferences + 100  # half a second, of which 10 ms suffice to ask
+            enough = loss.inferences + 100  # half a second, although 10 ms suffice for a request
             while loss.inferences < enough:
                 daemon.process.poll()
             text = shown("status", "--package", slow_package).stdout
@@ -325,7 +325,7 @@ def test_a_smaller_network_is_asked_for_where_the_network_is_the_cause(slow_pack
 
 @contextmanager
 def busy(core: int, count: int):
-    """Run processes that use up a core, until this one ends; it gets a share there like each of them."""
+    """Run busy processes on the core of this process until it ends, so that all share the core equally."""
     code = f"import os; os.sched_setaffinity(0, {{{core}}}); print(flush=True)\n"
     code += f"while os.getppid() == {os.getpid()}: pass"
     processes = [
@@ -341,16 +341,18 @@ def busy(core: int, count: int):
             process.communicate()
 
 
-def test_no_smaller_network_is_asked_for_while_others_use_the_apps_core(slow_package, asking, service):
-    """An inference computes for 20 ms, more than a time slice, and so waits for all others at least once.
+def test_no_smaller_network_is_requested_while_other_processes_use_the_core_of_the_app(
+    slow_package, asking, service
+):
+    """An inference computes for 20 ms, longer than a time slice, and so waits for all others at least once.
 
-    A network of no size would keep to the target while it waits for so long.
+    No network, however small, could meet the target with such a wait.
     """
     asking.write_text(asking.read_text().replace("1ns", "5ms"))
     core = min(os.sched_getaffinity(0))
 
     def compute_on_core() -> None:
-        os.sched_setaffinity(0, {core})  # of this thread alone
+        os.sched_setaffinity(0, {core})  # of this thread only
         for _ in range(4):
             compute()
 
@@ -374,7 +376,7 @@ def test_no_smaller_network_is_asked_for_while_others_use_the_apps_core(slow_pac
 
 
 def wait_for(loss: Loss, inferences: int) -> None:
-    """Wait for a number of further inferences."""
+    """Wait until the app has run a number of further inferences."""
     enough = loss.inferences + inferences
     while loss.inferences < enough:
         time.sleep(0.01)
@@ -386,9 +388,10 @@ PHASES = [*HELD, "validating", "installing", "probation"]
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("phase", PHASES)
-def test_killed_in_any_phase_the_next_daemon_finishes(slow_package, asking, service, phase):
-    # No branch fits the new package either: the goals that are asked for next do not get anywhere.
-    # The first daemon gets no farther than its phase: whoever holds the state lets nothing be installed.
+def test_the_next_daemon_completes_any_phase_in_which_one_was_killed(slow_package, asking, service, phase):
+    # No branch of the new package fits either: later goals are not completed.
+    # Holding the state lock keeps the first daemon from installing, so that it gets no further than its
+    # phase.
     with held(service.fake, "AddGoals"), running_app(slow_package) as model:
         text = asking.read_text()
         asking.write_text(text.replace('probation = "50ms"', 'probation = "60min"'))

@@ -1,4 +1,4 @@
-"""Reports of what a device runs to a service over real gRPC, by a monitor on a simulated clock."""
+"""A monitor on a simulated clock reports the status of a device to a service over real gRPC."""
 
 from datetime import UTC, datetime
 from socket import gethostname
@@ -20,7 +20,7 @@ from tests.mistify_client.monitor.conftest import EXPECTED_MS
 
 
 class Site:
-    """A package with three branches under a monitor that reports; `step` lets seconds pass."""
+    """A package with three branches and a monitor that reports; `step` lets seconds pass."""
 
     def __init__(self, package):
         self.devices = Devices()
@@ -41,7 +41,7 @@ class Site:
         )
 
     def step(self, load, seconds=1):
-        """Let seconds pass in which inferences take `load` times as long as expected."""
+        """Let seconds pass in which inferences take `load` times the expected latency."""
         for _ in range(seconds):
             branch = max(self.switchboard.option, 0)
             for part in range(1, 9):
@@ -52,14 +52,14 @@ class Site:
             self.settle()
 
     def settle(self):
-        """Wait until nothing is being sent."""
+        """Wait until the current report has been sent."""
         thread = self.monitor._fleet._thread
         if thread is not None:
             thread.join(PATIENCE)
 
     @property
     def received(self):
-        """The statuses that have come since the last look."""
+        """Return the statuses received since the last call."""
         return [self.devices.statuses.get_nowait() for _ in range(self.devices.statuses.qsize())]
 
 
@@ -71,7 +71,7 @@ def site(package):
     site.server.stop(None).wait()
 
 
-def test_a_change_is_reported_at_once_and_the_rest_once_a_minute(site):
+def test_changes_are_reported_immediately_and_the_rest_once_a_minute(site):
     site.step(1.0, 3)
     (first,) = site.received
     assert (first.name, first.goal_id, first.options) == ("kitchen-7", "shipped", 3)
@@ -91,7 +91,7 @@ def test_a_change_is_reported_at_once_and_the_rest_once_a_minute(site):
     assert switched.latency_ms == pytest.approx(3 * EXPECTED_MS[0], rel=0.1)
 
 
-def test_a_server_that_is_away_gets_the_newest_status_when_it_is_back(site):
+def test_a_server_gets_the_most_recent_status_when_it_is_reachable_again(site):
     site.server.stop(None).wait()
     site.now += 1
     site.monitor.step()
@@ -102,7 +102,7 @@ def test_a_server_that_is_away_gets_the_newest_status_when_it_is_back(site):
     site.entries.until(event="recovered")
 
 
-def test_what_the_server_refuses_is_tried_again_at_the_next_report(site):
+def test_a_refused_report_is_retried_at_the_next_regular_time(site):
     site.devices.error = MistifyError(ErrorCode.NO_ROOM, "too many devices")
     site.step(1.0, 10)
     assert site.entries.until(event="problem", about="fleet")["reason"] == "too many devices"
@@ -113,6 +113,6 @@ def test_what_the_server_refuses_is_tried_again_at_the_next_report(site):
     assert len(site.received) == 1
 
 
-def test_the_name_of_the_host_is_the_name_unless_the_config_has_one():
+def test_the_host_name_is_reported_unless_the_config_has_a_name():
     config = MonitorConfig.model_validate({"fleet": {"server": "127.0.0.1:1"}})
     assert config.fleet.name == gethostname()

@@ -1,4 +1,4 @@
-"""The foreground path on traces of load: compared with a reference, and without swinging."""
+"""The foreground path on load traces: it matches a reference and does not oscillate."""
 
 import os
 from itertools import pairwise
@@ -33,7 +33,7 @@ def on_board(package) -> Foreground:
 
 
 def reference(device) -> int:
-    """Return the most accurate branch within the target, by trying all of them, or else the fastest."""
+    """Return the most accurate branch within the target by brute force, or the fastest if none fits."""
     taken = [device.latency_ms(branch, device.now) for branch in range(3)]
     within = [branch for branch in range(3) if taken[branch] <= 20.0]
     return max(within, key=lambda branch: ACCURACIES[branch]) if within else taken.index(min(taken))
@@ -49,8 +49,8 @@ def reference(device) -> int:
         ("board@4-threads", 1, 4.0),
     ],
 )
-def test_latencies_are_expected_with_the_threads_of_the_package(package, hardware, threads, first_ms):
-    """Where the package was made for other threads than a new goal would have, the host's own count."""
+def test_expected_latencies_apply_to_the_threads_of_the_package(package, hardware, threads, first_ms):
+    """If a new goal would have other threads than the package, the host's latencies are used."""
     made = three_branches()
     latency = made.latency.model_copy(update={"threads": threads})
     made.model_copy(update={"latency": latency}).save(package)
@@ -60,7 +60,7 @@ def test_latencies_are_expected_with_the_threads_of_the_package(package, hardwar
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.0, 1.5, 1.9, 2.3, 4.0, 4.9, 5.4, 30.0])
 @pytest.mark.parametrize("pause", [0.0, 0.3])
-def test_settles_on_the_best_branch(device, load, pause):
+def test_the_policy_settles_on_the_best_branch(device, load, pause):
     settled = device(load=lambda now: load, noise=0.02, pause=pause)
     outcome = settled.run(20)
     assert settled.branch == reference(settled)
@@ -69,8 +69,8 @@ def test_settles_on_the_best_branch(device, load, pause):
 
 
 @pytest.mark.parametrize("offset", [0.01, 0.12, 0.24])
-def test_recovers_by_the_second_decision_after_a_step(device, offset):
-    """One interval after the step all that was measured in the last one is of the new conditions."""
+def test_the_second_decision_after_a_load_step_is_right(device, offset):
+    """One interval after the step, all recent measurements come from the new conditions."""
     stepped = device(load=lambda now: 0.5 if now < 1010 + offset else 3.0, noise=0.05)
     stepped.run(10)
     assert stepped.branch == 2
@@ -79,8 +79,8 @@ def test_recovers_by_the_second_decision_after_a_step(device, offset):
     assert stepped.switches[-1].decision.fits
 
 
-def test_the_way_down_leaves_a_little_room(device):
-    """Branch 1 would take 19.5 ms of 20, which the least noise exceeds."""
+def test_switching_down_leaves_a_margin(device):
+    """Branch 1 would take 19.5 ms, so close to the target of 20 ms that any noise would exceed it."""
     stepped = device(load=lambda now: 0.5 if now < 1010 else 1.95)
     stepped.run(10)
     assert stepped.branch == 2
@@ -88,7 +88,7 @@ def test_the_way_down_leaves_a_little_room(device):
     assert stepped.branch == 0
 
 
-def test_comes_back_after_the_dwell(device):
+def test_the_best_branch_returns_after_the_dwell_time(device):
     stepped = device(load=lambda now: 3.0 if now < 1010 else 0.5, noise=0.05)
     stepped.run(10)
     assert stepped.branch == 0
@@ -96,7 +96,7 @@ def test_comes_back_after_the_dwell(device):
     assert stepped.branch == reference(stepped) == 2
 
 
-def test_a_ramp_takes_each_branch_once(device):
+def test_a_load_ramp_visits_each_branch_once_in_each_direction(device):
     up_and_down = device(load=lambda now: 0.5 + 5 * (1 - abs(now - 1100) / 100), noise=0.03)
     up_and_down.run(200)
     path = [outcome.decision.option for outcome in up_and_down.switches]
@@ -107,23 +107,23 @@ def test_a_ramp_takes_each_branch_once(device):
 
 @pytest.mark.parametrize("noise", [0.05, 0.2, 0.5])
 @pytest.mark.parametrize("load", [0.8, 2.0])
-def test_noise_at_the_limit_never_makes_it_swing(device, load, noise):
-    """At these loads a branch takes exactly as long as it may, for five minutes."""
+def test_noise_at_the_limit_does_not_cause_oscillation(device, load, noise):
+    """At these loads, a branch takes exactly the target latency for five minutes."""
     noisy = device(load=lambda now: load, noise=noise)
     noisy.run(300)
     assert len(noisy.switches) <= (2 if noise < 0.5 else 6)
 
 
-def test_a_branch_that_takes_longer_than_expected_is_not_tried_again_and_again(device):
-    """By the ratio that branch 1 shows, branch 2 would fit: on this device it never does."""
+def test_a_branch_slower_than_expected_is_not_tried_repeatedly(device):
+    """The ratio measured on branch 1 suggests that branch 2 fits, but on this device it never does."""
     deviating = device(load=lambda now: 0.7, deviations=(1.0, 1.0, 1.5), noise=0.02)
     deviating.run(300)
     assert deviating.branch == reference(deviating) == 1
     assert len(deviating.switches) == 2
 
 
-def test_corrections_do_not_rise_as_the_load_comes_and_goes(device):
-    """Most switches are down, in an interval that has seen the load before and the one after."""
+def test_corrections_do_not_drift_under_alternating_load(device):
+    """Most switches down happen in an interval that contains both load levels."""
     alternating = device(load=lambda now: 0.5 if now // 13 % 2 else 3.0, noise=0.05)
     alternating.run(900)
     assert len(alternating.switches) > 60
@@ -136,7 +136,7 @@ def test_corrections_do_not_rise_as_the_load_comes_and_goes(device):
     assert outcome.situation.ratio == pytest.approx(8.0, rel=0.1)
 
 
-def test_corrections_find_a_branch_that_takes_less_than_expected(device):
+def test_corrections_find_a_branch_that_is_faster_than_expected(device):
     deviating = device(load=lambda now: 2.5, deviations=(1.0, 0.6, 1.0), noise=0.02)
     deviating.run(2)
     assert deviating.branch in (0, 1)
@@ -150,7 +150,7 @@ def test_one_slow_inference_changes_nothing(device):
     assert hiccup.switches == []
 
 
-def test_batches_say_nothing_of_single_examples(device):
+def test_batches_do_not_count_as_single_examples(device):
     batches = device(pause=None)
     batches.run(1)
     for n in range(20):
@@ -160,7 +160,7 @@ def test_batches_say_nothing_of_single_examples(device):
 
 
 @pytest.mark.parametrize("pause", [5.0, 140.0])
-def test_an_app_that_infers_seldom_is_looked_after(device, pause):
+def test_an_app_with_rare_inferences_is_monitored(device, pause):
     seldom = device(load=lambda now: 4.0, pause=pause)
     seldom.run(6 * pause)
     assert seldom.branch == reference(seldom) == 0
@@ -169,14 +169,14 @@ def test_an_app_that_infers_seldom_is_looked_after(device, pause):
     assert seldom.branch == reference(seldom) == 2
 
 
-def test_fewer_than_three_inferences_in_five_minutes_tell_nothing(device):
+def test_fewer_than_three_inferences_in_five_minutes_are_ignored(device):
     too_seldom = device(load=lambda now: 4.0, pause=160.0)
     too_seldom.run(2000)
     assert all(outcome.situation.idle for outcome in too_seldom.outcomes)
     assert too_seldom.branch == 1
 
 
-def test_without_inferences_it_stays(device):
+def test_the_branch_does_not_change_without_inferences(device):
     idle = device(load=lambda now: 4.0)
     idle.run(5)
     assert idle.branch == 0
@@ -187,7 +187,7 @@ def test_without_inferences_it_stays(device):
     assert outcome.situation.ratio == pytest.approx(4.0)
 
 
-def test_without_inferences_a_busy_processor_is_a_hint(device):
+def test_without_inferences_a_busy_processor_lowers_the_choice(device):
     free = {"share": 0.9}
     hinted = device(load=lambda now: 0.6, reading=lambda now: SensorReading(cpu_available=free["share"]))
     hinted.run(5)
@@ -202,14 +202,14 @@ def test_without_inferences_a_busy_processor_is_a_hint(device):
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.5])
-def test_with_inferences_the_processor_is_no_hint(device, share):
-    """Whether the device tells of its processor makes no difference where latency was measured."""
+def test_with_inferences_the_processor_load_is_ignored(device, share):
+    """Where latency was measured, the sensor for processor load makes no difference."""
     measuring = device(load=lambda now: 0.6, reading=lambda now: SensorReading(cpu_available=share))
     measuring.run(5)
     assert measuring.branch == 2
 
 
-def test_follows_the_targets(device):
+def test_decisions_follow_changed_targets(device):
     followed = device(load=lambda now: 1.0)
     followed.run(5)
     assert followed.branch == 1
@@ -224,7 +224,7 @@ def test_follows_the_targets(device):
     assert followed.branch == 1
 
 
-def test_an_accuracy_that_no_fast_branch_reaches_does_not_fit(device):
+def test_no_branch_fits_an_accuracy_target_that_no_fast_branch_reaches(device):
     asked = device(load=lambda now: 1.0, targets=Targets(latency="20ms", accuracy="85%"))
     outcome = asked.run(5)
     assert asked.branch == 1
@@ -232,14 +232,14 @@ def test_an_accuracy_that_no_fast_branch_reaches_does_not_fit(device):
     assert "accuracy 0.8000 below 0.8500" in outcome.decision.reason
 
 
-def test_of_mean_squared_errors_the_smallest_is_best(package, device):
+def test_the_smallest_mean_squared_error_is_best(package, device):
     three_branches(Metric.MSE).save(package)
     least = device(load=lambda now: 0.1)
     least.run(5)
     assert least.branch == 0
 
 
-def test_a_package_without_branches_is_watched_as_well(package, device):
+def test_a_package_without_branches_is_monitored_as_well(package, device):
     manifest().save(package)
     single = device(load=lambda now: 1.0)
     single.deviations = (2.5,)
@@ -249,7 +249,7 @@ def test_a_package_without_branches_is_watched_as_well(package, device):
     assert single.branch == 0
 
 
-def test_a_new_version_is_a_new_beginning(package, device):
+def test_a_new_version_starts_with_its_default_branch(package, device):
     versioned = device(load=lambda now: 3.0)
     versioned.run(5)
     assert versioned.branch == 0
@@ -257,13 +257,11 @@ def test_a_new_version_is_a_new_beginning(package, device):
     Switchboard.open(state_directory(package)).bump()
     outcome = versioned.run(4 * INTERVAL)
     assert (outcome.situation.option, outcome.decision.option) == ("branch-1", "branch-1")
-    assert outcome.situation.idle  # the app still runs the version before, which no longer counts
-    assert list(outcome.predicted_ms.values()) == pytest.approx(
-        [3.0, 6.0]
-    )  # the conditions are still the same
+    assert outcome.situation.idle  # the app still runs the previous version, which no longer counts
+    assert list(outcome.predicted_ms.values()) == pytest.approx([3.0, 6.0])  # the load is still the same
 
 
-def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package, device):
+def test_a_package_replaced_in_place_is_reloaded(tmp_path, package, device):
     replaced = device(load=lambda now: 3.0)
     replaced.run(5)
     four = [branch(latency, latency / 100) for latency in (1.0, 2.0, 3.0, 4.0)]
@@ -273,11 +271,11 @@ def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package
     restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation, 1)
     for n in range(5):
         restarted.record(replaced.now + 0.01 * n, 8.0, 8.0, 0.0, option=3, batch=1)
-    outcome = replaced.run(INTERVAL)  # in which the app that still runs the package before infers as well
+    outcome = replaced.run(INTERVAL)  # while an app also runs inferences with the previous package
     assert list(outcome.predicted_ms.values()) == pytest.approx([2.0, 4.0, 6.0, 8.0])
 
 
-def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_nothing(package, device):
+def test_inferences_with_a_package_newer_than_that_of_the_monitor_are_ignored(package, device):
     early = device(pause=None)
     early.run(1)
     four = Recorder.open(state_directory(package), 4, early.switchboard.generation, 1)
@@ -286,14 +284,14 @@ def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_not
     assert early.run(INTERVAL).situation.idle
 
 
-def test_latencies_of_the_hardware_that_is_meant(package):
+def test_latencies_can_be_predicted_for_other_hardware(package):
     outcome = on_board(package).step(1000.0, 999.75, Targets(latency="100ms"))
     assert list(outcome.predicted_ms.values()) == [40.0, 100.0, 250.0]
     assert outcome.decision.option == "branch-1"
 
 
-def test_ratios_to_what_different_machines_take_do_not_mix(package):
-    """The package that was shipped is not made for the hardware that is meant, the next one is."""
+def test_ratios_for_different_hardware_are_not_mixed(package):
+    """Only the second package has latencies for the intended hardware."""
     shipped = manifest([branch(10.0, 0.8).model_copy(update={"achieved": {}})], default_branch=0)
     shipped.save(package)
     watched, state = on_board(package), state_directory(package)
@@ -310,7 +308,7 @@ def test_ratios_to_what_different_machines_take_do_not_mix(package):
     assert list(watched.step(1005.0, 1004.0, Targets()).predicted_ms.values()) == [40.0, 100.0, 250.0]
 
 
-def test_ratios_to_what_other_numbers_of_threads_take_do_not_mix(package):
+def test_ratios_for_different_thread_counts_are_not_mixed(package):
     three_branches().save(package)
     watched = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
     state = state_directory(package)
@@ -325,8 +323,8 @@ def test_ratios_to_what_other_numbers_of_threads_take_do_not_mix(package):
     assert (outcome.threads, outcome.situation.ratio) == (2, 1.0)
 
 
-def test_dwells(device):
-    """A load that comes for half a dwell is left at once, and the way back up takes a dwell."""
+def test_switching_up_waits_for_the_dwell_time(device):
+    """A load lasts for half the dwell time: the switch down is immediate, the switch back up waits."""
     restless = device(load=lambda now: 3.0 if now % (3 * DWELL) < DWELL / 2 else 0.5, noise=0.1)
     restless.run(60)
     ups = [
@@ -340,7 +338,7 @@ def test_dwells(device):
 
 
 class Astray(Policy):
-    """A policy that chooses an option that there is not."""
+    """A policy that chooses an option that does not exist."""
 
     params_class = Settings
 
@@ -351,7 +349,7 @@ class Astray(Policy):
         return Decision("branch-9", True, "why")
 
 
-def test_a_policy_that_chooses_no_option_of_the_package_is_reported_and_changes_nothing(device):
+def test_a_choice_of_an_unknown_option_is_reported_and_changes_nothing(device):
     astray = device(policy=Astray(Settings()))
     with pytest.raises(MistifyError, match=r'the policy chose "branch-9".*branch-0, branch-1 and branch-2'):
         astray.run(1)

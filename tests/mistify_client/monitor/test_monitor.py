@@ -20,7 +20,7 @@ from tests.mistify_client.monitor.test_config import GOAL
 
 
 class Watched:
-    """A package under a monitor; `step` lets a second pass."""
+    """A package with a monitor; `step` lets seconds pass."""
 
     def __init__(self, package, tmp_path):
         (tmp_path / "goal.json").write_text(json.dumps(GOAL))
@@ -44,14 +44,15 @@ class Watched:
         )
 
     def load(self):
-        """Let the app load the current version, which it runs from now on."""
+        """Let the app load and run the current version."""
         self.recorder = Recorder.open(state_directory(self.package), 3, self.switchboard.generation, 1)
 
     def step(self, load, seconds, lost_ms=0.0, waiting_ms=0.0):
         """Let seconds pass.
 
-        Inferences take `load` times as long as expected, or none run; then `lost_ms` more, whatever the
-        branch, and `waiting_ms`, for which they do not have the processor.
+        Inferences take `load` times the expected latency, or none run if it is None. Each takes `lost_ms`
+        more
+        whatever the branch, and waits `waiting_ms` for the processor.
         """
         for _ in range(seconds):
             branch = max(self.switchboard.option, 0)
@@ -64,7 +65,7 @@ class Watched:
 
     @property
     def asked(self):
-        return len(Ledger(self.state.replacement).asked)
+        return len(Ledger(self.state.replacement).requested)
 
     @property
     def phase(self):
@@ -78,7 +79,7 @@ def watched(package, tmp_path):
     watched.monitor.close()
 
 
-def test_asks_when_no_branch_has_fitted_for_a_while(watched):
+def test_a_goal_is_submitted_when_no_branch_has_fitted_for_a_while(watched):
     watched.step(2.0, 20)
     assert watched.asked == 0
     watched.step(8.0, 9)
@@ -89,20 +90,20 @@ def test_asks_when_no_branch_has_fitted_for_a_while(watched):
     assert watched.asked == 1
 
 
-def test_a_moment_that_fits_begins_the_wait_again(watched):
+def test_a_moment_in_which_a_branch_fits_restarts_the_wait(watched):
     for _ in range(5):
         watched.step(8.0, 8)
         watched.step(1.0, 2)
     assert watched.asked == 0
 
 
-def test_does_not_ask_by_what_was_measured_long_ago(watched):
+def test_old_measurements_do_not_cause_a_request(watched):
     watched.step(8.0, 5)
     watched.step(None, 60)
     assert watched.asked == 0
 
 
-def test_tells_decisions_that_change_and_writes_the_status_seldom(watched):
+def test_only_changed_decisions_are_logged_and_the_status_is_written_rarely(watched):
     watched.step(1.0, 3)
     noted = watched.journal.noted
     watched.state.status.unlink()
@@ -116,8 +117,8 @@ def test_tells_decisions_that_change_and_writes_the_status_seldom(watched):
     assert json.loads(watched.state.status.read_text())["option"] == "branch-0"
 
 
-def test_asks_for_no_smaller_network_where_time_is_lost_elsewhere(watched, tmp_path):
-    """A version with networks half as large takes as long: the time is not the network's."""
+def test_no_smaller_network_is_requested_if_time_is_lost_elsewhere(watched, tmp_path):
+    """A version with networks half as large takes as long, so the time is lost outside the network."""
     watched.step(1.0, 8, lost_ms=30.0)
     watched.expected_ms = tuple(ms / 2 for ms in EXPECTED_MS)
     install(watched.package, halved(tmp_path / "half"))
@@ -129,14 +130,14 @@ def test_asks_for_no_smaller_network_where_time_is_lost_elsewhere(watched, tmp_p
     assert "30ms of the 32ms" in cause["reason"]
     assert json.loads(watched.state.status.read_text())["cause"]["cause"] == "fixed time"
     watched.step(20.0, 20)
-    assert watched.asked == 0, "worse, and as far as is known for the same reason"
+    assert watched.asked == 0, "slower, presumably for the same reason"
     watched.step(1.0, 2)
     watched.step(20.0, 20)
-    assert watched.asked == 1, "things have changed"
+    assert watched.asked == 1, "faster, so the fixed time is unknown again"
 
 
 def halved(directory):
-    """Return a package with the same branches that are expected to take half as long."""
+    """Return a package with the same branches at half the expected latency."""
     directory.mkdir()
     package = three_branches()
     branches = tuple(
@@ -152,16 +153,16 @@ def halved(directory):
     return directory
 
 
-def test_asks_for_no_smaller_network_while_inferences_wait_for_the_processor(watched):
+def test_no_smaller_network_is_requested_while_inferences_wait_for_the_processor(watched):
     watched.step(1.0, 100, waiting_ms=30.0)
     assert watched.asked == 0
     cause = watched.entries.until(event="cause")
     assert (cause["cause"], cause["smaller_helps"]) == ("waiting", False)
     watched.step(8.0, 20)
-    assert watched.asked == 1, "now the network computes for that long"
+    assert watched.asked == 1, "now the network itself computes for that long"
 
 
-def test_what_runs_with_other_threads_does_not_count_and_is_reported(watched):
+def test_inferences_with_other_threads_are_reported_and_do_not_count(watched):
     watched.recorder = Recorder.open(state_directory(watched.package), 3, watched.switchboard.generation, 4)
     watched.step(8.0, 20)
     assert watched.asked == 0
@@ -172,8 +173,8 @@ def test_what_runs_with_other_threads_does_not_count_and_is_reported(watched):
     assert "threads" not in watched.journal.problems
 
 
-def test_goes_on_switching_while_the_server_is_away(watched):
-    """Nobody listens at the port."""
+def test_switching_continues_while_the_server_is_unreachable(watched):
+    """No server listens on the port."""
     watched.step(8.0, 15)
     assert watched.asked == 1
     watched.step(1.0, 5)
@@ -184,7 +185,7 @@ def test_goes_on_switching_while_the_server_is_away(watched):
 
 @pytest.fixture
 def newer(tmp_path):
-    """Return a package that came from the server."""
+    """Return a new package from the server."""
     directory = tmp_path / "newer"
     directory.mkdir()
     three_branches().model_copy(update={"goal": "phone-1", "job": "job-1"}).save(directory)
@@ -193,7 +194,7 @@ def newer(tmp_path):
 
 @pytest.fixture
 def on_probation(watched, newer):
-    """Install a package while an app runs inferences, and return the monitored package."""
+    """Install a package while an app runs inferences, and return the monitored site."""
     watched.step(1.0, 5)
     install(watched.package, newer)
     installed = Replacement(goal="phone-1", job="job-1", config="[]", key="key", phase=Phase.PROBATION)
@@ -202,8 +203,8 @@ def on_probation(watched, newer):
     return watched
 
 
-def test_a_package_that_no_app_can_load_is_rolled_back(on_probation):
-    """The app tries it again after a minute, and goes on with the version before."""
+def test_a_package_that_apps_cannot_load_is_rolled_back(on_probation):
+    """The app retries after a minute, and runs the previous version until then."""
     on_probation.step(1.0, 115)
     assert on_probation.phase is Phase.PROBATION
     on_probation.step(1.0, 10)
@@ -214,7 +215,7 @@ def test_a_package_that_no_app_can_load_is_rolled_back(on_probation):
     assert on_probation.asked == 2
 
 
-def test_a_package_that_one_of_two_apps_has_loaded_is_judged_by_what_it_takes(on_probation):
+def test_a_package_is_judged_by_the_app_that_has_loaded_it(on_probation):
     behind = on_probation.recorder
     on_probation.load()
     for _ in range(130):
@@ -223,8 +224,8 @@ def test_a_package_that_one_of_two_apps_has_loaded_is_judged_by_what_it_takes(on
     assert on_probation.phase is Phase.KEPT
 
 
-def test_a_package_has_time_until_an_app_infers(on_probation):
-    """It is loaded with the first inference, which still runs the version before."""
+def test_probation_waits_until_an_app_runs_an_inference(on_probation):
+    """The first inference loads the package, but still runs the previous version."""
     on_probation.step(None, 600)
     on_probation.step(1.0, 1)
     on_probation.step(None, 600)
@@ -234,7 +235,7 @@ def test_a_package_has_time_until_an_app_infers(on_probation):
     assert on_probation.phase is Phase.KEPT
 
 
-def test_a_package_that_cannot_be_read_for_a_while_is_reported(watched, newer):
+def test_a_temporarily_unreadable_package_is_reported(watched, newer):
     install(watched.package, newer)
     watched.step(1.0, 1)
     manifest = watched.package / "manifest.json"
@@ -249,7 +250,7 @@ def test_a_package_that_cannot_be_read_for_a_while_is_reported(watched, newer):
     assert watched.journal.problems == {}
 
 
-def test_a_state_that_cannot_be_used_leaves_the_config_before(watched):
+def test_an_unusable_state_keeps_the_previous_config(watched):
     watched.step(1.0, 1)
     switchboard = state_directory(watched.package) / "switchboard"
     kept = switchboard.rename(switchboard.with_name("kept"))
@@ -264,7 +265,7 @@ def test_a_state_that_cannot_be_used_leaves_the_config_before(watched):
     assert watched.journal.problems == {}
 
 
-def test_examples_are_read_before_a_package_is_asked_for(watched, tmp_path):
+def test_examples_are_read_before_a_package_is_requested(watched, tmp_path):
     asks = watched.config.replacement.model_copy(update={"examples": tmp_path / "none.npz"})
     watched.config = watched.config.model_copy(update={"replacement": asks})
     watched.monitor.reload()

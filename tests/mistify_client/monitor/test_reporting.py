@@ -1,4 +1,4 @@
-"""Reports of latencies to a service over real gRPC, on a simulated clock."""
+"""Latency reports to a service over real gRPC, on a simulated clock."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.tokens import write_token
 
 
 class Site:
-    """A package, and daemons that report its latency; `let_pass` lets seconds pass on their clock."""
+    """A package and daemons that report its latency; `let_pass` advances their clock."""
 
     def __init__(self, package):
         self.package = package
@@ -55,7 +55,7 @@ class Site:
             self.reporting.observe(self.now, Manifest.load(current(self.package)), free)
 
     def settle(self):
-        """Wait until the reporting thread, if there is one, has finished."""
+        """Wait until the reporting thread, if any, has finished."""
         if self.reporting._thread is not None:
             self.reporting._thread.join()
 
@@ -87,7 +87,7 @@ def test_a_package_is_measured_once_when_the_device_is_quiet(site, package):
 
 
 @pytest.mark.parametrize("free", [0.85, None])
-def test_not_while_something_else_runs_or_nothing_is_known(site, free):
+def test_no_measurement_while_the_device_is_busy_or_its_load_is_unknown(site, free):
     for _ in range(3):
         site.let_pass(9, 1.0)
         site.let_pass(1, free)
@@ -107,7 +107,7 @@ def test_a_new_version_is_measured_as_well(site, tmp_path, data):
     assert [report[2] for report in site.devices.reports] == ["shipped", "half"]
 
 
-def test_a_server_that_is_away_gets_the_report_later_without_measuring_again(site):
+def test_an_unreachable_server_gets_the_report_later_without_a_new_measurement(site):
     site.server.stop(None).wait()
     site.let_pass(11, 1.0)
     assert "no server answers" in site.entries.until(event="problem")["reason"]
@@ -120,7 +120,7 @@ def test_a_server_that_is_away_gets_the_report_later_without_measuring_again(sit
     assert len(site.devices.reports) == 1
 
 
-def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
+def test_a_temporarily_missing_token_is_awaited(site, tmp_path):
     site.daemon(token_file=tmp_path / "token")
     site.let_pass(11, 1.0)
     assert "the token cannot be read" in site.entries.until(event="problem")["reason"]
@@ -129,7 +129,7 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     assert len(site.devices.reports) == 1
 
 
-def test_a_report_that_the_server_refuses_is_not_repeated(site):
+def test_a_refused_report_is_not_repeated(site):
     site.devices.error = MistifyError(ErrorCode.NOT_FOUND, "nothing was predicted")
     site.let_pass(11, 1.0)
     assert "nothing was predicted" in site.entries.until(event="latency")["reason"]
@@ -140,7 +140,7 @@ def test_a_report_that_the_server_refuses_is_not_repeated(site):
     assert site.devices.reports == []
 
 
-def test_a_package_that_cannot_be_measured_is_tried_again_at_another_moment(site):
+def test_a_failed_measurement_is_retried_later(site):
     site.takes = RuntimeError("out of memory")
     site.let_pass(11, 1.0)
     assert "out of memory" in site.entries.until(event="problem")["reason"]
@@ -150,7 +150,7 @@ def test_a_package_that_cannot_be_measured_is_tried_again_at_another_moment(site
     assert len(site.measured) == 1
 
 
-def test_a_file_that_says_something_else_is_written_again(site):
+def test_an_invalid_state_file_is_rewritten(site):
     site.state.reports.write_text('{"job-0/shipped": 5')
     site.daemon()
     site.let_pass(11, 1.0)

@@ -1,4 +1,4 @@
-"""Searches for other subnets when none of the pool fits, before a new package is asked for."""
+"""If no subnet of the pool fits, others are searched before a new package is requested."""
 
 import json
 import os
@@ -29,12 +29,12 @@ RATIO = 3.0
 
 
 class Narrow:
-    """A package with a single subnet in its pool, the fastest one, under a monitor on a simulated clock.
+    """A package whose pool has only the fastest subnet, with a monitor on a simulated clock.
 
-    Inferences take thrice as long as expected.
+    Inferences take three times the expected latency.
 
     Attributes:
-        whole: the pool that was found.
+        whole: the complete pool, before it was reduced.
     """
 
     def __init__(self, tmp_path):
@@ -68,7 +68,7 @@ class Narrow:
         return SubnetPool.load(state_directory(self.package), Package.open(self.package))
 
     def step(self, seconds):
-        """Let seconds pass, in which an app runs what is chosen."""
+        """Let seconds pass in which an app runs the chosen subnet."""
         for _ in range(seconds):
             entries = self.pool.entries
             recorder = Recorder.open(
@@ -88,7 +88,7 @@ class Narrow:
 
     @property
     def asked(self):
-        return len(Ledger(self.state.replacement).asked)
+        return len(Ledger(self.state.replacement).requested)
 
 
 @pytest.fixture
@@ -109,12 +109,12 @@ def test_other_subnets_are_searched_and_run_if_they_fit(narrow):
     began = narrow.entries.until(event="search")
     assert began["budget_ms"] == pytest.approx(2 * best.latency_ms, rel=1e-3)
     status = shown("status", "--package", narrow.package).stdout
-    assert "other subnets are searched: within" in status
+    assert "searching for other subnets within" in status
     narrow.step(30)
     assert narrow.asked == 0  # however long it takes
     assert narrow.process.wait() == 0
     narrow.step(8)
-    assert narrow.entries.until(event="search")["reason"] == "other subnets were searched"
+    assert narrow.entries.until(event="search")["reason"] == "the search for other subnets has ended"
     assert narrow.pool.entries[-1] == best
     assert narrow.monitor._outcome.decision.fits
     assert narrow.monitor._outcome.decision.option == f"subnet-{len(narrow.pool.entries) - 1}"
@@ -122,7 +122,7 @@ def test_other_subnets_are_searched_and_run_if_they_fit(narrow):
     assert narrow.pool.budget_ms == pytest.approx(2 * best.latency_ms, rel=1e-3)
 
 
-def test_where_no_subnet_is_as_fast_a_new_package_is_asked_for_after_the_search(narrow):
+def test_a_new_package_is_requested_if_the_search_finds_no_fast_enough_subnet(narrow):
     narrow.watch(0.5 * RATIO * narrow.whole.entries[0].latency_ms, after="5s")
     before = narrow.pool
     narrow.step(7)
@@ -136,11 +136,11 @@ def test_where_no_subnet_is_as_fast_a_new_package_is_asked_for_after_the_search(
     narrow.step(6)
     assert narrow.asked == 1
     narrow.step(60)
-    assert narrow.monitor._search.budget_ms is None  # it searches once
+    assert narrow.monitor._search.budget_ms is None  # only one search
     assert narrow.pool == before
 
 
-def test_data_that_are_gone_are_a_problem_and_a_new_package_is_asked_for(narrow):
+def test_missing_data_is_a_problem_and_a_new_package_is_requested(narrow):
     narrow.watch(2 * RATIO * narrow.whole.original_ms, 1.0)
     narrow.data.unlink()
     narrow.step(12)
@@ -152,7 +152,7 @@ def test_data_that_are_gone_are_a_problem_and_a_new_package_is_asked_for(narrow)
     assert narrow.asked == 1
 
 
-def test_a_daemon_that_ends_ends_the_search(narrow):
+def test_a_search_ends_with_its_daemon(narrow):
     narrow.watch(2 * RATIO * narrow.whole.original_ms, 1.0, after="1s")
     before = narrow.pool
     narrow.step(3)
@@ -164,7 +164,7 @@ def test_a_daemon_that_ends_ends_the_search(narrow):
     assert narrow.pool == before
 
 
-def test_without_searches_a_new_package_is_asked_for_as_ever(narrow):
+def test_a_new_package_is_requested_directly_if_searches_are_disabled(narrow):
     narrow.watch(2 * RATIO * narrow.whole.original_ms, 1.0, enabled=False)
     narrow.step(12)
     assert narrow.monitor._search.budget_ms is None

@@ -1,4 +1,4 @@
-"""The monitor of a package that runs subnets of its blocks."""
+"""The monitor of a package with subnets."""
 
 import json
 import threading
@@ -38,13 +38,13 @@ def package(tmp_path):
 
 
 class Watched:
-    """A package under a monitor, on a simulated clock.
+    """A package with a monitor on a simulated clock.
 
-    An app runs, too, which loads what is chosen in the next second, or cannot.
+    An app loads the chosen subnet in the next second, or fails to.
 
     Attributes:
-        running: what the app runs.
-        able: False if it cannot load anything.
+        running: number of the subnet that the app runs.
+        able: whether the app can load subnets.
     """
 
     def __init__(self, package):
@@ -64,7 +64,7 @@ class Watched:
         )
 
     def step(self, load, seconds):
-        """Let seconds pass, in which inferences take `load` times as long as the pool says."""
+        """Let seconds pass in which inferences take `load` times the latency in the pool."""
         for _ in range(seconds):
             chosen = self.switchboard.option
             for part in range(1, 9):
@@ -88,7 +88,7 @@ def watched(package):
 
 
 def most_accurate(load):
-    """Return the subnet that is the most accurate within the target, by hand."""
+    """Find the most accurate subnet within the target by brute force."""
     return max(n for n, entry in enumerate(SUBNETS) if entry.latency_ms * load <= 20)
 
 
@@ -101,8 +101,8 @@ def test_the_most_accurate_subnet_within_the_target_runs(watched, load):
     assert watched.running == 1
 
 
-def test_what_runs_while_another_one_is_loaded_counts_as_what_it_is(watched):
-    """The ratio is that of the load, whichever runs; the switch shows no deviation between the two."""
+def test_inferences_during_loading_count_for_the_subnet_that_ran(watched):
+    """The ratio equals the load whichever subnet runs, and the switch causes no corrections."""
     watched.step(1.0, 3)
     watched.able = False
     watched.step(4.0, 3)
@@ -157,7 +157,7 @@ def test_status_shows_subnets_and_their_blocks(package, watched):
     ("package_metric", "pool_metric", "counts"),
     [(Metric.ACCURACY, Metric.AGREEMENT, True), (Metric.MSE, Metric.MSE, True), (Metric.MAE, "other", False)],
 )
-def test_a_target_of_accuracy_counts_where_subnets_are_scored_in_such_figures(
+def test_an_accuracy_target_applies_if_subnets_are_scored_by_accuracy(
     package, package_metric, pool_metric, counts
 ):
     Manifest.load(package).model_copy(update={"metric": package_metric}).save(package)
@@ -175,7 +175,7 @@ def test_a_target_of_accuracy_counts_where_subnets_are_scored_in_such_figures(
     watched.monitor.close()
 
 
-def test_the_server_is_told_of_the_pool(package, watched):
+def test_the_pool_is_reported_to_the_server(package, watched):
     watched.step(1.0, 2)
     status = device_status("kitchen-7", watched.monitor._outcome, None, {})
     assert (status.option, status.options) == ("subnet-1", 2)
@@ -187,8 +187,8 @@ def test_the_server_is_told_of_the_pool(package, watched):
     check_status(device_status("kitchen-7", outcome, None, {}))
 
 
-def test_a_daemon_switches_what_an_app_runs(package, tmp_path):
-    write_pool(package, budget_ms=5.0)  # so that the fast one runs at first
+def test_a_daemon_switches_the_subnet_of_an_app(package, tmp_path):
+    write_pool(package, budget_ms=5.0)  # so that the fast subnet runs first
     config = tmp_path / "monitor.toml"
     config.write_text('interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20ms"\n')
     model, ending = load(package), threading.Event()
@@ -209,7 +209,7 @@ def test_a_daemon_switches_what_an_app_runs(package, tmp_path):
         assert not np.array_equal(model(images(1)), fast)
         assert shown("target", "latency=1ns", "--package", package).exit_code == 0
         assert daemon.until(event="switch", option="subnet-0")["reason"].endswith(
-            "no option keeps to the targets"
+            "no option meets the targets"
         )
         while model.running != "subnet-0":
             model(images(1))

@@ -1,4 +1,4 @@
-"""Jobs as tables show them, and one with metrics of plug-ins."""
+"""Tables of jobs, and a job with metrics of plug-ins."""
 
 import io
 from dataclasses import replace
@@ -13,14 +13,14 @@ from mistify_client.porting.table import table
 
 
 def lines_of_table(job, width: int) -> list[str]:
-    """Return the lines of a job's table on a terminal of a width."""
+    """Return the lines of a job's table for a terminal width."""
     console = Console(file=io.StringIO(), width=width)
     console.print(table(job, console.width))
     return console.file.getvalue().splitlines()
 
 
 def plugged_in(job):
-    """Return a job in which energy and, the more of it the better, speed are limited by the goal `half`."""
+    """Return a job with a goal `half` that limits energy, and speed, where higher is better."""
     formats = (
         AxisFormat("energy_mj", "energy", measured_in({"uJ": 1e-3, "mJ": 1})),
         AxisFormat("1/frames_per_s", "speed", measured_in({"fps": 1})),

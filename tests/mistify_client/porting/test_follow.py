@@ -15,7 +15,7 @@ from mistify_client.rpc.porting import PortingClient
 
 
 @pytest.mark.parametrize("name", ["../../stolen", "{}/stolen", ".."])
-def test_a_server_does_not_choose_where_packages_are_written(service, tmp_path, name):
+def test_ids_from_a_server_cannot_choose_where_packages_are_written(service, tmp_path, name):
     name = name.format(tmp_path)
     half, tenth = service.fake.job.goals
     job = replace(service.fake.job, goals=(replace(half, id=name), tenth))
@@ -32,7 +32,7 @@ def test_a_server_does_not_choose_where_packages_are_written(service, tmp_path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_damaged_package_keeps_no_other_goal_from_its_own(service, tmp_path):
+def test_a_damaged_package_does_not_affect_those_of_other_goals(service, tmp_path):
     half, tenth = service.fake.job.goals
     other = replace(half, id="other")
     service.fake.job = job = replace(service.fake.job, goals=(half, tenth, other))
@@ -65,7 +65,7 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_pa
     assert ["multiply-adds 70%" in line for line in progress] == [True, False]
 
 
-def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_path):
+def test_the_last_line_distinguishes_predicted_from_measured_goals(service, tmp_path):
     half = replace(
         service.fake.job.goals[0],
         spec=replace(service.fake.job.goals[0].spec, budget={"latency_ms@host": 1.0}),

@@ -1,4 +1,4 @@
-"""Shares of costs in those of the source: metrics of plug-ins, and packages in a precision."""
+"""Costs as percentages of the source's: metrics of plug-ins, and packages in other precisions."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ from mistify.jobs.formatting import shares
 from tests.mistify_client.porting.shown_jobs import plugged_in
 
 
-def test_shares_know_the_metrics_of_plug_ins(service):
+def test_percentages_include_metrics_of_plug_ins(service):
     job = plugged_in(service.fake.job)
     costs = {"carbon_g": 3.5, "1/frames_per_s@pi": 0.01, "flops": 1.0}
     source = replace(job.sources[0], costs={**job.sources[0].costs, "flops": 2.0})
     assert shares(costs, source) == "multiply-adds 50%, predicted speed on pi 500%, carbon 50%"
 
 
-def test_shares_are_those_in_the_precision_of_a_package(service):
+def test_percentages_refer_to_the_precision_of_the_package(service):
     source = replace(service.fake.job.sources[0], costs={"flops": 2.0, "memory_bytes": 100.0})
     costs = {"flops": 1.0, "memory_bytes": 50.0, "memory_bytes@int8": 13.0}
     assert shares(costs, source) == "multiply-adds 50%, memory in int8 13%"

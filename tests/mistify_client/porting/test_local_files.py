@@ -1,4 +1,4 @@
-"""Every file of this machine that a config names is sent, and named by its content there."""
+"""All local files in a config are uploaded, and named by their content on the server."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from mistify_client.porting.local_files import local_files
 NAMES = ("net.keras", "train.npz", "words.txt", "classes.txt", "kinds.txt", "pieces.txt")
 
 
-def test_files_at_every_place_of_a_config_are_sent(tmp_path: Path) -> None:
+def test_files_in_all_settings_of_a_config_are_uploaded(tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / name).write_text(name)
     config = {
@@ -42,7 +42,7 @@ def test_files_at_every_place_of_a_config_are_sent(tmp_path: Path) -> None:
     assert json.loads(found.text) == json.loads(expected)
 
 
-def test_files_with_metrics_and_losses_are_sent(tmp_path: Path) -> None:
+def test_files_with_metrics_and_losses_are_uploaded(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("code")
     (tmp_path / "focal").write_text("a file that is not meant")
     dataset = {"metric": "own.py:near", "losses": {"a": "own.py:cautious", "b": "focal"}}
@@ -58,7 +58,7 @@ def test_files_with_metrics_and_losses_are_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../outside.npz", "{base}/outside.npz", "link.npz", "links/outside.npz", ".", "", "/"]
 )
-def test_what_lies_elsewhere_is_not_sent(tmp_path: Path, name: str) -> None:
+def test_files_outside_the_data_roots_are_not_uploaded(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "outside.npz").write_text("secret")
@@ -69,13 +69,13 @@ def test_what_lies_elsewhere_is_not_sent(tmp_path: Path, name: str) -> None:
     assert (found.text, found.paths, found.listings) == (config, {}, {})
 
 
-def test_absolute_paths_below_a_root_are_sent(tmp_path: Path) -> None:
+def test_absolute_paths_below_a_data_root_are_uploaded(tmp_path: Path) -> None:
     (tmp_path / "net.keras").write_text("net")
     found = local_files(json.dumps({"model": str(tmp_path / "net.keras")}), [tmp_path])
     assert [path.name for path in found.paths.values()] == ["net.keras"]
 
 
-def test_a_link_in_a_directory_sends_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_a_symbolic_link_out_of_the_data_roots_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "photos").mkdir(parents=True)
     (tmp_path / "secret").write_text("secret")
@@ -90,8 +90,8 @@ def test_a_link_in_a_directory_sends_nothing_from_elsewhere(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "root/cats"])
-def test_a_linked_directory_in_a_directory_is_refused(tmp_path: Path, target: str) -> None:
-    """Left out without a word, a class would be missing."""
+def test_a_symbolic_link_to_a_directory_is_refused(tmp_path: Path, target: str) -> None:
+    """Silently skipping it would lose a class."""
     root, cats = tmp_path / "root", tmp_path / target
     (root / "photos").mkdir(parents=True)
     cats.mkdir()
@@ -101,8 +101,8 @@ def test_a_linked_directory_in_a_directory_is_refused(tmp_path: Path, target: st
         local_files(json.dumps({"dataset": {"train": "photos"}}), [root])
 
 
-def test_a_directory_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its path is longer than a path may be, which stops the superuser as well."""
+def test_an_unreadable_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path exceeds the maximum length, which even root cannot read."""
     (tmp_path / "photos").mkdir()
     monkeypatch.chdir(tmp_path / "photos")
     for _ in range(os.pathconf(".", "PC_PATH_MAX") // 250 + 1):

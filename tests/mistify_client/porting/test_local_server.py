@@ -17,7 +17,7 @@ from mistify_server.store.directory import serving
 
 
 def arguments_of(process: int) -> list[str]:
-    """The command line of a process, which every user can read."""
+    """Return the command line of a process, which all users can read."""
     return Path(f"/proc/{process}/cmdline").read_text().split("\0")
 
 
@@ -26,7 +26,7 @@ def children() -> set[int]:
     return {int(child) for child in listed}
 
 
-def test_serves_while_the_context_is_open(tmp_path):
+def test_the_server_runs_while_the_context_is_open(tmp_path):
     before = children()
     with embedded_server(tmp_path / "store", [tmp_path]) as server:
         host, port = server.address.rsplit(":", 1)
@@ -39,7 +39,7 @@ def test_serves_while_the_context_is_open(tmp_path):
     assert children() == before
 
 
-def test_only_who_started_it_may_call_it(tmp_path):
+def test_only_the_starting_process_may_call_the_server(tmp_path):
     with (
         embedded_server(tmp_path / "store", [], porting=False) as (address, _),
         PortingClient(address) as stranger,
@@ -49,7 +49,7 @@ def test_only_who_started_it_may_call_it(tmp_path):
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
 
 
-def test_a_server_that_ports_nothing_takes_no_code(tmp_path):
+def test_a_server_that_only_plans_accepts_no_code(tmp_path):
     before = children()
     with embedded_server(tmp_path / "store", [], porting=False) as server:
         (process,) = children() - before
@@ -58,7 +58,7 @@ def test_a_server_that_ports_nothing_takes_no_code(tmp_path):
     assert server.token not in arguments
 
 
-def test_no_proxy_is_asked_for_a_server_on_this_machine(tmp_path, monkeypatch):
+def test_no_proxy_is_used_for_a_local_server(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         for name in ("http_proxy", "https_proxy", "grpc_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
@@ -69,14 +69,14 @@ def test_no_proxy_is_asked_for_a_server_on_this_machine(tmp_path, monkeypatch):
             proxy.accept()
 
 
-def test_stops_when_the_body_fails(tmp_path):
+def test_the_server_stops_when_the_body_fails(tmp_path):
     before = children()
     with pytest.raises(ZeroDivisionError), embedded_server(tmp_path / "store", [tmp_path]):
         raise ZeroDivisionError
     assert children() == before
 
 
-def test_says_why_the_server_did_not_start(tmp_path):
+def test_a_failed_start_is_reported_with_the_reason(tmp_path):
     (tmp_path / "store").write_text("not a directory")
     with (
         pytest.raises(MistifyError, match="its last output") as caught,
@@ -95,7 +95,7 @@ def test_a_store_can_serve_only_once(tmp_path):
         pass
 
 
-def test_says_how_a_server_ended_by_itself(tmp_path):
+def test_an_unexpected_end_of_the_server_is_reported(tmp_path):
     before = children()
 
     def work() -> None:
@@ -122,7 +122,7 @@ with embedded_server(Path(sys.argv[1]), []):
 """
 
 
-def test_ends_with_a_killed_client(tmp_path):
+def test_the_server_ends_with_a_killed_client(tmp_path):
     (tmp_path / "scratch").mkdir()
     ended = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path / "store"],

@@ -1,4 +1,4 @@
-"""Pictures of trade-offs: the figure holds what the trade-off does."""
+"""Pictures of trade-offs contain all their points."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def lines(figure, label):
     return [line for line in axes.lines if line.get_label() == label]
 
 
-def test_every_package_limit_and_the_source_is_drawn():
+def test_all_packages_limits_and_the_source_are_drawn():
     figure = picture(TRADE_OFF, "job-1")
     assert scattered(figure) == {
         "met": [(300.0, 0.7), (400.0, 0.65), (500.0, 0.8)],
@@ -52,7 +52,7 @@ def test_every_package_limit_and_the_source_is_drawn():
     assert {text.get_text() for text in axes.texts} == {point.goal for point in POINTS}
 
 
-def test_names_are_no_formulas_and_do_not_cover_many_points(tmp_path):
+def test_names_are_not_parsed_as_formulas_and_omitted_among_many_points(tmp_path):
     (path,) = write_pictures([TRADE_OFF], "$\\job", tmp_path)
     assert path.name == "flops.png"
     (other,) = write_pictures([replace(TRADE_OFF, batch=1)], "job", tmp_path)

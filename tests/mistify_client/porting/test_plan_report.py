@@ -69,7 +69,7 @@ def lines_of(plan: Plan) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
+def test_the_tree_shows_every_goal_below_its_parent_with_all_predictions():
     lines = [line.rstrip() for line in lines_of(Plan((BATCH,), (TINY,)))]
     assert lines == [
         "net.keras: accuracy 80.0% (77.0% to 81.0%) after 200 steps, 8 s; predictions based on 3 edges "
@@ -86,7 +86,7 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
     ]
 
 
-def test_the_tree_has_what_algorithms_prepare_before_their_goals():
+def test_the_tree_shows_preparations_before_the_goals_that_need_them():
     prepared = replace(BATCH, preparations=(PlannedPreparation("nested", 2_400, 75.0),))
     lines = [line.strip() for line in lines_of(Plan((prepared,)))]
     assert lines[1] == "├── nested prepares for all of its goals at once: 2,400 steps, 75 s"
@@ -95,7 +95,7 @@ def test_the_tree_has_what_algorithms_prepare_before_their_goals():
     assert batch["preparations"] == [{"algorithm": "nested", "steps": 2_400, "seconds": 75.0}]
 
 
-def test_the_tree_says_where_images_are_flipped():
+def test_the_tree_mentions_flipped_images():
     assert not any("flipped" in line for line in lines_of(Plan((BATCH,))))
     flipping = Plan((replace(BATCH, flips=True),))
     assert "images are flipped for training" in lines_of(flipping)[1]
@@ -103,7 +103,7 @@ def test_the_tree_says_where_images_are_flipped():
     assert batch["flips"] is True
 
 
-def test_the_tree_says_which_files_are_not_read():
+def test_the_tree_lists_skipped_files():
     counts = ("dataset.train: 9 cat and 3 dog",)
     lacking = Plan((replace(BATCH, class_counts=counts, left_out=("dataset.train: 12 .heic in cat",)),))
     assert "dataset.train: 9 cat and 3 dog" in lines_of(lacking)[1]
@@ -111,7 +111,7 @@ def test_the_tree_says_which_files_are_not_read():
     assert plan_report(lacking)["batches"][0]["left_out"] == ["dataset.train: 12 .heic in cat"]
 
 
-def test_the_tree_has_each_output_where_there_are_several():
+def test_the_tree_shows_each_of_several_outputs():
     def outputs(kind, price):
         return (
             OutputEstimate("kind", Metric.ACCURACY, Interval(kind, kind - 0.01, kind + 0.01)),
@@ -146,7 +146,7 @@ def test_a_plan_of_many_goals_is_shown_without_reasons():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "less than a second"), (1.4, "about 1 s"), (7_200.0, "about 2.0 h")]
 )
-def test_the_time_of_a_job_is_text(seconds, text):
+def test_durations_are_formatted_as_text(seconds, text):
     (*_, last) = lines_of(Plan((replace(BATCH, seconds=seconds),), ()))
     assert last.strip() == f"The job takes {text}."
 
@@ -164,7 +164,7 @@ def plan(tmp_path, service, monkeypatch):
     return lambda *options: CliRunner().invoke(app, [*command, *options])
 
 
-def test_a_plan_is_shown_and_nothing_submitted(plan, service):
+def test_a_plan_is_shown_without_submitting_a_job(plan, service):
     service.fake.plan = Plan((BATCH,))
     result = plan()
     assert result.exit_code == 0
@@ -172,14 +172,14 @@ def test_a_plan_is_shown_and_nothing_submitted(plan, service):
     assert not service.fake.requests_of(pb.SubmitBatchRequest)
 
 
-def test_goals_that_cannot_be_met_have_an_exit_code(plan, service):
+def test_goals_that_cannot_be_met_have_their_own_exit_code(plan, service):
     service.fake.plan = Plan((BATCH,), (TINY,))
     result = plan()
     assert result.exit_code == 11
     assert "the nearest that can is 0.0042x" in result.output
 
 
-def test_json_has_all_of_it(plan, service):
+def test_json_contains_the_complete_plan(plan, service):
     service.fake.plan = Plan((BATCH,), (TINY,))
     content = json.loads(plan("--json").output)
     assert content["seconds"] == 448.0
@@ -195,7 +195,7 @@ def test_json_has_all_of_it(plan, service):
     assert (tenth["parent"], tenth["accuracy"]) == ("half", None)
 
 
-def test_problems_are_reported_as_by_port(plan, service):
+def test_problems_are_reported_like_those_of_port(plan, service):
     problem = Problem("[0].model", '"net.keras"', "a model", "save it")
     service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
     result = plan()

@@ -24,7 +24,7 @@ def console(terminal: bool) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
 
 
-def test_lines_without_a_terminal():
+def test_progress_is_printed_as_lines_without_a_terminal():
     out = console(terminal=False)
     with display(out) as shown:
         assert isinstance(shown, LineDisplay)
@@ -75,7 +75,7 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source():
     assert out.file.getvalue().splitlines()[3].endswith("accuracy 75.0%, multiply-adds 7%")
 
 
-def test_work_on_a_source_is_shown_beside_it_only_where_there_is_one():
+def test_work_on_a_source_is_shown_only_if_there_is_a_single_batch():
     goal = Goal("half", 0, PackageSpec({}))
     one, two = {"half": goal}, {"half": goal, "other": replace(goal, batch=1)}
     assert source_behind(None, one, (MODEL,)) is MODEL
@@ -83,7 +83,7 @@ def test_work_on_a_source_is_shown_beside_it_only_where_there_is_one():
     assert source_behind("other", two, (MODEL,)) is None
 
 
-def test_algorithms_that_prepare_at_the_same_time_have_a_line_for_each_tenth():
+def test_concurrent_preparations_each_report_every_tenth():
     out = console(terminal=False)
     with display(out) as shown:
         for step in range(0, 400, 50):
@@ -111,7 +111,7 @@ def test_equal_goals_report_their_common_progress_once():
 
 
 @pytest.mark.parametrize("name", ["half", "a[red]b"])
-def test_bars_on_a_terminal(name):
+def test_progress_is_shown_as_bars_on_a_terminal(name):
     out = console(terminal=True)
     with display(out) as shown:
         assert isinstance(shown, BarDisplay)

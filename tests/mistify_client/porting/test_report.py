@@ -1,4 +1,4 @@
-"""The result of a job as plain data; tables show the same figures."""
+"""The result of a job as plain data; tables show the same numbers."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from mistify.jobs.report import outcome, report
 from tests.mistify_client.porting.shown_jobs import lines_of_table, plugged_in
 
 
-def test_report_has_exactly_the_documented_form(service):
+def test_the_report_has_exactly_the_documented_form(service):
     source = replace(
         service.fake.job.sources[0],
         model="upload:" + "a" * 64 + "/m.keras",
@@ -126,13 +126,13 @@ def test_report_has_exactly_the_documented_form(service):
     }
 
 
-def test_what_took_most_comes_first(service):
+def test_the_longest_durations_come_first(service):
     spent = report(service.fake.job)["spent"]
     assert list(spent) == ["training", "tracing", "other", "saving", "waiting"]
 
 
-def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
-    """A device has a profile for each precision: the prediction is that of the goal's."""
+def test_the_latency_on_a_measured_device_is_for_the_precision_of_the_goal(service):
+    """A device has one profile per precision, and the one for the goal's precision applies."""
     half, _ = service.fake.job.goals
     there = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 3.0}
     half = replace(
@@ -151,8 +151,8 @@ def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
     assert reported["latency_judged_by"] == "prediction"
 
 
-def test_precisions_and_latencies_are_those_of_the_goals(service):
-    """The limit of one goal is on other hardware; its memory counts as int8."""
+def test_each_goal_is_reported_in_its_precision_and_on_its_hardware(service):
+    """One goal has a limit for other hardware, and its memory counts in int8."""
     half, tenth = service.fake.job.goals
     half = replace(
         half,
@@ -209,7 +209,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
     }
 
 
-def test_a_compression_is_reported_with_what_came_of_it(service):
+def test_compression_is_reported_with_its_results(service):
     half, tenth = service.fake.job.goals
     actual = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
     half = replace(
@@ -227,7 +227,7 @@ def test_a_compression_is_reported_with_what_came_of_it(service):
 
 
 def test_branches_are_reported_below_their_goal(service):
-    """Latencies on the hardware of the goal's limit, as those of the goal."""
+    """Their latencies are for the hardware that the goal limits, as is the goal's."""
     half, tenth = service.fake.job.goals
     costs = {"flops": 200.0, "params": 40.0, "memory_bytes": 2000.0, "latency_ms@pi": 3.0}
     branches = (
@@ -259,7 +259,7 @@ def test_branches_are_reported_below_their_goal(service):
 
 
 def test_packages_are_compared_with_their_source(service):
-    """Latencies with the same number of threads, of the source in float32; with branches, each by itself."""
+    """Latencies are compared for equal thread counts, with the source in float32, and for each branch."""
     own = {"latency_ms@host@4-threads": 2.0, "latency_ms@host@4-threads@int8": 0.5}
     branch = BranchFigures(0.5, {"latency_ms@host@4-threads@int8": 1.0}, {}, 0.88)
     half = replace(
@@ -297,7 +297,7 @@ def test_packages_are_compared_with_their_source(service):
 
 
 @pytest.mark.parametrize("axis", ["latency_ms@host", "latency_ms@host@4-threads@int8"])
-def test_a_goal_is_met_as_measured_or_as_predicted(service, axis):
+def test_a_met_goal_is_marked_as_measured_or_predicted(service, axis):
     half = replace(
         service.fake.job.goals[0], spec=replace(service.fake.job.goals[0].spec, budget={axis: 9.0})
     )

@@ -16,7 +16,7 @@ from tests.mistify_client.porting.shown_jobs import lines_of_table, plugged_in
 
 
 @pytest.mark.parametrize("width", [80, 99, 100, 115, 200])
-def test_table_shows_source_and_goals(service, width):
+def test_the_table_shows_source_and_goals(service, width):
     lines = lines_of_table(measured(service.fake.job), width)
     assert max(map(len, lines)) <= width
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
@@ -41,7 +41,7 @@ def test_table_shows_source_and_goals(service, width):
     assert ("half" in tenth) == (width >= 115)
 
 
-def test_outputs_of_a_network_with_several_have_a_row_each(service):
+def test_each_of_several_outputs_has_its_own_row(service):
     half, tenth = service.fake.job.goals
     scores = OutputScore("class", Metric.ACCURACY, 0.75), OutputScore("boxes", Metric.MSE, 0.0123)
     job = replace(service.fake.job, goals=(replace(half, output_scores=scores), tenth))
@@ -67,18 +67,18 @@ def test_outputs_of_a_network_with_several_have_a_row_each(service):
         ({"failed": 2.0}, "failed 100%"),
     ],
 )
-def test_the_caption_says_where_the_time_went(service, spent, caption):
+def test_the_caption_lists_how_the_time_was_spent(service, spent, caption):
     *_, threads, last = lines_of_table(replace(service.fake.job, spent=spent), 100)
     assert threads.strip() == "latencies with 1 thread"
     assert last.strip() == f"where the time went: {caption}"
 
 
 @pytest.mark.parametrize("spent", [{}, {"waiting": 0.0}])
-def test_without_known_times_the_caption_says_nothing_of_them(service, spent):
+def test_the_caption_omits_unknown_times(service, spent):
     assert table(replace(service.fake.job, spent=spent)).caption == "latencies with 1 thread"
 
 
-def test_latencies_are_those_with_the_threads_of_the_goal(service):
+def test_latencies_are_for_the_threads_of_the_goal(service):
     half, tenth = service.fake.job.goals
     own = {"latency_ms@host": 8.0, "latency_ms@host@4-threads": 3.0}
     spec = replace(half.spec, threads=4, budget={"latency_ms@host@4-threads": 3.5})
@@ -103,7 +103,7 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
 
 
 @pytest.mark.parametrize(("width", "named"), [(80, True), (200, True), (60, False)])
-def test_a_latency_elsewhere_stands_below_that_of_the_source_on_the_same_hardware(service, width, named):
+def test_the_latency_of_the_source_on_other_hardware_has_its_own_row(service, width, named):
     half, tenth = service.fake.job.goals
     spec = replace(half.spec, budget={"latency_ms@pi": 0.1})
     half = replace(half, spec=spec, achieved={"flops": 480.0, "latency_ms@pi": 0.092})
@@ -121,18 +121,20 @@ def test_a_latency_elsewhere_stands_below_that_of_the_source_on_the_same_hardwar
         assert "500us" in here
         assert there == ["-", "on", "pi", "pi", "180us"]
         assert own[own.index("pi") + 1] == "92us"
+    else:
+        assert not any(row[:2] == ["-", "on"] for row in rows)
     assert not any(row[:2] == ["-", "on"] for row in map(str.split, lines_of_table(service.fake.job, 80)))
 
 
 def measured(job):
-    """The job with its source, and a goal whose package was measured."""
+    """Return a job with its source and a goal with a measured package."""
     half, tenth = job.goals
     source = replace(job.sources[0], measured={"latency_ms@host": 1.5}, tuned_accuracy=0.78)
     return replace(job, sources=(source,), goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
-def test_no_width_cuts_an_id_short(service, width):
+def test_ids_are_not_truncated_at_any_width(service, width):
     name = "nano-at-half-of-the-multiply-adds-and-four-tenths-of-parameters"
     goal = replace(service.fake.job.goals[0], id=name)
     lines = lines_of_table(replace(service.fake.job, goals=(goal,)), width)
@@ -142,7 +144,7 @@ def test_no_width_cuts_an_id_short(service, width):
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
-def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
+def test_a_narrow_table_omits_columns_and_truncates_no_numbers(service, width):
     half = service.fake.job.goals[0]
     scores = tuple(OutputScore(name, Metric.MEAN_IOU, 0.5) for name in ("left", "right"))
     goal = replace(
@@ -166,7 +168,7 @@ def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
     assert ("123M" in text) == (width >= 60)
 
 
-def test_the_table_has_metrics_that_goals_limit(service):
+def test_the_table_shows_the_metrics_that_goals_limit(service):
     console = Console(width=140, file=io.StringIO())
     console.print(table(plugged_in(service.fake.job), 140))
     lines = console.file.getvalue().splitlines()
@@ -175,7 +177,7 @@ def test_the_table_has_metrics_that_goals_limit(service):
     assert all(text in next(line for line in lines if "source" in line) for text in ("2mJ", "10fps"))
 
 
-def test_what_a_server_sends_is_shown_as_it_stands(service):
+def test_text_from_a_server_is_shown_without_markup(service):
     job = plugged_in(service.fake.job)
     energy, *others = job.sources[0].formats
     source = replace(job.sources[0], formats=(replace(energy, label="energy [mJ]"), *others))
@@ -196,7 +198,7 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service):
     assert "(0.48)" not in shown["other"] + shown["-"]
 
 
-def test_each_batch_has_its_source_above_its_goals(service):
+def test_the_source_of_each_batch_is_above_its_goals(service):
     half, tenth = service.fake.job.goals
     first = replace(service.fake.job.sources[0], model="small.keras", tuned_accuracy=0.9)
     second = Source({"flops": 1_200.0}, 0.7, batch=1, model="large.keras", tuned_accuracy=0.8)
@@ -211,7 +213,7 @@ def test_each_batch_has_its_source_above_its_goals(service):
     assert shown.count(".keras") == 2
 
 
-def test_outputs_of_the_source_have_rows_of_their_own(service):
+def test_outputs_of_the_source_have_their_own_rows(service):
     def scores(*figures):
         named = zip(("kind", "age"), (Metric.ACCURACY, Metric.MAE), figures, strict=True)
         return tuple(OutputScore(name, metric, figure) for name, metric, figure in named)

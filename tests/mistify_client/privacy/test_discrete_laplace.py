@@ -1,4 +1,4 @@
-"""The noise against scipy's discrete Laplace distribution, which knows nothing of binary digits."""
+"""The noise compared with scipy's discrete Laplace distribution, which is computed differently."""
 
 import math
 import os
@@ -19,7 +19,7 @@ SAMPLES = 40_000
 
 
 def seeded(seed: int):
-    """Random bytes that are the same in every run."""
+    """Return a reproducible source of random bytes."""
     rng = np.random.default_rng(seed)
     return rng.bytes
 
@@ -28,7 +28,7 @@ def seeded(seed: int):
 def test_samples_have_the_probabilities_of_the_distribution(scale):
     samples = discrete_laplace(scale, SAMPLES, seeded(int(scale * 6)))
     reference = stats.dlaplace(1 / float(scale))
-    edge = int(reference.ppf(1 - 20 / SAMPLES))  # every cell expects twenty at least
+    edge = int(reference.ppf(1 - 20 / SAMPLES))  # at least twenty expected samples per cell
     cells = np.arange(-edge, edge + 1)
     expected = SAMPLES * np.concatenate(
         [[reference.cdf(-edge - 1)], reference.pmf(cells), [reference.sf(edge)]]
@@ -37,15 +37,15 @@ def test_samples_have_the_probabilities_of_the_distribution(scale):
     assert stats.chisquare(observed, expected).pvalue > 1e-3
 
 
-def test_large_scales_have_the_spread_of_the_distribution():
-    """Kolmogorov-Smirnov against the continuous distribution, from which a step of 1 differs by 1e-6."""
+def test_samples_at_large_scales_follow_the_continuous_distribution():
+    """A Kolmogorov-Smirnov test against the continuous distribution, which differs by only 1e-6 here."""
     scale = 10**6
     samples = discrete_laplace(Fraction(scale), SAMPLES, seeded(1))
     assert stats.kstest(samples, stats.laplace(scale=scale).cdf).pvalue > 1e-3
 
 
-def test_neighbouring_values_are_at_most_exp_of_epsilon_apart():
-    """What differential privacy asks for, in figures: shifted by the sensitivity, no outcome is likelier."""
+def test_probabilities_of_neighbouring_values_differ_by_at_most_exp_epsilon():
+    """The definition of differential privacy, for data that differ by the sensitivity."""
     epsilon, sensitivity = 1.0, 3
     samples = discrete_laplace(Fraction(sensitivity), 200_000, seeded(2))
     for outcome in range(-6, 7):
@@ -55,7 +55,7 @@ def test_neighbouring_values_are_at_most_exp_of_epsilon_apart():
         assert there <= math.exp(epsilon) * here + spread
 
 
-def test_samples_of_the_operating_system_are_never_the_same():
+def test_samples_from_the_operating_system_differ():
     first, second = (discrete_laplace(Fraction(1000), 100) for _ in range(2))
     assert (first != second).any()
     assert np.array_equal(
@@ -63,9 +63,9 @@ def test_samples_of_the_operating_system_are_never_the_same():
     )
 
 
-def test_more_bits_decide_where_the_first_ones_equal_those_of_the_probability():
-    """At scale 1 the first digit is 1 with probability 1 / (1 + e): 0.0100 0100 1101 ... in binary."""
-    bits = int(Fraction(1 / (1 + Fraction(math.e))) * 2**64)  # right to 52 bits: only their prefix is used
+def test_more_bits_are_drawn_if_the_first_ones_equal_those_of_the_probability():
+    """At scale 1, the first digit is 1 with probability 1 / (1 + e), 0.0100 0100 1101... in binary."""
+    bits = int(Fraction(1 / (1 + Fraction(math.e))) * 2**64)  # exact to 52 bits, which suffice
     words = _probability(Fraction(1))
     assert words[0] >> 16 == bits >> 16
     for second, expected in ((words[1] - 1, True), (words[1] + 1, False)):
@@ -75,13 +75,13 @@ def test_more_bits_decide_where_the_first_ones_equal_those_of_the_probability():
 
 
 @pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(2**60)])
-def test_scales_that_cannot_be_drawn_are_refused(scale):
+def test_invalid_scales_are_refused(scale):
     with pytest.raises(ValueError, match="expected one"):
         discrete_laplace(scale, 1, os.urandom)
 
 
-def test_the_probability_of_a_digit_is_right_to_all_of_its_bits():
-    """Against the series of the exponential function in rational numbers."""
+def test_the_probability_of_a_digit_is_correct_in_all_bits():
+    """Compared with the exponential series in rational numbers."""
     for exponent in (Fraction(1, 1000), Fraction(1), Fraction(22, 7), Fraction(60)):
         term = power = Fraction(1)
         for number in range(1, 400):

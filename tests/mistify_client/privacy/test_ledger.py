@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def recorded(path: Path) -> Fraction:
-    """The sum of the file, read by hand."""
+    """Return the sum of the records in the file, parsed by hand."""
     lines = path.read_text().splitlines()
     return sum(
         (Fraction(json.loads(line[65:])["epsilon_billionths"], 10**9) for line in lines[1:]), Fraction(0)
@@ -34,7 +34,7 @@ def refusal(ledger: PrivacyLedger, epsilon: Fraction | int = 1) -> str:
     return caught.value.message
 
 
-def test_what_was_spent_is_remembered_and_the_last_of_it_can_be_spent(path):
+def test_spending_is_recorded_and_the_whole_budget_can_be_spent(path):
     for epsilon in ("1.5", "0.25", "3.25"):
         PrivacyLedger(path, BUDGET).spend(Fraction(epsilon), "a model")
     assert PrivacyLedger(path, BUDGET).spent() == BUDGET == recorded(path)
@@ -48,7 +48,7 @@ def test_a_release_beyond_the_budget_is_refused_and_not_recorded(path):
     assert ledger.spent() == 4
 
 
-def test_no_rounding_favours_the_caller(path):
+def test_rounding_never_favours_the_caller(path):
     ledger = PrivacyLedger(path, Fraction(1))
     for _ in range(2):
         ledger.spend(Fraction(1, 3), "a model")
@@ -56,14 +56,14 @@ def test_no_rounding_favours_the_caller(path):
     refusal(ledger, Fraction(1, 3))
 
 
-def test_epsilons_have_to_be_above_zero(path):
+def test_epsilons_have_to_be_positive(path):
     for epsilon in (Fraction(0), Fraction(-1)):
         with pytest.raises(ValueError, match="above 0"):
             PrivacyLedger(path, BUDGET).spend(epsilon, "a model")
 
 
-def test_the_record_is_on_the_disk_before_the_release(path, monkeypatch):
-    """What was written when the data were last synced is all that a power cut is sure to leave."""
+def test_the_record_is_synced_before_the_release(path, monkeypatch):
+    """After a power cut, only the content at the last sync is certain to remain."""
     synced = []
     sync = os.fsync
 
@@ -77,8 +77,8 @@ def test_the_record_is_on_the_disk_before_the_release(path, monkeypatch):
     assert recorded(path) == 1
 
 
-def test_a_crash_at_any_byte_of_a_record_leaves_a_ledger_that_works(path):
-    """What was recorded before stays; the release that was being recorded did not happen."""
+def test_a_crash_at_any_byte_of_a_record_leaves_a_working_ledger(path):
+    """Earlier records remain, and the interrupted release did not happen."""
     ledger = PrivacyLedger(path, BUDGET)
     ledger.spend(Fraction(2), "first")
     before = path.read_bytes()
@@ -94,8 +94,8 @@ def test_a_crash_at_any_byte_of_a_record_leaves_a_ledger_that_works(path):
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0" * 20], ids=["no end", "zeros"])
-def test_a_whole_record_that_has_lost_the_end_of_its_line_counts(path, rest):
-    """An editor and `$(cat)` leave it out; of a release that was being recorded it counts as well."""
+def test_a_complete_record_without_a_line_end_counts(path, rest):
+    """Editors and `$(cat)` may remove the line end, and an interrupted release may not have written it."""
     ledger = PrivacyLedger(path, BUDGET)
     ledger.spend(Fraction(4), "a model")
     whole = path.read_bytes()
@@ -106,7 +106,7 @@ def test_a_whole_record_that_has_lost_the_end_of_its_line_counts(path, rest):
     assert recorded(path) == ledger.spent() == BUDGET
 
 
-def test_a_whole_record_that_was_changed_is_damage_also_without_the_end_of_its_line(path):
+def test_a_changed_record_is_damage_even_without_a_line_end(path):
     ledger = PrivacyLedger(path, BUDGET)
     ledger.spend(Fraction(4), "a model")
     path.write_bytes(path.read_bytes().replace(b"4000000000", b"1").rstrip(b"\n"))
@@ -119,7 +119,7 @@ def test_a_whole_record_that_was_changed_is_damage_also_without_the_end_of_its_l
         st.tuples(st.fractions("1/100", 3), st.booleans(), st.floats(0, 1)), min_size=1, max_size=12
     )
 )
-def test_with_crashes_at_random_no_more_than_the_budget_is_released(tmp_path_factory, steps):
+def test_random_crashes_never_let_releases_exceed_the_budget(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("ledger") / "ledger"
     ledger, released = PrivacyLedger(path, BUDGET), Fraction(0)
     for epsilon, crashes, share in steps:
@@ -128,7 +128,7 @@ def test_with_crashes_at_random_no_more_than_the_budget_is_released(tmp_path_fac
             ledger.spend(epsilon, "a model")
         except MistifyError:
             continue
-        if crashes:  # while the record was being written: the caller never got to release anything
+        if crashes:  # a crash while writing the record: nothing was released
             size = path.stat().st_size
             os.truncate(path, before + int(share * (size - before - 1)))
         else:
@@ -136,7 +136,7 @@ def test_with_crashes_at_random_no_more_than_the_budget_is_released(tmp_path_fac
         assert released <= PrivacyLedger(path, BUDGET).spent() <= BUDGET
 
 
-def test_a_crash_at_any_byte_from_the_start_never_lets_the_total_exceed_the_budget(path):
+def test_a_crash_at_any_byte_never_lets_the_total_exceed_the_budget(path):
     ledger = PrivacyLedger(path, BUDGET)
     for _ in range(3):
         ledger.spend(Fraction(1), "a model")
@@ -149,7 +149,7 @@ def test_a_crash_at_any_byte_from_the_start_never_lets_the_total_exceed_the_budg
         assert recorded(path) == BUDGET
 
 
-def test_damage_elsewhere_than_at_the_end_stops_all_releases(path):
+def test_damage_before_the_end_stops_all_releases(path):
     ledger = PrivacyLedger(path, BUDGET)
     for _ in range(3):
         ledger.spend(Fraction(1), "a model")
@@ -158,9 +158,9 @@ def test_damage_elsewhere_than_at_the_end_stops_all_releases(path):
     changed = whole.replace(b'"epsilon_billionths": 1000000000', b'"epsilon_billionths": 1', 1)
     for content in (
         changed,
-        b"".join(lines[:2] + lines[3:]),  # a record was taken out
-        b"".join([*lines[:2], lines[3], lines[2]]),  # two have changed places
-        b"".join([*lines, lines[-1]]),  # one is there twice
+        b"".join(lines[:2] + lines[3:]),  # a record is missing
+        b"".join([*lines[:2], lines[3], lines[2]]),  # two records are swapped
+        b"".join([*lines, lines[-1]]),  # a record is duplicated
         b"".join(lines[1:]),
     ):
         path.write_bytes(content)
@@ -170,10 +170,10 @@ def test_damage_elsewhere_than_at_the_end_stops_all_releases(path):
 
 def test_another_budget_is_refused(path):
     PrivacyLedger(path, BUDGET).spend(Fraction(1), "a model")
-    assert "was begun with the budget 5" in refusal(PrivacyLedger(path, Fraction(50)))
+    assert "was created with the budget 5" in refusal(PrivacyLedger(path, Fraction(50)))
 
 
-def test_a_disk_that_cannot_be_written_refuses(path, monkeypatch):
+def test_a_release_is_refused_if_the_disk_cannot_be_written(path, monkeypatch):
     ledger = PrivacyLedger(path, BUDGET)
     ledger.spend(Fraction(1), "a model")
     monkeypatch.setattr(os, "write", lambda file, data: 5)
@@ -181,7 +181,7 @@ def test_a_disk_that_cannot_be_written_refuses(path, monkeypatch):
 
 
 def _spend(path: Path, start: object, results: object) -> None:
-    """Spend what can be spent; the other processes get their turn within every record."""
+    """Spend as much as possible, yielding to the other processes within every record."""
     write = os.write
 
     def write_after_the_others(file: int, data: bytes) -> int:
@@ -201,7 +201,7 @@ def _spend(path: Path, start: object, results: object) -> None:
     results.put(granted)
 
 
-def test_processes_together_spend_no_more_than_the_budget(path):
+def test_concurrent_processes_do_not_exceed_the_budget(path):
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(3), context.Queue()
     processes = [context.Process(target=_spend, args=(path, start, results)) for _ in range(3)]

@@ -22,7 +22,7 @@ def seeded(seed):
     return {"random_bytes": rng.bytes, "randbelow": lambda below: int(rng.integers(below))}
 
 
-def test_noise_on_values_is_laplacian_of_the_range_over_epsilon(ledger):
+def test_noise_on_values_is_laplacian_with_the_scale_of_range_over_epsilon(ledger):
     inputs = np.full((100, 8, 8), 0.25)
     noisy, labels = privatize(inputs, np.zeros(100, int), VALUES, ledger, classes=3, **seeded(0))
     assert noisy.shape == inputs.shape
@@ -32,15 +32,15 @@ def test_noise_on_values_is_laplacian_of_the_range_over_epsilon(ledger):
     assert ledger.spent() == 2
 
 
-def test_noise_on_examples_is_that_of_their_radius(ledger):
-    """Neighbours are twice the radius apart, whatever the number of values."""
+def test_noise_on_examples_depends_on_their_radius(ledger):
+    """Two examples differ by at most twice the radius, whatever the number of values."""
     inputs = np.zeros((60, 50))
     noisy, _ = privatize(inputs, np.zeros(60, int), EXAMPLES, ledger, classes=3, **seeded(1))
     assert stats.kstest(noisy.ravel(), stats.laplace(0, 2 * 0.5 / 2).cdf).pvalue > 1e-3
     assert ledger.spent() == 3
 
 
-def test_values_beyond_the_bounds_are_clipped_before_the_noise():
+def test_values_are_clipped_before_noise_is_added():
     steps, sensitivity = _on_grid(np.array([[-5.0, 0.0, 0.5, 1.0, 7.0]]), VALUES)
     assert steps.tolist() == [[-LEVELS // 2, -LEVELS // 2, 0, LEVELS // 2, LEVELS // 2]]
     assert sensitivity == LEVELS == steps.max() - steps.min()
@@ -56,12 +56,12 @@ def test_no_two_examples_are_further_apart_than_the_sensitivity(radius):
     assert np.abs(steps).sum(axis=1).max() > 0.4 * sensitivity
 
 
-def test_what_is_within_the_radius_stays():
+def test_examples_within_the_radius_are_not_changed():
     steps, _ = _on_grid(np.array([[0.1, -0.2]]), EXAMPLES)
     assert steps * EXAMPLES.step == pytest.approx(np.array([[0.1, -0.2]]), abs=EXAMPLES.step)
 
 
-def test_nothing_is_drawn_when_the_budget_is_spent(ledger):
+def test_no_noise_is_drawn_when_the_budget_is_spent(ledger):
     ledger.spend(Fraction(4), "earlier")
 
     def never(_: int) -> bytes:
@@ -73,7 +73,7 @@ def test_nothing_is_drawn_when_the_budget_is_spent(ledger):
     assert ledger.spent() == 4
 
 
-def test_the_debit_comes_before_the_noise(ledger):
+def test_the_budget_is_debited_before_noise_is_drawn(ledger):
     seen = []
 
     def noting(count: int) -> bytes:
@@ -84,7 +84,7 @@ def test_the_debit_comes_before_the_noise(ledger):
     assert set(seen) == {2}
 
 
-def test_labels_are_named_with_the_probabilities_of_randomized_response():
+def test_labels_follow_the_probabilities_of_randomized_response():
     classes, epsilon, count = 4, Fraction(3, 2), 20_000
     labels = np.full(count, 2)
     noisy = randomized_response(labels, classes, epsilon, seeded(3)["randbelow"])
@@ -102,7 +102,7 @@ def test_labels_are_named_with_the_probabilities_of_randomized_response():
         (np.array([[0.0]]), np.array([-1])),
     ],
 )
-def test_data_that_cannot_be_made_noisy_cost_nothing(ledger, inputs, labels):
+def test_unsuitable_data_costs_no_budget(ledger, inputs, labels):
     with pytest.raises(MistifyError) as caught:
         privatize(inputs, labels, VALUES, ledger, classes=2)
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -120,7 +120,7 @@ def test_data_that_cannot_be_made_noisy_cost_nothing(ledger, inputs, labels):
         {"unit": Unit.EXAMPLE, "radius": 0.0},
     ],
 )
-def test_mechanisms_that_protect_nothing_are_refused(changes):
+def test_mechanisms_without_protection_are_refused(changes):
     arguments = {"lower": 0.0, "upper": 1.0, "unit": Unit.VALUE, "epsilon": Fraction(1)}
     with pytest.raises(ValueError, match="got the"):
         Mechanism(**{**arguments, **changes})

@@ -19,7 +19,7 @@ REQUEST = pb.GetJobRequest(job_id="job-1")
 
 
 class CallerInterrupted:
-    """A servicer that interrupts the main thread, and then waits until its call is cancelled."""
+    """A servicer that interrupts the main thread, then waits until its call is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled, self._done = threading.Event(), threading.Event()
@@ -36,7 +36,7 @@ class CallerInterrupted:
 
 
 class LateMethod:
-    """A method of a stub that begins its call, and hands it over only after the caller has gone."""
+    """A stub method that starts its call, but returns it only after the caller has given up."""
 
     def __init__(self, method: Callable) -> None:
         self._method = method
@@ -99,17 +99,17 @@ def many_answers(connection: Connection) -> tuple[LateMethod, Callable[[LateMeth
 
 
 @pytest.mark.parametrize("kind", [one_answer, many_requests, many_answers])
-def test_an_interrupt_before_the_call_is_handed_over_ends_it_on_the_server(connection, servicer, kind):
+def test_an_interrupt_before_the_call_is_returned_cancels_it_on_the_server(connection, servicer, kind):
     late, make_call = kind(connection)
     with pytest.raises(KeyboardInterrupt) as caught:
         make_call(late)
     late.caller_gone.set()
     assert servicer.was_cancelled()
-    del caught  # it has kept the call from being collected, which would have cancelled it as well
+    del caught  # keeps a reference to the call: garbage collection would have cancelled it as well
 
 
 @pytest.mark.parametrize("kind", [one_answer, many_requests, many_answers])
-def test_an_interrupt_after_the_call_was_handed_over_ends_it_on_the_server(connection, servicer, kind):
+def test_an_interrupt_after_the_call_was_returned_cancels_it_on_the_server(connection, servicer, kind):
     late, make_call = kind(connection)
     late.caller_gone.set()
     with pytest.raises(KeyboardInterrupt):
@@ -118,7 +118,7 @@ def test_an_interrupt_after_the_call_was_handed_over_ends_it_on_the_server(conne
 
 
 class InterruptedAt:
-    """A trace function that interrupts its thread at one of the steps of the interpreter that it traces."""
+    """A trace function that interrupts its thread at a given step."""
 
     def __init__(self, step: int) -> None:
         self.left = step
@@ -133,7 +133,7 @@ class InterruptedAt:
 
 
 def is_interrupted(address: str, step: int) -> bool:
-    """Read a stream and interrupt it at a step; return whether it takes that many."""
+    """Read a stream and interrupt it at a step; return whether that step was reached."""
     connection = Connection(address, None)
     method = connection.channel.unary_stream(
         "/test/TwoAnswers", pb.GetJobRequest.SerializeToString, pb.JobEvent.FromString
@@ -150,13 +150,13 @@ def is_interrupted(address: str, step: int) -> bool:
     return trace.left < 0
 
 
-# Python drops an interrupt that comes while an object is collected.
+# Python drops an interrupt that arrives during garbage collection.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_no_thread_waits_forever_wherever_an_interrupt_comes():
+def test_an_interrupt_at_any_step_leaves_no_waiting_thread():
     two = grpc.unary_stream_rpc_method_handler(lambda request, context: iter([b"", b""]))
     step = 0
     with served(TwoAnswers=two) as address:
-        assert not is_interrupted(address, 10**9)  # it starts the threads that stay
+        assert not is_interrupted(address, 10**9)  # starts the permanent threads
         threads = set(sys._current_frames())
         while is_interrupted(address, step):
             deadline = time.monotonic() + 30
@@ -167,8 +167,8 @@ def test_no_thread_waits_forever_wherever_an_interrupt_comes():
     assert step > 100
 
 
-def test_what_begins_after_the_connection_was_closed_is_cancelled() -> None:
-    """As when a monitor ends while its thread is about to report."""
+def test_calls_after_closing_the_connection_are_cancelled() -> None:
+    """This happens when a monitor ends while its thread is about to report."""
     connection = Connection("127.0.0.1:1", None)
     stub = PortingStub(connection.channel)
     connection.close()

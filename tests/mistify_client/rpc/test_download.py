@@ -14,7 +14,7 @@ def described(name: str, data: bytes) -> PackageFile:
 
 
 class Reader:
-    """Serves bytes from memory in pieces of 3 and notes where it was asked to start."""
+    """A source that serves bytes in chunks of 3, and records the requested offsets."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -25,13 +25,13 @@ class Reader:
         return (self.data[start : start + 3] for start in range(offset, len(self.data), 3))
 
 
-def test_downloads_into_a_new_directory(tmp_path):
+def test_files_are_downloaded_into_a_new_directory(tmp_path):
     data = b"0123456789"
     download_package([described("a", data)], tmp_path / "new" / "er", Reader(data))
     assert (tmp_path / "new" / "er" / "a").read_bytes() == data
 
 
-def test_a_file_that_is_there_is_not_read_again(tmp_path):
+def test_an_existing_file_is_not_downloaded_again(tmp_path):
     reader = Reader(b"0123456789")
     (tmp_path / "a").write_bytes(reader.data)
     download_package([described("a", reader.data)], tmp_path, reader)
@@ -45,7 +45,7 @@ def test_a_file_with_other_content_is_replaced(tmp_path):
     assert (tmp_path / "a").read_bytes() == reader.data
 
 
-def test_a_partial_file_is_continued(tmp_path):
+def test_a_partial_download_is_resumed(tmp_path):
     reader = Reader(b"0123456789")
     (tmp_path / "a.part").write_bytes(b"0123")
     download_package([described("a", reader.data)], tmp_path, reader)
@@ -53,7 +53,7 @@ def test_a_partial_file_is_continued(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path):
+def test_a_symbolic_link_instead_of_a_partial_file_is_not_followed(tmp_path):
     reader = Reader(b"0123456789")
     (tmp_path / "of-somebody").write_bytes(b"0123")
     (tmp_path / "a.part").symlink_to(tmp_path / "of-somebody")
@@ -63,7 +63,7 @@ def test_a_link_in_place_of_a_partial_file_is_not_followed(tmp_path):
     assert (tmp_path / "of-somebody").read_bytes() == b"0123"
 
 
-def test_files_of_another_package_go_once_the_new_one_is_there(tmp_path, package):
+def test_files_of_another_package_are_removed_after_the_download(tmp_path, package):
     old = Manifest.load(package)
     assert "serve.tflite" in old.files
     (package / "mine.txt").write_text("no file of a package")
@@ -77,7 +77,7 @@ def test_files_of_another_package_go_once_the_new_one_is_there(tmp_path, package
 
 
 @pytest.mark.parametrize("left", [b"xxxx", b"x" * 10, b"x" * 99])
-def test_a_partial_file_of_something_else_is_read_from_the_start(tmp_path, left):
+def test_a_partial_file_with_other_content_is_downloaded_from_the_start(tmp_path, left):
     reader = Reader(b"0123456789")
     (tmp_path / "a.part").write_bytes(left)
     download_package([described("a", reader.data)], tmp_path, reader)
@@ -85,7 +85,7 @@ def test_a_partial_file_of_something_else_is_read_from_the_start(tmp_path, left)
     assert (tmp_path / "a").read_bytes() == reader.data
 
 
-def test_a_complete_partial_file_needs_no_reading(tmp_path):
+def test_a_complete_partial_file_is_not_downloaded_again(tmp_path):
     reader = Reader(b"0123456789")
     (tmp_path / "a.part").write_bytes(reader.data)
     download_package([described("a", reader.data)], tmp_path, reader)
@@ -93,12 +93,12 @@ def test_a_complete_partial_file_needs_no_reading(tmp_path):
     assert (tmp_path / "a").exists()
 
 
-def test_empty_files_exist(tmp_path):
+def test_empty_files_are_created(tmp_path):
     download_package([described("a", b"")], tmp_path, Reader(b""))
     assert (tmp_path / "a").read_bytes() == b""
 
 
-def test_a_server_that_sends_without_end_is_stopped(tmp_path):
+def test_an_endless_stream_is_stopped(tmp_path):
     def endless(name: str, offset: int):
         while True:
             yield b"0" * 8
@@ -109,7 +109,7 @@ def test_a_server_that_sends_without_end_is_stopped(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_manifest_comes_last(tmp_path):
+def test_the_manifest_is_written_last(tmp_path):
     reader = Reader(b"x")
     download_package([described(name, b"x") for name in ("manifest.json", "z", "a")], tmp_path, reader)
     assert [name for name, _ in reader.calls] == ["z", "a", "manifest.json"]
@@ -118,14 +118,14 @@ def test_the_manifest_comes_last(tmp_path):
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../a", "/etc/a", "a/b", "a\\b", "a\0", "a b", ".a", "a" * 129, "origin.json"]
 )
-def test_names_lead_nowhere_else(tmp_path, name):
+def test_file_names_outside_the_directory_are_refused(tmp_path, name):
     reader = Reader(b"x")
     with pytest.raises(MistifyError, match="not a plain file name"):
         download_package([described(name, b"x")], tmp_path / "inside", reader)
     assert reader.calls == []
 
 
-def test_a_package_that_the_disk_has_no_room_for_is_refused_before_it_is_read(tmp_path):
+def test_a_package_too_large_for_the_disk_is_refused_before_the_download(tmp_path):
     files, reader = [described("a", b"0123456789"), described("b", b"0123456789")], Reader(b"0123456789")
     with pytest.raises(MistifyError, match="it needs 20B more, and 19B are left for it") as caught:
         download_package(files, tmp_path, reader, room=lambda directory: 19)
@@ -134,7 +134,7 @@ def test_a_package_that_the_disk_has_no_room_for_is_refused_before_it_is_read(tm
     download_package(files, tmp_path, reader, room=lambda directory: 20)
 
 
-def test_what_is_there_or_has_arrived_needs_no_room(tmp_path):
+def test_files_that_exist_need_no_further_disk_space(tmp_path):
     reader = Reader(b"0123456789")
     (tmp_path / "there").write_bytes(reader.data)
     (tmp_path / "begun.part").write_bytes(b"0123")
@@ -145,14 +145,14 @@ def test_what_is_there_or_has_arrived_needs_no_room(tmp_path):
     download_package(files, tmp_path, reader, room=lambda directory: 0)
 
 
-def test_the_room_on_a_disk_is_asked_for(tmp_path):
+def test_free_disk_space_is_queried(tmp_path):
     with pytest.raises(MistifyError) as caught:
         download_package([PackageFile("a", 10**18, "0" * 64)], tmp_path, Reader(b""))
     assert caught.value.code is ErrorCode.NO_ROOM
 
 
 def test_two_downloads_into_one_directory_take_turns(tmp_path):
-    """The second one starts while the first holds the directory, and finds everything there."""
+    """The second download starts while the first holds the directory, and then finds all files there."""
     data = b"0123456789"
     started, second_waits = threading.Event(), threading.Event()
     second = Reader(data)

@@ -32,7 +32,7 @@ def test_submit_sends_config_and_key(service, client):
     assert client.submit("[1]", "another").id == "job-2"
 
 
-def test_add_goals_sends_the_job_the_config_and_a_key_of_its_own(service, client):
+def test_add_goals_sends_the_job_the_config_and_its_own_key(service, client):
     assert client.add_goals("job-1", "[1]") == service.fake.job
     for again in ("[1]", "[2]"):
         client.add_goals("job-1", again)
@@ -42,13 +42,13 @@ def test_add_goals_sends_the_job_the_config_and_a_key_of_its_own(service, client
     assert other.idempotency_key != first.idempotency_key != ""
 
 
-def test_job_list_and_cancel(service, client):
+def test_get_list_and_cancel_jobs(service, client):
     assert client.job("job-1") == service.fake.job
     assert [part.job.id for part in client.jobs()] == ["job-1", "job-2", "job-3"]
     assert client.cancel("job-1").state is JobState.CANCELLED
 
 
-def test_a_job_is_put_together_from_pages(service, client):
+def test_a_job_is_assembled_from_pages(service, client):
     service.fake.page = 1
     whole = service.fake.job
     assert client.job("job-1") == whole
@@ -58,36 +58,36 @@ def test_a_job_is_put_together_from_pages(service, client):
     assert client.with_goal("job-1", "tenth")[1] == whole.goals[1]
 
 
-def test_a_cancel_that_is_not_answered_is_repeated(service, client):
+def test_an_unanswered_cancel_is_repeated(service, client):
     service.fake.unanswered = 2
     assert client.cancel("job-1").state is JobState.CANCELLED
     assert len(service.fake.requests) == 3
 
 
-def test_a_cancel_that_is_never_answered_may_have_been_done(service, client):
+def test_the_error_of_a_never_answered_cancel_says_that_it_may_have_succeeded(service, client):
     service.fake.unanswered = 99
-    with pytest.raises(MistifyError, match="it may have") as caught:
+    with pytest.raises(MistifyError, match="may or may not") as caught:
         client.cancel("job-1")
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_a_removed_job_frees_bytes(service, client):
+def test_removing_a_job_returns_the_freed_bytes(service, client):
     assert client.remove("job-1") == 2_000_000
     assert service.fake.requests == [pb.RemoveJobRequest(job_id="job-1")]
 
 
-def test_token_travels_as_bearer(service):
+def test_a_token_is_sent_as_a_bearer_token(service):
     with PortingClient(service.address, token="s3cret") as client:  # noqa: S106
         client.job("job-1")
     assert service.fake.metadata[0]["authorization"] == "Bearer s3cret"
 
 
-def test_no_token_no_authorization(service, client):
+def test_without_a_token_no_authorization_is_sent(service, client):
     client.job("job-1")
     assert "authorization" not in service.fake.metadata[0]
 
 
-def test_server_errors_arrive_whole(service, client):
+def test_server_errors_arrive_completely(service, client):
     problem = Problem("[0].model", '"resnt"', "a known model", 'did you mean "resnet"?')
     service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
     with pytest.raises(MistifyError) as caught:
@@ -97,7 +97,7 @@ def test_server_errors_arrive_whole(service, client):
     assert caught.value.problems == (problem,)
 
 
-def test_no_server_says_where_and_how_to_start_one(service, client, waits):
+def test_the_error_without_a_server_says_how_to_start_one(service, client, waits):
     service.stop()
     with pytest.raises(MistifyError) as caught:
         client.submit("[]", "key")
@@ -107,7 +107,7 @@ def test_no_server_says_where_and_how_to_start_one(service, client, waits):
     assert waits.delays == []
 
 
-def test_job_waits_for_a_server_that_is_away(service, client, waits):
+def test_a_request_waits_for_an_unreachable_server(service, client, waits):
     service.stop()
     waits.real = True
     waits.then = lambda: service.start() if len(waits.delays) == 2 else None
@@ -115,17 +115,17 @@ def test_job_waits_for_a_server_that_is_away(service, client, waits):
     assert len(waits.delays) >= 2
 
 
-def test_watch_from_a_sequence_number(service, client):
+def test_watch_starts_at_a_sequence_number(service, client):
     assert list(client.watch("job-1")) == service.fake.events
     assert list(client.watch("job-1", after_sequence=4)) == service.fake.events[4:]
 
 
-def test_the_events_so_far_are_asked_for(service, client):
+def test_past_events_can_be_requested(service, client):
     assert list(client.watch("job-1", so_far=True)) == service.fake.events
     assert [request.so_far for request in service.fake.requests_of(pb.WatchJobRequest)] == [True]
 
 
-def test_watch_goes_on_where_the_connection_broke(service, client, waits):
+def test_watch_resumes_where_the_connection_broke(service, client, waits):
     service.fake.watch_faults = [2, 0, 3]
     assert list(client.watch("job-1")) == service.fake.events
     requests = service.fake.requests_of(pb.WatchJobRequest)
@@ -133,7 +133,7 @@ def test_watch_goes_on_where_the_connection_broke(service, client, waits):
     assert len(waits.delays) == 3
 
 
-def test_watch_survives_a_server_that_dies_and_comes_back(service, client, waits):
+def test_watch_survives_a_restart_of_the_server(service, client, waits):
     streaming, gone = threading.Event(), threading.Event()
 
     def hang(context: grpc.ServicerContext) -> None:
@@ -162,14 +162,14 @@ def test_an_error_arrives_with_a_thousand_problems(service, client):
     assert caught.value.problems == tuple(problems)
 
 
-def test_watch_ends_with_the_servers_error(service, client, waits):
+def test_watch_ends_with_the_error_of_the_server(service, client, waits):
     service.fake.error = MistifyError(ErrorCode.NOT_FOUND, "there is no job 'job-9'")
     with pytest.raises(MistifyError, match="job-9"):
         list(client.watch("job-9"))
     assert waits.delays == []
 
 
-def test_a_watch_that_is_left_ends_on_the_server(service, client):
+def test_leaving_a_watch_ends_it_on_the_server(service, client):
     ended = threading.Event()
     service.fake.watch_faults = [0]
     service.fake.on_fault = lambda context: context.add_callback(ended.set)
@@ -185,7 +185,7 @@ def test_fetch_downloads_every_file(service, client, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "half").iterdir()} == service.fake.files
 
 
-def test_fetch_downloads_those_files_that_are_wanted(service, client, tmp_path):
+def test_fetch_downloads_only_selected_files(service, client, tmp_path):
     client.fetch("job-1", "half", tmp_path, only=["manifest.json"])
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
     assert [request.file for request in service.fake.requests_of(pb.FetchPackageRequest)] == ["manifest.json"]
@@ -197,10 +197,10 @@ def test_bytes_are_counted(service, client, tmp_path):
     whole = service.fake.job
     job = porting.part_to_proto(JobPart(replace(whole, goals=whole.goals[:1]), 2, 1)).ByteSize()
     assert client.traffic.sent == sum(request.ByteSize() for request in service.fake.requests)
-    assert 0 < client.traffic.received - data - job < 0.02 * data  # what frames the chunks
+    assert 0 < client.traffic.received - data - job < 0.02 * data  # framing of the chunks
 
 
-def test_fetch_goes_on_where_the_connection_broke(service, client, tmp_path):
+def test_fetch_resumes_where_the_connection_broke(service, client, tmp_path):
     service.fake.fetch_faults = [3, 0, 2]
     client.fetch("job-1", "half", tmp_path)
     assert (tmp_path / "serve.tflite").read_bytes() == service.fake.files["serve.tflite"]
@@ -208,7 +208,7 @@ def test_fetch_goes_on_where_the_connection_broke(service, client, tmp_path):
     assert offsets[:4] == [0, 3 * 1024, 3 * 1024, 5 * 1024]
 
 
-def test_fetch_goes_on_with_what_an_earlier_one_left(service, client, tmp_path, backoff):
+def test_fetch_resumes_an_earlier_download(service, client, tmp_path, backoff):
     service.fake.fetch_faults = [4] + [0] * (backoff.attempts + 1)
     with pytest.raises(MistifyError):
         client.fetch("job-1", "half", tmp_path)
@@ -220,7 +220,7 @@ def test_fetch_goes_on_with_what_an_earlier_one_left(service, client, tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "serve.tflite"]
 
 
-def test_fetch_names_an_unknown_goal_and_one_without_package(client, tmp_path):
+def test_fetch_refuses_an_unknown_goal_and_one_without_a_package(client, tmp_path):
     with pytest.raises(MistifyError, match="has no goal") as unknown:
         client.fetch("job-1", "third", tmp_path)
     with pytest.raises(MistifyError, match="failed and has no package: no room") as failed:
@@ -228,7 +228,7 @@ def test_fetch_names_an_unknown_goal_and_one_without_package(client, tmp_path):
     assert {unknown.value.code, failed.value.code} == {ErrorCode.NOT_FOUND}
 
 
-def test_a_package_brings_no_origin_of_its_own(service, client, tmp_path):
+def test_an_origin_file_in_a_package_is_ignored(service, client, tmp_path):
     package = make_elastic_package(tmp_path / "package")
     (package / ORIGIN).write_text("{}")
     service.serve_package(package)
@@ -237,7 +237,7 @@ def test_a_package_brings_no_origin_of_its_own(service, client, tmp_path):
     assert not (tmp_path / "device" / ORIGIN).exists()
 
 
-def test_the_origin_is_noted_after_the_last_download(service, client, tmp_path):
+def test_the_origin_is_written_after_the_last_file(service, client, tmp_path):
     service.serve_package(make_elastic_package(tmp_path / "package"))
     service.fake.files[NETWORK] = b"other than described"
     with pytest.raises(MistifyError) as caught:
@@ -246,7 +246,7 @@ def test_the_origin_is_noted_after_the_last_download(service, client, tmp_path):
     assert not (tmp_path / "device" / ORIGIN).exists()
 
 
-def test_the_origin_is_noted_by_one_process_at_a_time(service, client, tmp_path, monkeypatch):
+def test_the_origin_is_written_by_one_process_at_a_time(service, client, tmp_path, monkeypatch):
     service.serve_package(make_elastic_package(tmp_path / "package"))
     save, held = Origin.save, []
 
@@ -261,7 +261,7 @@ def test_the_origin_is_noted_by_one_process_at_a_time(service, client, tmp_path,
     assert held == [ErrorCode.CONFLICT]
 
 
-def test_fetch_repairs_one_corrupt_download(service, client, tmp_path):
+def test_fetch_repairs_a_corrupt_download(service, client, tmp_path):
     service.fake.corrupt_downloads = 1
     client.fetch("job-1", "half", tmp_path)
     assert (tmp_path / "serve.tflite").read_bytes() == service.fake.files["serve.tflite"]
@@ -275,8 +275,8 @@ def test_fetch_refuses_a_package_that_stays_corrupt(service, client, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_that_broke_off_is_sent_again(service, client):
-    """It may be another one by then, so its pieces are not put together."""
+def test_an_interrupted_report_is_requested_again(service, client):
+    """The report may have changed meanwhile, so its parts are not combined."""
     service.fake.report_faults = [3, 0]
     assert client.report_page("job-1") == REPORT_PAGE
     assert len(service.fake.requests_of(pb.FetchReportRequest)) == 3
@@ -285,14 +285,14 @@ def test_a_report_that_broke_off_is_sent_again(service, client):
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-def test_an_unknown_failure_is_internal(service, client):
+def test_an_unknown_failure_is_an_internal_error(service, client):
     service.fake.job = None
     with pytest.raises(MistifyError, match="UNKNOWN") as caught:
         client.job("job-1")
     assert caught.value.code is ErrorCode.INTERNAL
 
 
-def test_a_signal_that_another_thread_is_given_ends_the_wait(service, client):
+def test_a_signal_delivered_to_another_thread_ends_the_wait(service, client):
     released, done, in_time = threading.Event(), threading.Event(), []
 
     def interrupt(context: grpc.ServicerContext) -> None:

@@ -12,7 +12,7 @@ def fail() -> None:
     raise AWAY
 
 
-def test_delays_double_up_to_the_longest(backoff, waits):
+def test_delays_double_up_to_the_maximum(backoff, waits):
     with pytest.raises(MistifyError, match="away"):
         retried(fail, backoff)
     assert waits.delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
@@ -26,13 +26,13 @@ def test_jitter_keeps_at_least_half_of_the_delay(share, failures):
     assert full / 2 <= Backoff(rng=lambda: share).delay(failures) <= full
 
 
-def test_gives_up_after_its_attempts(backoff, waits):
+def test_a_call_is_given_up_after_the_maximum_number_of_attempts(backoff, waits):
     with pytest.raises(MistifyError, match="away"):
         retried(fail, backoff)
     assert len(waits.delays) == backoff.attempts
 
 
-def test_other_failures_are_not_tried_again(backoff, waits):
+def test_other_failures_are_not_retried(backoff, waits):
     def refuse() -> None:
         raise MistifyError(ErrorCode.NOT_FOUND, "no such job")
 
@@ -41,7 +41,7 @@ def test_other_failures_are_not_tried_again(backoff, waits):
     assert waits.delays == []
 
 
-def test_a_message_starts_the_count_of_failures_again(waits):
+def test_a_message_resets_the_count_of_failures(waits):
     def one_at_a_time(position: int):
         if position < 5:
             yield position
@@ -52,7 +52,7 @@ def test_a_message_starts_the_count_of_failures_again(waits):
     assert len(waits.delays) == 5
 
 
-def test_a_stream_without_messages_is_given_up_after_its_attempts(waits):
+def test_a_stream_without_messages_is_given_up(waits):
     def broken(position: int):
         raise AWAY
         yield position
@@ -62,7 +62,7 @@ def test_a_stream_without_messages_is_given_up_after_its_attempts(waits):
     assert len(waits.delays) == 3
 
 
-def test_a_stream_that_is_closed_closes_the_one_below_it(waits):
+def test_closing_a_stream_closes_the_underlying_one(waits):
     closed = []
 
     def endless(position: int):

@@ -1,4 +1,4 @@
-"""The client against a real coordinator, also where the connection breaks."""
+"""The client with a real coordinator, including broken connections."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from tests.mistify_client.coordinators import BreakingProxy, running
 
-#: So that weights take many messages.
+#: A small chunk size, so that weights take many messages.
 WIDTH = 60_000
 
 
@@ -57,7 +57,7 @@ def described(package, device, version=1):
     return describe(package, device.weights, version=version, loss=0.5, accuracy=0.75, hints=device.hints)
 
 
-def test_models_go_from_device_to_device(client, package, tmp_path):
+def test_models_are_exchanged_between_devices(client, package, tmp_path):
     me, *others = (enter(client, package, number) for number in range(3))
     files = list(client.peers(me.key, 5, tmp_path / "peers"))
     assert {(file.peer.member, file.path.read_bytes()) for file in files} == {
@@ -67,7 +67,7 @@ def test_models_go_from_device_to_device(client, package, tmp_path):
     assert [file.peer.member for file in client.peers(me.key, 5, tmp_path / "peers")] == [
         others[1].key.member
     ]
-    assert len(list((tmp_path / "peers").iterdir())) == 1  # the weights of the one that left are gone
+    assert len(list((tmp_path / "peers").iterdir())) == 1  # the weights of the device that left are removed
     assert client.join(me.key).version == 1
 
 
@@ -86,7 +86,7 @@ def test_refusals_arrive_with_their_problems(client, package):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("limits", [[300_000], [100, 5_000, 900_000]])
-def test_peers_go_on_where_the_connection_broke(address, client, package, tmp_path, limits):
+def test_the_download_of_peers_resumes_where_the_connection_broke(address, client, package, tmp_path, limits):
     backoff = Backoff(attempts=20)
     me, *others = (enter(client, package, number) for number in range(4))
     proxy = BreakingProxy(address, list(limits))
@@ -97,7 +97,7 @@ def test_peers_go_on_where_the_connection_broke(address, client, package, tmp_pa
     assert sorted(file.path.read_bytes() for file in files) == sorted(other.weights for other in others)
 
 
-def test_a_peer_that_was_there_when_the_connection_broke_is_given_once(address, client, package, tmp_path):
+def test_a_peer_received_before_the_connection_broke_is_yielded_only_once(address, client, package, tmp_path):
     me, *others = (enter(client, package, number) for number in range(4))
     proxy = BreakingProxy(address, [int(1.5 * len(me.weights))])
     with proxy.running() as broken, TuningClient(broken, backoff=Backoff(attempts=20)) as unlucky:
@@ -109,7 +109,7 @@ def test_a_peer_that_was_there_when_the_connection_broke_is_given_once(address, 
     assert sorted(file.path.read_bytes() for file in files) == sorted(other.weights for other in others)
 
 
-def test_a_publication_that_broke_off_is_sent_again(address, client, package, backoff, waits):
+def test_an_interrupted_publication_is_sent_again(address, client, package, backoff, waits):
     waits.real = True
     device = fleet.device(0, WIDTH)
     client.join(device.key)
@@ -121,7 +121,7 @@ def test_a_publication_that_broke_off_is_sent_again(address, client, package, ba
     assert client.join(device.key).version == 1
 
 
-def test_a_restarted_coordinator_knows_everybody(store, package, backoff, tmp_path):
+def test_a_restarted_coordinator_still_has_all_members(store, package, backoff, tmp_path):
     with running(store) as address, TuningClient(address, backoff=backoff) as client:
         me, other = (enter(client, package, number) for number in range(2))
     with running(store) as address, TuningClient(address, backoff=backoff) as client:
@@ -129,7 +129,7 @@ def test_a_restarted_coordinator_knows_everybody(store, package, backoff, tmp_pa
     assert actual.path.read_bytes() == other.weights
 
 
-def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
+def test_damaged_weights_are_downloaded_again_once(client, package, tmp_path):
     me, other = (enter(client, package, number) for number in range(2))
     name = described(package, other).sha256
     part = tmp_path / "peers" / f"{name}.weights.part"
@@ -139,7 +139,7 @@ def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
     assert actual.path.read_bytes() == other.weights
 
 
-def test_weights_that_stay_damaged_are_refused(client, package, store, tmp_path):
+def test_permanently_damaged_weights_are_refused(client, package, store, tmp_path):
     me, other = (enter(client, package, number) for number in range(2))
     name = described(package, other).sha256
     (kept,) = (store / "weights").glob(f"??/{name}.weights")
@@ -150,7 +150,7 @@ def test_weights_that_stay_damaged_are_refused(client, package, store, tmp_path)
     assert list((tmp_path / "peers").iterdir()) == []
 
 
-def test_only_who_has_the_token_may_call(store, package, backoff):
+def test_calls_without_the_token_are_refused(store, package, backoff):
     device = fleet.device(0, WIDTH)
     with running(store, token="s3cret") as address:  # noqa: S106
         with TuningClient(address, token="s3cret", backoff=backoff) as client:  # noqa: S106
@@ -192,7 +192,7 @@ def header(package, **changes):
         (lambda package: [pb.PublishRequest(header=pb.PublishHeader())], "not a member"),
     ],
 )
-def test_malformed_uploads_are_refused_and_the_server_goes_on(  # noqa: PLR0917
+def test_malformed_uploads_are_refused_and_the_server_continues(  # noqa: PLR0917
     address, client, package, store, requests, reported
 ):
     client.join(fleet.device(0, WIDTH).key)
@@ -204,7 +204,7 @@ def test_malformed_uploads_are_refused_and_the_server_goes_on(  # noqa: PLR0917
     enter(client, package, 0)
 
 
-def test_bytes_that_are_no_message_are_refused_and_the_server_goes_on(address, client, package):
+def test_invalid_messages_are_refused_and_the_server_continues(address, client, package):
     with grpc.insecure_channel(address) as channel:
         for method in ("Publish", "Join"):
             call = channel.stream_unary if method == "Publish" else channel.unary_unary

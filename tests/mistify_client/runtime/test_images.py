@@ -1,4 +1,4 @@
-"""Images are prepared as TensorFlow does it, which training data are read with."""
+"""Images are prepared exactly as TensorFlow prepares training data."""
 
 from typing import Any
 
@@ -22,15 +22,15 @@ def prepared(image: Any, info: TensorInfo = INPUT, size: tuple[int, int] = (16, 
 
 @pytest.mark.parametrize("size", [(16, 12), (29, 41), (7, 60), (80, 3), (1, 1), (58, 82)])
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
-def test_images_are_resized_as_tensorflow_does(size: tuple[int, int], method: Any) -> None:
+def test_images_are_resized_like_in_tensorflow(size: tuple[int, int], method: Any) -> None:
     expected = tf.image.resize(IMAGE, size, method, antialias=True).numpy()
     actual = prepared(IMAGE, size=size, resize=method)[0]
     assert actual.dtype == np.float32
-    assert np.abs(actual - expected).max() <= 0.5 + 1e-3  # values are rounded, as in an image
+    assert np.abs(actual - expected).max() <= 0.5 + 1e-3  # values are rounded, as in image files
     np.testing.assert_array_equal(actual, np.round(actual))
 
 
-def test_colours_and_layout_are_those_of_the_input() -> None:
+def test_colours_and_layout_are_converted_to_those_of_the_input() -> None:
     size = IMAGE.shape[:2]
     np.testing.assert_array_equal(prepared(IMAGE, size=size)[0], IMAGE)
     np.testing.assert_array_equal(prepared(IMAGE, size=size, colour="bgr")[0], IMAGE[..., ::-1])
@@ -44,7 +44,7 @@ def test_colours_and_layout_are_those_of_the_input() -> None:
         np.testing.assert_array_equal(prepared(one, size=size, colour="grey")[0, ..., 0], IMAGE[..., 0])
 
 
-def test_values_are_scaled_by_channel_in_the_order_of_the_input() -> None:
+def test_values_are_scaled_per_channel_in_the_order_of_the_input() -> None:
     size = IMAGE.shape[:2]
     np.testing.assert_allclose(
         prepared(IMAGE, size=size, factor=1 / 127.5, offset=-1.0)[0], IMAGE / 127.5 - 1, atol=1e-6
@@ -54,20 +54,20 @@ def test_values_are_scaled_by_channel_in_the_order_of_the_input() -> None:
     np.testing.assert_allclose(actual, (IMAGE[..., ::-1] - np.array(mean)) / np.array(std), atol=1e-4)
 
 
-def test_inputs_of_integers_get_integers() -> None:
+def test_integer_inputs_receive_integers() -> None:
     info = INPUT.model_copy(update={"dtype": "uint8"})
     assert prepared(IMAGE, info).dtype == np.uint8
     signed = INPUT.model_copy(update={"dtype": "int8"})
     expected = IMAGE.astype(np.int16) - 128
     np.testing.assert_array_equal(prepared(IMAGE, signed, IMAGE.shape[:2], offset=-128.0)[0], expected)
     quantized = INPUT.model_copy(update={"dtype": "int8", "scale": 1.0, "zero_point": -128})
-    assert prepared(IMAGE, quantized).dtype == np.float32  # a value, which the model quantizes
+    assert prepared(IMAGE, quantized).dtype == np.float32  # a float value, which the model quantizes
 
 
 @pytest.mark.parametrize(
     "image", [IMAGE.astype(np.float32), IMAGE[..., :1], IMAGE[0], IMAGE[np.newaxis], IMAGE[:0]]
 )
-def test_what_is_no_image_is_refused(image: Any) -> None:
+def test_arrays_that_are_not_images_are_refused(image: Any) -> None:
     with pytest.raises(MistifyError, match=r"photo: got .* of shape .*; expected one image, uint8") as caught:
         prepared(image)
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -78,7 +78,7 @@ def declare(package: Any, **fields: Any) -> Any:
     return load(package)
 
 
-def test_a_model_prepares_what_its_package_declares(package: Any) -> None:
+def test_a_model_prepares_images_as_its_package_declares(package: Any) -> None:
     pixels = IMAGE[:4, :4]
     image = {"image": Preparation(image=ImagePreparation(size=(4, 4), colour="grey", factor=1 / 255))}
     model = declare(package, preparation=image)
@@ -94,7 +94,7 @@ def test_a_model_prepares_what_its_package_declares(package: Any) -> None:
 @pytest.mark.parametrize(
     "tokens", [{}, {"image": Preparation(tokens=TokenPreparation(vocabulary="words.txt"))}]
 )
-def test_a_model_does_not_guess_how_to_prepare(package: Any, tokens: Any) -> None:
+def test_a_model_without_declared_preparation_refuses_images(package: Any, tokens: Any) -> None:
     model = declare(package, preparation=tokens)
     with pytest.raises(MistifyError, match=r'"preparation": \{"image": \{"image": \{\}\}\}') as caught:
         model.prepare(IMAGE)

@@ -1,4 +1,4 @@
-"""Arrays that fit are taken as they are; others are converted, or refused with all that is wrong."""
+"""Suitable arrays are used directly; others are converted, or refused with all problems."""
 
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +28,7 @@ count = np.array([1, 2], np.int32)
         ((MappingProxyType({"count": count, "image": image}),), {}),
     ],
 )
-def test_arrays_that_fit_are_not_copied(positional: Any, named: Any) -> None:
+def test_suitable_arrays_are_not_copied(positional: Any, named: Any) -> None:
     bound = bind(INPUTS, positional, named)
     assert list(bound) == ["image", "count"]
     assert bound["image"] is image
@@ -54,21 +54,21 @@ def test_other_arrays_are_converted(other: Any) -> None:
 @pytest.mark.parametrize(
     "numbers", [image.tolist(), (image / 3).tolist(), image.astype(int).tolist(), list(image.astype(float))]
 )
-def test_lists_of_numbers_are_taken(numbers: Any) -> None:
+def test_lists_of_numbers_are_accepted(numbers: Any) -> None:
     bound = bind(INPUTS, (numbers, [1, 2]), {})
     np.testing.assert_array_equal(bound["image"], np.array(numbers, np.float32))
     np.testing.assert_array_equal(bound["count"], count)
     assert [array.dtype for array in bound.values()] == [np.float32, np.int32]
 
 
-def test_lists_of_numbers_are_values_of_a_quantized_input() -> None:
+def test_lists_of_numbers_are_quantized_for_an_integer_input() -> None:
     info = IMAGE.model_copy(update={"dtype": "int8", "scale": 0.5, "zero_point": -3})
     (actual,) = bind((info,), (image.astype(int).tolist(),), {}).values()
     np.testing.assert_array_equal(actual, info.quantized(image))
 
 
 @pytest.mark.parametrize("numbers", [[1, 2**31], [1, -(2**70)], [1.0, 2.0], ["1", "2"], [1j, 2]])
-def test_lists_that_integers_cannot_hold_are_refused(numbers: Any) -> None:
+def test_lists_outside_the_integer_range_are_refused(numbers: Any) -> None:
     with pytest.raises(MistifyError, match=r"count: got .*; expected int32"):
         bind(INPUTS, (image, numbers), {})
 
@@ -93,13 +93,13 @@ def test_lists_that_integers_cannot_hold_are_refused(numbers: Any) -> None:
         (([[1.0], [2.0, 3.0]], count), {}, "image"),
     ],
 )
-def test_what_does_not_fit_is_refused(positional: Any, named: Any, place: str) -> None:
+def test_unsuitable_inputs_are_refused(positional: Any, named: Any, place: str) -> None:
     with pytest.raises(MistifyError) as caught:
         bind(INPUTS, positional, named)
     assert place in [problem.place for problem in caught.value.problems]
 
 
-def test_a_tensor_without_a_batch_takes_no_other_shape() -> None:
+def test_a_tensor_without_a_batch_dimension_requires_its_exact_shape() -> None:
     fixed = TensorInfo(name="table", dtype="float32", shape=(2, 3))
     bound = bind((fixed,), (image[0],), {})
     np.testing.assert_array_equal(bound["table"], image[0])
@@ -107,7 +107,7 @@ def test_a_tensor_without_a_batch_takes_no_other_shape() -> None:
         bind((fixed,), (image[0][:1],), {})
 
 
-def test_an_error_names_the_input_what_it_is_and_what_it_should_be() -> None:
+def test_an_error_states_the_input_and_the_expected_shape_and_type() -> None:
     with pytest.raises(MistifyError) as caught:
         bind(INPUTS, ({"imag": image, "count": count.reshape(2, 1)},), {})
     assert [str(problem) for problem in caught.value.problems] == [
@@ -135,7 +135,7 @@ def with_values(*values: float) -> Any:
         (with_values(np.nan).tolist(), "image[0, 0, 0]: got nan; expected"),
     ],
 )
-def test_what_is_not_finite_is_refused_where_that_is_asked_for(given: Any, place: str) -> None:
+def test_non_finite_values_are_refused_if_requested(given: Any, place: str) -> None:
     assert not np.isfinite(bind(INPUTS, (given, count), {})["image"]).all()
     for positional in ((given, count), ({"image": given, "count": count},)):
         with pytest.raises(MistifyError) as caught:
@@ -144,7 +144,7 @@ def test_what_is_not_finite_is_refused_where_that_is_asked_for(given: Any, place
     assert bind(INPUTS, (image, count), {}, finite=True)["image"] is image
 
 
-def test_floats_for_integers_are_checked_before_they_are_quantized() -> None:
+def test_floats_are_checked_before_quantization() -> None:
     quantized = TensorInfo(name="x", dtype="int8", shape=(-1, 2), scale=0.1, zero_point=0)
     with pytest.raises(MistifyError, match="nan"):
         bind((quantized,), (np.array([[np.nan, 1]], np.float32),), {}, finite=True)

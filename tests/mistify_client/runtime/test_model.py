@@ -14,12 +14,12 @@ from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.pools import make_elastic_package
 
 
-def test_agrees_with_tensorflow(package, expected):
+def test_outputs_agree_with_tensorflow(package, expected):
     model = mistify_client.load(package)
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
-def test_batches_of_any_size_in_any_order(package, expected):
+def test_batches_of_any_size_run_in_any_order(package, expected):
     model = load(package)
     for batch in (1, 3, 2, 1, 3):
         scores = model(expected["image"][:batch])
@@ -27,7 +27,7 @@ def test_batches_of_any_size_in_any_order(package, expected):
     assert model(np.zeros((257, 4, 4, 1), np.float32)).shape == (257, 3)
 
 
-def test_several_inputs_and_outputs_by_name_as_a_dict_and_by_position(pair_package, expected):
+def test_several_inputs_are_given_by_name_as_a_dict_or_by_position(pair_package, expected):
     model = load(pair_package, threads=2)
     left, right = expected["left"], expected["right"]
     by_name = {"right": right, "left": left}
@@ -37,20 +37,20 @@ def test_several_inputs_and_outputs_by_name_as_a_dict_and_by_position(pair_packa
         np.testing.assert_allclose(outputs["mix"], expected["mix"], atol=1e-5)
 
 
-def test_tells_what_it_takes_and_gives(package):
+def test_a_model_describes_its_inputs_and_outputs(package):
     model = load(package)
     assert [(info.name, info.shape) for info in model.inputs] == [("image", (-1, 4, 4, 1))]
     assert [(info.name, info.dtype) for info in model.outputs] == [("scores", "float32")]
     assert model.manifest.accuracy == 0.75
 
 
-def test_exact_conversions_are_done(package):
+def test_exact_conversions_are_made(package):
     model = load(package)
     pixels = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
     np.testing.assert_array_equal(model(pixels), model(pixels.astype(np.float32)))
 
 
-def test_a_network_of_integers_takes_and_gives_values(int8_package, expected):
+def test_an_integer_network_accepts_and_returns_float_values(int8_package, expected):
     model = load(int8_package)
     assert (model.inputs[0].dtype, model.outputs[0].dtype) == ("int8", "int8")
     scores = model(expected["image"])
@@ -58,14 +58,14 @@ def test_a_network_of_integers_takes_and_gives_values(int8_package, expected):
     np.testing.assert_allclose(scores, expected["scores"], atol=0.02)
 
 
-def test_integers_are_taken_as_they_are(int8_package, expected):
+def test_quantized_integers_are_used_unchanged(int8_package, expected):
     model = load(int8_package)
     image = model.inputs[0]
     by_hand = np.clip(np.round(expected["image"] / image.scale) + image.zero_point, -128, 127).astype(np.int8)
     np.testing.assert_array_equal(model(by_hand), model(expected["image"]))
 
 
-def test_integers_of_another_type_are_values(int8_package):
+def test_integers_of_another_type_count_as_values(int8_package):
     model = load(int8_package)
     ones = np.ones((1, 4, 4, 1), np.uint8)
     np.testing.assert_array_equal(model(ones), model(ones.astype(np.float32)))
@@ -73,13 +73,13 @@ def test_integers_of_another_type_are_values(int8_package):
         model(ones.astype(np.float64))
 
 
-def test_any_memory_layout(package, expected):
+def test_any_memory_layout_is_accepted(package, expected):
     flipped = expected["image"][:, :, ::-1]
     model = load(package)
     np.testing.assert_array_equal(model(flipped), model(flipped.copy()))
 
 
-def test_outputs_are_the_callers_own(package, expected):
+def test_outputs_are_copies_owned_by_the_caller(package, expected):
     model = load(package)
     first = model(expected["image"][:1])
     kept = first.copy()
@@ -87,7 +87,7 @@ def test_outputs_are_the_callers_own(package, expected):
     np.testing.assert_array_equal(first, kept)
 
 
-def test_many_threads_with_different_batches(package, expected):
+def test_many_threads_run_batches_of_different_sizes(package, expected):
     model = load(package)
 
     def run(n: int) -> None:
@@ -118,7 +118,7 @@ ZEROS = np.zeros((2, 4), np.float32)
         ((ZEROS, [["a"] * 4] * 2), {}, "right: got <U1; expected float32"),
     ],
 )
-def test_says_what_does_not_fit(pair_package, arrays, named, message):
+def test_unsuitable_inputs_are_described(pair_package, arrays, named, message):
     model = load(pair_package)
     with pytest.raises(MistifyError, match=message) as caught:
         model(*arrays, **named)
@@ -133,7 +133,7 @@ def test_a_changed_file_is_refused(package):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_directory_without_package_is_named(tmp_path):
+def test_the_error_names_a_directory_without_a_package(tmp_path):
     with pytest.raises(MistifyError, match="is not a package") as caught:
         load(tmp_path)
     assert caught.value.code is ErrorCode.NOT_FOUND
@@ -158,7 +158,7 @@ def test_a_manifest_of_another_network_is_refused(package, key):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_file_that_is_no_network_is_refused(package):
+def test_an_invalid_network_is_refused(package):
     from mistify.package.records import describe_file
 
     (package / "serve.tflite").write_bytes(b"no flatbuffer")
@@ -170,7 +170,7 @@ def test_a_file_that_is_no_network_is_refused(package):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_loads_from_a_server_once(service, package, expected, tmp_path):
+def test_a_package_is_downloaded_only_once(service, package, expected, tmp_path):
     service.serve_package(package)
     source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path / "cache"}
     np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
@@ -178,7 +178,7 @@ def test_loads_from_a_server_once(service, package, expected, tmp_path):
     np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
 
 
-def test_repairs_a_damaged_download(service, package, expected, tmp_path):
+def test_a_damaged_download_is_repaired(service, package, expected, tmp_path):
     service.serve_package(package)
     source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path}
     load(**source)
@@ -186,7 +186,7 @@ def test_repairs_a_damaged_download(service, package, expected, tmp_path):
     np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
 
 
-def test_starts_without_a_server_whatever_blocks_are_damaged(service, tmp_path):
+def test_a_cached_package_loads_without_a_server_even_with_damaged_blocks(service, tmp_path):
     service.serve_package(make_elastic_package(tmp_path / "elastic"))
     source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path / "cache"}
     load(**source)
@@ -196,7 +196,7 @@ def test_starts_without_a_server_whatever_blocks_are_damaged(service, tmp_path):
     assert load(**source).manifest.goal == "half"
 
 
-def test_caches_below_the_users_cache_directory(service, package, tmp_path, monkeypatch):
+def test_packages_are_cached_in_the_cache_directory_of_the_user(service, package, tmp_path, monkeypatch):
     service.serve_package(package)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     load(server=service.address, job="job-1", goal="half")
@@ -206,7 +206,7 @@ def test_caches_below_the_users_cache_directory(service, package, tmp_path, monk
 @pytest.mark.parametrize(
     "arguments", [{}, {"server": "localhost:1"}, {"package": ".", "server": "localhost:1"}]
 )
-def test_needs_one_complete_source(arguments):
+def test_exactly_one_complete_source_is_required(arguments):
     with pytest.raises(TypeError, match="all of server, job and goal"):
         load(**arguments)
 
@@ -220,18 +220,18 @@ def test_needs_one_complete_source(arguments):
         ("2", TypeError, "integer"),
     ],
 )
-def test_a_wrong_number_of_threads_is_said_to_be_one(package, threads, error, message):
+def test_an_invalid_number_of_threads_is_reported(package, threads, error, message):
     with pytest.raises(error, match=message):
         load(package, threads=threads)
     assert not state_directory(package).exists()
 
 
-def test_threads_may_be_any_integer(package, expected):
+def test_threads_may_be_any_integer_type(package, expected):
     model = load(package, threads=np.int64(2))
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
 
 
-def test_inputs_that_are_not_finite_are_refused_if_the_model_checks_them(package, expected):
+def test_non_finite_inputs_are_refused_if_the_model_checks_them(package, expected):
     image = expected["image"].copy()
     image[1, 2, 3, 0] = np.nan
     load(package)(image)
@@ -243,8 +243,8 @@ def test_inputs_that_are_not_finite_are_refused_if_the_model_checks_them(package
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_fixed"])
-def test_a_loaded_package_has_the_graph_in_memory_that_runs(tmp_path, data, expected, monkeypatch, name):
-    """LiteRT packs the weights of every graph."""
+def test_only_the_graph_that_runs_is_in_memory(tmp_path, data, expected, monkeypatch, name):
+    """LiteRT would pack the weights of every graph."""
     opened = []
 
     def interpret(model_content, **settings):

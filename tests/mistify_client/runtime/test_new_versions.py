@@ -1,4 +1,4 @@
-"""New versions of a package take over where it is in use, and are tried again where they cannot be loaded."""
+"""Running models switch to new versions of a package, and retry those that cannot be loaded."""
 
 import logging
 import shutil
@@ -25,20 +25,20 @@ from tests.mistify_client.conftest import without_threads
 
 
 def join_loading() -> None:
-    """Wait until every version that is being loaded is, or is not going to be."""
+    """Wait until no version is being loaded."""
     for thread in threading.enumerate():
         if thread.name == "mistify-version":
             thread.join()
 
 
-def test_a_new_version_takes_over_under_load(branch_package, package, expected):
+def test_a_running_model_switches_to_a_new_version_under_load(branch_package, package, expected):
     model = load(branch_package)
     model.switch("branch-2")
     old, new = expected["branches"][2], expected["scores"]
     started, over = threading.Barrier(5), threading.Event()
 
     def run(batch: int) -> list[bool]:
-        """Infer until it is over, and once more; for each inference, whether the new version answered."""
+        """Run inferences until the end and one more, and return for each whether the new version ran."""
         image, seen, last = expected["image"][:batch], [], False
         started.wait()
         while not last:
@@ -63,7 +63,7 @@ def test_a_new_version_takes_over_under_load(branch_package, package, expected):
     np.testing.assert_allclose(load(branch_package)(expected["image"]), new, atol=1e-6)
 
 
-def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_package, expected):
+def test_an_installed_version_is_the_one_that_is_loaded(branch_package, expected):
     install(branch_package, branch_package)
     model = load(branch_package)
     (actual,) = observed(state_directory(branch_package))
@@ -72,7 +72,7 @@ def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_pa
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
 
 
-def test_the_last_of_several_versions_takes_over(branch_package, package, expected):
+def test_a_running_model_switches_to_the_last_of_several_versions(branch_package, package, expected):
     model = load(branch_package)
     for new in (package, branch_package, package, branch_package):
         install(branch_package, new)
@@ -84,7 +84,7 @@ def test_the_last_of_several_versions_takes_over(branch_package, package, expect
     assert actual.generation == 4
 
 
-def test_what_was_rolled_back_runs_again(branch_package, package, expected):
+def test_the_previous_version_runs_again_after_a_rollback(branch_package, package, expected):
     model = load(branch_package)
     install(branch_package, package)
     model(expected["image"])
@@ -102,7 +102,7 @@ def test_what_was_rolled_back_runs_again(branch_package, package, expected):
         {"server": "127.0.0.1:1", "job": "job-1", "goal": "half", "cache": "."},
     ],
 )
-def test_a_new_version_takes_over_wherever_the_app_works_meanwhile(
+def test_a_new_version_is_loaded_after_a_change_of_the_working_directory(
     branch_package, package, expected, tmp_path, source
 ):
     directory = Path(shutil.copytree(branch_package, tmp_path / "job-1" / "half"))
@@ -118,7 +118,9 @@ def damage(version: Path) -> None:
     (version / "serve.tflite").write_bytes(b"damaged")
 
 
-def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package, expected, caplog):
+def test_a_version_that_cannot_be_loaded_leaves_the_current_one_running(
+    branch_package, package, expected, caplog
+):
     model = load(branch_package)
     model(expected["image"])
     install(branch_package, package)
@@ -128,7 +130,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package
         join_loading()
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "stays as it is" in warning.message
+    assert "keeps its current version" in warning.message
     (actual,) = observed(state_directory(branch_package))
     assert actual.generation == 0
     install(branch_package, package)
@@ -139,7 +141,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package
 
 @dataclass
 class Timed:
-    """A model whose clock is set by hand, in seconds."""
+    """A model with a manually set clock in seconds."""
 
     package: Path
     now: float = 0.0
@@ -152,7 +154,7 @@ class Timed:
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
     def runs(self, now: float, image: np.ndarray) -> str:
-        """What runs after an inference at this time: the version that was shipped, or a new one."""
+        """Run an inference at this time, and return which version runs afterwards."""
         self.now = now
         self.model(image)
         join_loading()
@@ -161,7 +163,7 @@ class Timed:
 
 @contextmanager
 def damaged(version: Path) -> Iterator[None]:
-    """The network of a version is unreadable for a while."""
+    """Make the network of a version unreadable within the block."""
     network = version / "serve.tflite"
     content = network.read_bytes()
     damage(version)
@@ -172,7 +174,7 @@ def damaged(version: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", [damaged, lambda version: without_threads()], ids=["file", "threads"])
-def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, package, expected, caplog, fault):
+def test_loading_a_version_is_retried_after_a_failure(branch_package, package, expected, caplog, fault):
     timed, image = Timed(branch_package), expected["image"]
     install(branch_package, package)
     with fault(current(branch_package)):
@@ -184,7 +186,7 @@ def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, packa
     np.testing.assert_allclose(timed.model(image), expected["scores"], atol=1e-6)
 
 
-def test_a_newer_version_does_not_wait_for_one_that_could_not_be_loaded(branch_package, package, expected):
+def test_a_newer_version_does_not_wait_for_the_retry_of_an_older_one(branch_package, package, expected):
     timed = Timed(branch_package)
     install(branch_package, package)
     damage(current(branch_package))
@@ -193,7 +195,9 @@ def test_a_newer_version_does_not_wait_for_one_that_could_not_be_loaded(branch_p
     assert timed.runs(101, expected["image"]) == "new"
 
 
-def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_package, package, expected, caplog):
+def test_the_shipped_version_is_loaded_if_the_current_one_is_damaged(
+    branch_package, package, expected, caplog
+):
     install(branch_package, package)
     damage(current(branch_package))
     model = load(branch_package)
@@ -201,7 +205,7 @@ def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_packag
     assert "is used as it was shipped" in caplog.text
 
 
-def test_a_version_that_load_could_not_take_is_tried_again(branch_package, package, expected):
+def test_a_version_that_failed_during_load_is_retried(branch_package, package, expected):
     install(branch_package, package)
     with damaged(current(branch_package)):
         model = load(branch_package)
@@ -212,8 +216,8 @@ def test_a_version_that_load_could_not_take_is_tried_again(branch_package, packa
     assert [actual.generation for actual in observed(state_directory(branch_package))] == [1]
 
 
-def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
-    """A version is removed two installs later, and may then still run somewhere."""
+def test_a_model_keeps_running_when_its_files_are_removed(branch_package, package, expected):
+    """Two installations later a version is removed, but may still run in an app."""
     install(branch_package, package)
     model = load(branch_package)
     (current(branch_package) / "serve.tflite").unlink()
@@ -221,7 +225,7 @@ def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
         np.testing.assert_allclose(model(expected["image"][:batch]), expected["scores"][:batch], atol=1e-6)
 
 
-def test_runs_with_the_threads_that_the_version_was_measured_with(branch_package, expected, tmp_path):
+def test_a_version_runs_with_the_threads_that_it_was_measured_with(branch_package, expected, tmp_path):
     automatic, fixed = load(branch_package), load(branch_package, threads=2)
     newer = tmp_path / "newer"
     shutil.copytree(branch_package, newer)

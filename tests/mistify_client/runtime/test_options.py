@@ -1,4 +1,4 @@
-"""What a package can run, and what that takes; `test_paged.py` has the options of packages with blocks."""
+"""Options of a package and their costs; `test_paged.py` tests those of packages with blocks."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manif
 
 
 def opened(manifest: Manifest) -> Package:
-    """A package whose files do not matter."""
+    """Return an opened package whose files do not matter."""
     return Package(Path("package"), manifest, "0" * 64)
 
 
-def test_branches_with_what_the_manifest_says_of_them(tmp_path):
+def test_branches_are_options_with_the_costs_in_the_manifest(tmp_path):
     options = options_of(opened(three_branches(Metric.MSE)), tmp_path)
     assert (options.default, options.threads, options.hardware, options.fastest) == (1, 1, "host", 0)
     assert options.options == tuple(
@@ -49,7 +49,7 @@ def test_branches_with_what_the_manifest_says_of_them(tmp_path):
     )
 
 
-def test_a_package_without_branches_has_one(tmp_path):
+def test_a_package_without_branches_has_one_option(tmp_path):
     options = options_of(opened(manifest()), tmp_path)
     assert [(each.id, each.costs.latency_ms, each.score.value) for each in options.options] == [
         ("branch-0", 10.0, 0.8)
@@ -57,20 +57,20 @@ def test_a_package_without_branches_has_one(tmp_path):
     assert [options.chosen(number) for number in (-1, 0, 1)] == [0, 0, 0]
 
 
-def test_places_without_an_option_mean_the_default(tmp_path):
+def test_places_without_an_option_select_the_default(tmp_path):
     options = options_of(opened(three_branches()), tmp_path)
     assert [options.chosen(place) for place in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
     assert [options.at(place).id for place in (-1, 2)] == ["branch-1", "branch-2"]
 
 
-def test_ids_name_places_and_an_unknown_one_is_refused_with_those_that_there_are(tmp_path):
+def test_an_unknown_id_is_refused_with_the_known_ones(tmp_path):
     options = options_of(opened(three_branches()), tmp_path)
     assert [options.place_of(each) for each in options.ids] == [0, 1, 2]
     with pytest.raises(MistifyError, match='no option "branch-3"; it has branch-0, branch-1 and branch-2'):
         options.place_of("branch-3")
 
 
-def test_latencies_on_the_hardware_that_the_package_was_made_for(tmp_path):
+def test_latencies_are_predicted_for_the_hardware_of_the_package(tmp_path):
     package = three_branches()
     options = options_of(opened(package), tmp_path)
     predicted = expected_on("board", options, package)

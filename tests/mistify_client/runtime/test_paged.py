@@ -1,4 +1,4 @@
-"""Packages that run subnets of their blocks: what is wanted, what runs, and what loading leaves alone."""
+"""Packages with subnets: the chosen subnet, the running one, and loading in the background."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ def package(tmp_path):
 
 
 def original():
-    """Return the scores of the network in Keras."""
+    """Return the scores of the original network in Keras."""
     return called(residual(), images(2))
 
 
@@ -46,7 +46,7 @@ def fast(package):
 
 
 def join_loading(model):
-    """Wait until nothing is being loaded."""
+    """Wait until no blocks are being loaded."""
     model._loaded.network._network.close()
 
 
@@ -55,7 +55,7 @@ def options(package):
 
 
 def ran(model):
-    """What has run how often, and what ran last."""
+    """Return how often each subnet ran, and which one ran last."""
     statistics = model.statistics()
     return statistics.counts, statistics.option
 
@@ -81,15 +81,15 @@ def test_the_options_are_the_subnets_of_the_pool(package):
 
 
 @pytest.mark.parametrize(("budget_ms", "default"), [(20.0, 1), (9.0, 0), (1.0, 0)])
-def test_the_best_subnet_within_the_budget_runs_at_first(package, budget_ms, default):
+def test_the_best_subnet_within_the_budget_runs_first(package, budget_ms, default):
     write_pool(package, budget_ms=budget_ms)
     model = load(package)
     assert (model.wanted, model.running) == (f"subnet-{default}",) * 2
     np.testing.assert_allclose(model(images(2)), [fast(package), original()][default], atol=1e-5)
 
 
-def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(package):
-    """One of its blocks is a pipe, which is read as soon as something is written."""
+def test_the_previous_subnet_runs_while_the_next_one_is_loaded(package):
+    """One of its blocks is a pipe, so that loading waits until something is written to it."""
     write_pool(package)
     model = load(package)
     expected, content = fast(package), (package / HALVED).read_bytes()
@@ -97,7 +97,7 @@ def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(pack
     os.mkfifo(package / HALVED)
     model.switch("subnet-0")
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    with (package / HALVED).open("wb") as pipe:  # once it is being read
+    with (package / HALVED).open("wb") as pipe:  # once loading has started
         np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
         assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
         assert ran(model) == ({"subnet-0": 0, "subnet-1": 2}, "subnet-1")
@@ -110,7 +110,7 @@ def test_a_subnet_that_is_not_in_memory_is_loaded_while_the_one_before_runs(pack
     assert seen.inferences["option"].tolist() == [1, 1, 0]
 
 
-def test_what_was_chosen_last_runs_when_the_package_is_loaded_again(package):
+def test_the_last_choice_runs_when_the_package_is_loaded_again(package):
     write_pool(package)
     load(package).switch("subnet-0")
     again = load(package)
@@ -118,7 +118,7 @@ def test_what_was_chosen_last_runs_when_the_package_is_loaded_again(package):
     np.testing.assert_array_equal(again(images(2)), fast(package))
 
 
-def test_where_what_was_chosen_is_damaged_the_default_runs_until_it_is_not(package, caplog):
+def test_the_default_runs_while_the_chosen_subnet_is_damaged(package, caplog):
     write_pool(package)
     load(package).switch("subnet-0")
     content = (package / HALVED).read_bytes()
@@ -129,7 +129,7 @@ def test_where_what_was_chosen_is_damaged_the_default_runs_until_it_is_not(packa
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
 
 
-def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(package, caplog):
+def test_a_damaged_block_is_retried_while_the_previous_subnet_runs(package, caplog):
     write_pool(package)
     content = (package / HALVED).read_bytes()
     (package / HALVED).write_bytes(content[:-1])
@@ -139,7 +139,7 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
 
     def run():
-        """Run an inference, wait until nothing is being loaded, and return what ran."""
+        """Run an inference, wait until no blocks are being loaded, and return the subnet that ran."""
         values = {"image": images(2)}
         outputs, option = subnets.prepared(values)(values, 0)
         network._loader.submit(lambda: None).result()
@@ -154,12 +154,12 @@ def test_a_damaged_block_leaves_what_runs_and_is_tried_again_after_a_while(packa
     now = RETRY_SECONDS - 1
     assert [run(), run(), subnets.running(0)] == [1, 1, 1]
     now = RETRY_SECONDS
-    run()  # begins to load it, and runs it already if that is done in time
+    run()  # starts loading, and runs the new subnet if this finishes in time
     assert [run(), subnets.running(0)] == [0, 0]
     network.close()
 
 
-def test_inferences_go_on_where_no_thread_can_be_started(package, caplog):
+def test_inferences_continue_if_no_thread_can_be_started(package, caplog):
     write_pool(package)
     model = load(package)
     model.switch("subnet-0")
@@ -169,7 +169,7 @@ def test_inferences_go_on_where_no_thread_can_be_started(package, caplog):
     assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
 
 
-def test_a_block_that_is_damaged_at_first_is_refused_by_its_name(package):
+def test_a_block_damaged_at_loading_is_refused_by_name(package):
     write_pool(package)
     (package / ORIGINAL[1]).write_bytes(b"no block")
     with pytest.raises(MistifyError, match=r"block-01\.tflite") as caught:
@@ -177,7 +177,7 @@ def test_a_block_that_is_damaged_at_first_is_refused_by_its_name(package):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_subnet_that_there_is_not_is_named(package):
+def test_an_unknown_subnet_is_reported(package):
     write_pool(package)
     model = load(package)
     with pytest.raises(MistifyError, match='no option "subnet-2"; it has subnet-0 and subnet-1') as caught:
@@ -209,9 +209,9 @@ def of_before_it_was_tuned(package):
     "prepare",
     [lambda package: None, of_another_store, of_no_store, empty, of_before_it_was_tuned],
 )
-def test_without_a_pool_the_network_runs_as_a_whole(package, prepare):
+def test_the_whole_network_runs_without_a_pool(package, prepare):
     prepare(package)
-    (package / ORIGINAL[1]).unlink()  # which a subnet would need
+    (package / ORIGINAL[1]).unlink()  # which only subnets need
     model = load(package)
     assert [(each.id, each.costs.latency_ms) for each in model.options] == [("branch-0", 0.1)]
     assert (model.branches, model.wanted, model.running) == ((), "branch-0", "branch-0")
@@ -230,9 +230,7 @@ def unreadable(path):
 
 
 @pytest.mark.parametrize("damage", [damaged, unreadable])
-def test_with_a_damaged_pool_the_network_runs_as_a_whole_and_the_log_says_how_to_fix_it(
-    package, damage, caplog
-):
+def test_the_whole_network_runs_with_a_damaged_pool_and_the_log_says_how_to_fix_it(package, damage, caplog):
     write_pool(package)
     path = state_directory(package) / "pool.json"
     damage(path)
@@ -240,18 +238,18 @@ def test_with_a_damaged_pool_the_network_runs_as_a_whole_and_the_log_says_how_to
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
     assert model.options[0].kind == "branch"
     assert str(path) in caplog.text
-    assert "remove it, or replace it by mistify adapt" in caplog.text
+    assert "remove it, or replace it with mistify adapt" in caplog.text
 
 
 def join_taking_over(model):
-    """Run an inference, so that the model notices what is new, and wait until that is loaded."""
+    """Run an inference, so that the model notices a change, and wait until it is loaded."""
     model(images(2))
     for thread in threading.enumerate():
         if thread.name == "mistify-version":
             thread.join()
 
 
-def test_a_new_pool_is_taken_over(package):
+def test_a_new_pool_is_adopted(package):
     write_pool(package)
     model = load(package)
     model.switch("subnet-1")
@@ -263,8 +261,8 @@ def test_a_new_pool_is_taken_over(package):
     assert (model.wanted, model.running) == ("subnet-0", "subnet-0")
 
 
-def test_a_pool_that_was_not_announced_is_announced_by_who_reads_it_first(package):
-    """Who wrote it was killed. All agree on what an option is: those that run, and those that come."""
+def test_an_unannounced_pool_is_announced_by_its_first_reader(package):
+    """Its writer was killed. Running and new apps agree on the options."""
     write_pool(package)
     model = load(package)
     model.switch("subnet-0")
@@ -273,7 +271,7 @@ def test_a_pool_that_was_not_announced_is_announced_by_who_reads_it_first(packag
     fresh = load(package)
     assert [each.blocks for each in fresh.options] == [ORIGINAL, FAST]
     assert Switchboard.open(state_directory(package)).generation == 1
-    assert fresh.wanted == "subnet-1"  # the default, and not what was chosen among others
+    assert fresh.wanted == "subnet-1"  # the default, not a choice among other subnets
     join_taking_over(model)
     assert (model.options, model.wanted) == (fresh.options, "subnet-1")
 
@@ -281,13 +279,13 @@ def test_a_pool_that_was_not_announced_is_announced_by_who_reads_it_first(packag
 def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
     pool = write_pool(package)
     (state_directory(package) / "pool.json").unlink()
-    with pytest.raises(MistifyError, match="has got another version") as caught:
+    with pytest.raises(MistifyError, match="has another version") as caught:
         install_pool(package, pool, expected=tmp_path / "another")
     assert caught.value.code is ErrorCode.CONFLICT
     assert load(package).options[0].kind == "branch"
 
 
-#: Goes over to a subnet of which one block is a pipe once it is told to, and never comes to an end.
+#: Switches on command to a subnet with a pipe as block, and never finishes loading.
 GOES_OVER = """
 import sys
 import numpy as np
@@ -305,8 +303,8 @@ input()
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_path, lost):
-    """Another app goes on; and whoever comes runs what was chosen, or what ran before if that is lost."""
+def test_sigkill_while_blocks_are_loaded_does_not_affect_later_apps(package, tmp_path, lost):
+    """Other apps continue, and new ones run the chosen subnet, or the previous one if it is damaged."""
     write_pool(package)
     other, block = load(package), package / HALVED
     np.save(tmp_path / "images.npy", images(2))
@@ -318,7 +316,7 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_pat
         os.mkfifo(block)
         process.stdin.write("\n")
         process.stdin.flush()
-        with block.open("wb"):  # once it is being read
+        with block.open("wb"):  # once loading has started
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
     block.unlink()
@@ -330,7 +328,7 @@ def test_sigkill_while_blocks_are_loaded_leaves_what_ran_before(package, tmp_pat
     np.testing.assert_allclose(fresh(images(2)), original() if lost else expected, atol=1e-5)
 
 
-def test_subnets_by_the_other_execution(package):
+def test_subnets_run_with_the_other_execution(package):
     write_pool(package, with_engine(Engine(execution=Execution.COMPILED)))
     model = load(package)
     assert {each.engine.execution for each in model.options} == {Execution.COMPILED}
@@ -341,7 +339,7 @@ def test_subnets_by_the_other_execution(package):
     np.testing.assert_allclose(model(images(2)), fast(package), atol=1e-5)
 
 
-def test_subnets_that_pass_integers(tmp_path):
+def test_subnets_pass_integers_between_blocks(tmp_path):
     package = make_block_package(tmp_path / "package", Quantization.INT8)
     whole = load(package)
     write_pool(package)
@@ -350,13 +348,13 @@ def test_subnets_that_pass_integers(tmp_path):
     np.testing.assert_array_equal(model(images(2)), whole(images(2)))
 
 
-def test_threads_are_those_that_the_pool_was_measured_with(package):
+def test_a_subnet_runs_with_the_threads_that_the_pool_was_measured_with(package):
     write_pool(package, with_engine(Engine(threads=2)))
     assert load(package)._loaded.network.threads == 2
     assert load(package, threads=1)._loaded.network.threads == 1
 
 
-def test_outputs_that_the_manifest_has_and_the_blocks_have_not_are_an_error(package):
+def test_outputs_that_are_missing_from_the_blocks_are_an_error(package):
     write_pool(package)
     manifest = Manifest.load(package)
     output = manifest.outputs[0].model_copy(update={"name": "boxes"})
@@ -366,13 +364,13 @@ def test_outputs_that_the_manifest_has_and_the_blocks_have_not_are_an_error(pack
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
+def test_subnets_run_without_a_writable_state(package, caplog):
     state = state_directory(package)
     pool = options(package)
     assert not pool.of_blocks
     write_pool(package)
     (state / "switchboard").unlink(missing_ok=True)
-    (state / "switchboard").mkdir()  # in place of the file
+    (state / "switchboard").mkdir()  # instead of the file
     model = load(package)
     model.switch("subnet-0")
     model(images(2))
@@ -382,7 +380,7 @@ def test_where_the_state_cannot_be_written_subnets_run_without(package, caplog):
     assert load(package).running == "subnet-1"
 
 
-def test_a_subnet_that_has_run_for_a_while_is_stitched_and_one_that_is_switched_to_likewise(package):
+def test_a_subnet_is_stitched_after_running_for_a_while(package):
     write_pool(package)
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
@@ -390,7 +388,7 @@ def test_a_subnet_that_has_run_for_a_while_is_stitched_and_one_that_is_switched_
     subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
 
     def run(wanted):
-        """Run an inference, wait until nothing is done in the background, and return whether a whole ran."""
+        """Run an inference, wait for background work, and return whether a stitched network ran."""
         values, was_whole = {"image": images(2)}, network.is_whole
         outputs, option = subnets.prepared(values)(values, wanted)
         expected = load_chain(package, choices[option].files, 1)(values)["scores"]
@@ -405,7 +403,7 @@ def test_a_subnet_that_has_run_for_a_while_is_stitched_and_one_that_is_switched_
     assert [run(1), run(1)] == [False, False]
     now = SETTLED_SECONDS
     assert [run(1), run(1)] == [False, True]
-    run(0)  # begins to load the other one
+    run(0)  # starts loading the other subnet
     now = 2 * SETTLED_SECONDS - 1
     assert [run(0), run(0)] == [False, False]
     now = 2 * SETTLED_SECONDS
@@ -423,7 +421,7 @@ def test_a_package_that_is_loaded_again_runs_the_stitched_network(package):
     network._stitching.join()
     network.close()
     for file in ORIGINAL:
-        (package / file).unlink()  # which nothing reads any more
+        (package / file).unlink()  # no longer read
     model = load(package)
     assert model.running == "subnet-1"
     np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)

@@ -1,7 +1,8 @@
-"""States that devices have from before options had ids: each number then named a branch, or a subnet.
+"""Device states written before options had ids, when numbers identified branches and subnets.
 
-`tests/data/device_state_1/` has what a monitor of that time left for a package of three branches, and for one
-with a pool of two subnets, after it had switched from the second to the first of them.
+`tests/data/device_state_1/` has the state that a monitor wrote then for a package with three branches, and
+for
+one with a pool of two subnets, after switching from the second subnet to the first.
 """
 
 import json
@@ -39,7 +40,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def restored(before: Path, package: Path, execution: str) -> None:
-    """Give a package the pool and the switchboard of before."""
+    """Give a package the pool and the switchboard of the earlier version."""
     pool = json.loads((before / "pool.json").read_bytes())
     pool |= {"store": Package.open(package).blocks_digest, "execution": execution, "threads": 2}
     state_directory(package).mkdir()
@@ -48,7 +49,7 @@ def restored(before: Path, package: Path, execution: str) -> None:
 
 
 @pytest.mark.parametrize("execution", Execution)
-def test_each_subnet_has_the_engine_that_its_pool_had(before, package, execution):
+def test_subnets_get_the_engine_of_their_pool(before, package, execution):
     restored(before, package, execution)
     pool = SubnetPool.load(state_directory(package), Package.open(package))
     engine = Engine(execution=execution, threads=2)
@@ -59,7 +60,7 @@ def test_each_subnet_has_the_engine_that_its_pool_had(before, package, execution
     assert SubnetPool.load(state_directory(package), Package.open(package)) == pool
 
 
-def test_what_was_chosen_by_its_number_runs(before, package):
+def test_an_option_chosen_by_number_runs(before, package):
     restored(before, package, "interpreter")
     Switchboard.open(state_directory(package)).option = 0
     model = load(package)
@@ -68,7 +69,7 @@ def test_what_was_chosen_by_its_number_runs(before, package):
 
 
 @pytest.mark.parametrize("side", KINDS)
-def test_a_status_is_shown_as_it_is_today(before, package, side):
+def test_an_earlier_status_is_shown_in_the_current_form(before, package, side):
     state = MonitorState.of(package)
     state.directory.mkdir(parents=True)
     shutil.copy(before / side / "status.json", state.status)
@@ -85,7 +86,7 @@ def test_a_status_is_shown_as_it_is_today(before, package, side):
 
 
 @pytest.mark.parametrize("side", KINDS)
-def test_a_report_names_its_options_by_ids(before, side):
+def test_a_report_identifies_options_by_ids(before, side):
     message = devices_pb2.DeviceStatus.FromString((before / side / "report.pb").read_bytes())
     kept = json.loads((before / side / "fleet_row.json").read_bytes())
     status = status_from_proto(message)

@@ -36,7 +36,7 @@ for number in itertools.count():
 
 @contextmanager
 def holder(state: Path, script: str = HOLD) -> Iterator[subprocess.Popen[str]]:
-    """A process with a recorder that has noted one inference, or runs another script."""
+    """Start a process with a recorder that has recorded one inference, or that runs another script."""
     command = [sys.executable, "-c", script, str(state)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -51,7 +51,7 @@ def files(state: Path) -> list[str]:
     return sorted(path.name for path in (state / "runtimes").iterdir())
 
 
-def test_another_process_is_read(tmp_path):
+def test_statistics_of_another_process_are_read(tmp_path):
     with holder(tmp_path) as process:
         (actual,) = observed(tmp_path)
         assert (actual.pid, actual.generation, actual.threads) == (process.pid, 7, 2)
@@ -59,7 +59,7 @@ def test_another_process_is_read(tmp_path):
         assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 4)]
 
 
-def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
+def test_statistics_of_a_killed_process_are_removed(tmp_path):
     with holder(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -70,7 +70,7 @@ def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
     assert [actual.counts for actual in observed(tmp_path)] == [recorder.observed().counts]
 
 
-def test_each_model_of_a_process_has_its_own(tmp_path):
+def test_each_model_of_a_process_has_its_own_statistics(tmp_path):
     first, second = Recorder.open(tmp_path, 1, 0, 1), Recorder.open(tmp_path, 2, 0, 1)
     first.record(1.0, 1.0, 1.0, 0.0, option=0, batch=1)
     assert sorted(actual.counts for actual in observed(tmp_path)) == [(0, 0), (1,)]
@@ -78,18 +78,18 @@ def test_each_model_of_a_process_has_its_own(tmp_path):
     assert [actual.counts for actual in observed(tmp_path)] == [(1,)]
 
 
-def test_nothing_is_there_before_the_first(tmp_path):
+def test_there_are_no_statistics_before_the_first_inference(tmp_path):
     assert observed(tmp_path / "none") == []
 
 
-def test_other_files_are_passed_over(tmp_path):
+def test_other_files_are_ignored(tmp_path):
     with holder(tmp_path) as process:
         (tmp_path / "runtimes" / f"{process.pid}-0").write_bytes(b"something else altogether")
         assert observed(tmp_path) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 7])
-def test_the_last_inferences_are_kept_in_order(count):
+def test_the_most_recent_inferences_are_kept_in_order(count):
     recorder = Recorder(2, 0, 1)
     for number in range(count):
         recorder.record(float(number), 0.5, 0.5, 0.0, option=number % 2, batch=1)
@@ -99,7 +99,7 @@ def test_the_last_inferences_are_kept_in_order(count):
     np.testing.assert_array_equal(actual.inferences["ended"], np.arange(count - kept, count))
 
 
-def test_what_is_read_while_it_is_written_is_whole(tmp_path):
+def test_records_read_during_writing_are_complete(tmp_path):
     counts, seen = [], 0
     with holder(tmp_path, WRITE):
         for _ in range(5000):
@@ -110,11 +110,11 @@ def test_what_is_read_while_it_is_written_is_whole(tmp_path):
             assert (np.diff(inferences["ended"]) == 1).all()
             np.testing.assert_array_equal(inferences["batch"], inferences["ended"])
             np.testing.assert_array_equal(inferences["latency_ms"], inferences["ended"] % 1000)
-    assert counts[-1] - counts[0] > CAPACITY, "the oldest were replaced meanwhile"
+    assert counts[-1] - counts[0] > CAPACITY, "the oldest records are replaced during reading"
     assert seen > 0
 
 
-def test_figures_are_of_the_last_seconds():
+def test_percentiles_cover_the_last_seconds():
     recorder = Recorder(3, 0, 1)
     recorder.record(10.0, 100.0, 100.0, 0.0, option=0, batch=1)
     for number in range(1, 101):
@@ -125,14 +125,14 @@ def test_figures_are_of_the_last_seconds():
     assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))
 
 
-def test_there_are_no_figures_of_nothing():
+def test_percentiles_without_inferences_are_none():
     recorder = Recorder(1, 0, 1)
     idle = recorder.observed().statistics(["a"], 5.0)
     assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.option) == (0, None, None, None)
 
 
-def test_a_file_of_a_process_that_began_before_there_were_options_can_be_read(tmp_path):
-    """Its bytes are written by hand: magic, generation, branches, threads, counts, and a ring of records."""
+def test_a_file_in_the_format_before_options_can_be_read(tmp_path):
+    """The file is written by hand: magic, generation, branches, threads, counts, and a ring of records."""
     content = struct.pack("<8sIIQ", b"MISTIFY\3", 7, 3, 2) + struct.pack("<4Q", 2, 1, 0, 1)
     content += struct.pack("<dfffiq", 1.0, 0.5, 0.25, 2.0, 2, 4) + struct.pack("<dfffiq", 2.0, 1, 1, 0, 0, 1)
     path = tmp_path / "runtimes" / f"{os.getpid()}-0"

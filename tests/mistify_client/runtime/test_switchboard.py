@@ -15,23 +15,23 @@ switchboard.option = 5
 """
 
 
-def test_says_nothing_at_first(tmp_path):
+def test_a_new_switchboard_selects_the_default(tmp_path):
     switchboard = Switchboard.open(tmp_path / "state")
     assert (switchboard.option, switchboard.generation) == (DEFAULT_OPTION, 0)
 
 
-def test_another_process_sets_it(tmp_path):
+def test_another_process_can_set_the_option(tmp_path):
     switchboard = Switchboard.open(tmp_path)
     subprocess.run([sys.executable, "-c", SET, tmp_path], check=True)
     assert (switchboard.option, switchboard.generation) == (5, 1)
 
 
-def test_keeps_what_was_set(tmp_path):
+def test_the_option_is_persistent(tmp_path):
     Switchboard.open(tmp_path).option = 2
     assert Switchboard.open(tmp_path).option == 2
 
 
-def test_another_version_runs_its_default_branch_and_leaves_that_of_the_one_before(tmp_path):
+def test_a_new_version_starts_with_the_default_and_keeps_the_option_of_the_previous_one(tmp_path):
     switchboard = Switchboard.open(tmp_path)
     switchboard.option = 2
     for generation in (1, 2):
@@ -42,7 +42,7 @@ def test_another_version_runs_its_default_branch_and_leaves_that_of_the_one_befo
         switchboard.option = generation
 
 
-def test_generations_begin_again_after_the_last():
+def test_generations_wrap_around():
     switchboard = Switchboard(bytearray(b"MISTIFY\1" + 12 * b"\xff"))
     assert switchboard.generation == 2**32 - 1
     switchboard.bump()
@@ -50,13 +50,13 @@ def test_generations_begin_again_after_the_last():
 
 
 @pytest.mark.parametrize("left", [b"", b"MIST", b"something else altogether"])
-def test_a_file_that_is_none_is_made_again(tmp_path, left):
+def test_an_invalid_file_is_recreated(tmp_path, left):
     (tmp_path / "switchboard").write_bytes(left)
     Switchboard.open(tmp_path).option = 2
     assert Switchboard.open(tmp_path).option == 2
 
 
-def test_one_of_a_process_is_its_own():
+def test_in_memory_switchboards_are_independent():
     mine, other = Switchboard(), Switchboard()
     mine.option = 2
     assert (mine.option, other.option) == (2, DEFAULT_OPTION)

@@ -1,4 +1,4 @@
-"""Branches of a package that is in use, switched by this process and by others."""
+"""Switching the branches of a running package, from this process and from others."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install, state_directory
 from tests.support.disks import files_limited_to
 
-#: Runs an inference for each line of its input, and answers with the scores.
+#: Runs an inference for each line of input, and prints the scores.
 SERVE = """
 import json, sys
 import numpy as np
@@ -37,14 +37,14 @@ for line in sys.stdin:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A directory that every user can enter."""
+    """Return a directory that every user can enter."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
 
 
 def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
-    """The scores of each branch."""
+    """Return the scores of each branch."""
     actual = []
     for option in model.options:
         model.switch(option.id)
@@ -53,7 +53,7 @@ def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
 
 
 def which(scores: np.ndarray, candidates: list[np.ndarray]) -> int:
-    """The one candidate that the scores are equal to."""
+    """Return the number of the candidate that equals the scores."""
     (equal,) = [n for n, candidate in enumerate(candidates) if np.array_equal(scores, candidate)]
     return equal
 
@@ -64,20 +64,20 @@ def test_every_branch_agrees_with_tensorflow(branch_package, expected):
         np.testing.assert_allclose(scores, wanted, atol=1e-6)
 
 
-def test_runs_the_default_branch_until_it_is_switched(branch_package, expected):
+def test_the_default_branch_runs_until_a_switch(branch_package, expected):
     model = load(branch_package)
     assert [branch.accuracy for branch in model.branches] == [0.6, 0.75, 0.8]
     assert model.wanted == "branch-1"
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
 
 
-def test_a_switch_lasts(branch_package, expected):
+def test_a_switch_is_persistent(branch_package, expected):
     load(branch_package).switch("branch-2")
     assert load(branch_package).wanted == "branch-2"
 
 
 @pytest.mark.parametrize("option", ["branch-3", "subnet-0", "0", ""])
-def test_an_option_that_there_is_not_is_named_with_those_that_there_are(branch_package, option):
+def test_an_unknown_option_is_refused_with_the_known_ones(branch_package, option):
     model = load(branch_package)
     expected = f'no option "{option}"; it has branch-0, branch-1 and branch-2'
     with pytest.raises(MistifyError, match=expected) as caught:
@@ -93,7 +93,7 @@ def test_a_package_without_branches_has_one_option(package):
         model.switch("branch-1")
 
 
-def test_branches_of_any_batch_size(branch_package, expected):
+def test_branches_run_batches_of_any_size(branch_package, expected):
     model = load(branch_package)
     image = np.concatenate([expected["image"]] * 3)
     scores = np.concatenate([expected["branches"]] * 3, axis=1)
@@ -102,7 +102,7 @@ def test_branches_of_any_batch_size(branch_package, expected):
             np.testing.assert_allclose(actual, scores[branch, :batch], atol=1e-6)
 
 
-def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expected):
+def test_every_output_comes_from_a_single_branch_while_threads_switch(branch_package, expected):
     model = load(branch_package)
     candidates = by_branch(model, expected["image"])
     done = threading.Event()
@@ -119,7 +119,7 @@ def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expe
     ran: set[int] = set()
     try:
         with ThreadPoolExecutor(4) as pool:
-            while ran != {0, 1, 2}:  # as many as it takes for the switchers to have had their turns
+            while ran != {0, 1, 2}:  # until each switching thread has had its turn
                 ran |= set(pool.map(lambda _: which(model(expected["image"]), candidates), range(1000)))
     finally:
         done.set()
@@ -128,7 +128,7 @@ def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expe
     assert sum(model.statistics().counts.values()) >= 1000
 
 
-def test_a_switch_holds_from_the_next_inference_on(branch_package, expected):
+def test_a_switch_applies_from_the_next_inference(branch_package, expected):
     model = load(branch_package)
     candidates = by_branch(model, expected["image"])
     for branch in np.random.default_rng(0).integers(0, 3, 200).tolist():
@@ -136,7 +136,7 @@ def test_a_switch_holds_from_the_next_inference_on(branch_package, expected):
         assert which(model(expected["image"]), candidates) == branch
 
 
-def test_statistics_are_of_the_inferences(branch_package, expected):
+def test_statistics_describe_the_inferences(branch_package, expected):
     model = load(branch_package)
     for branch, batch in ((0, 1), (2, 3), (2, 2)):
         model.switch(f"branch-{branch}")
@@ -152,7 +152,7 @@ def test_statistics_are_of_the_inferences(branch_package, expected):
     assert actual.pid == os.getpid()
 
 
-def test_a_package_without_branches_counts_as_one(package, expected):
+def test_a_package_without_branches_counts_as_one_branch(package, expected):
     model = load(package)
     model(expected["image"])
     assert (model.statistics().counts, model.statistics().option) == ({"branch-0": 1}, "branch-0")
@@ -178,7 +178,7 @@ def infer(process: subprocess.Popen[str]) -> np.ndarray:
     return np.array(json.loads(process.stdout.readline()), np.float32)
 
 
-def test_two_processes_use_one_package(branch_package, package, expected, data):
+def test_two_processes_share_a_package(branch_package, package, expected, data):
     model = load(branch_package)
     with serving(branch_package, data) as other:
         for branch in (0, 2, 1):
@@ -193,7 +193,7 @@ def test_two_processes_use_one_package(branch_package, package, expected, data):
                 """The new version is being loaded."""
 
 
-def test_a_monitor_switches_it(branch_package, expected):
+def test_a_monitor_switches_branches(branch_package, expected):
     model = load(branch_package)
     Switchboard.open(state_directory(branch_package)).option = 2
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
@@ -201,7 +201,7 @@ def test_a_monitor_switches_it(branch_package, expected):
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Be a user who owns nothing, if we are root: who else is refused by permissions."""
+    """Become an unprivileged user if we are root, who would bypass permissions."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
@@ -211,7 +211,7 @@ def nobody() -> Iterator[None]:
         os.seteuid(user)
 
 
-def test_works_where_nothing_can_be_written(branch_package, package, expected, shared, caplog):
+def test_a_read_only_package_runs(branch_package, package, expected, shared, caplog):
     directory = branch_package.rename(shared / "package")
     shared.chmod(0o555)
     try:
@@ -228,7 +228,7 @@ def test_works_where_nothing_can_be_written(branch_package, package, expected, s
     assert "no monitor can switch this model" in caplog.text
 
 
-def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, expected, caplog):
+def test_a_full_disk_causes_a_warning_that_monitors_cannot_see_the_model(branch_package, expected, caplog):
     state = state_directory(branch_package)
     with files_limited_to(1000):
         model = load(branch_package, threads=1)
@@ -240,7 +240,7 @@ def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, exp
 
 
 def test_time_without_the_processor_and_before_the_network_is_recorded(branch_package, expected):
-    """One call waits for the lock while another sleeps in the network, which counts as its latency."""
+    """One call waits for the lock while another sleeps in the network, and the sleep counts as latency."""
     model, sleeping, asleep = load(branch_package), threading.Event(), threading.Event()
     prepared = model._loaded.network.prepared
 

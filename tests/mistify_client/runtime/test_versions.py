@@ -15,7 +15,7 @@ from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
 from tests.support.disks import files_limited_to
 
-#: Installs, and ends or fails just before the n-th time that a file is touched; for each n that there is.
+#: Installs, and dies or fails just before the n-th file operation, for every n.
 FAULTS = """
 import errno, os, shutil, sys
 from pathlib import Path
@@ -66,7 +66,7 @@ for _ in range(10):
 
 @pytest.fixture
 def shipped(package, tmp_path) -> Path:
-    """A package in a directory of its own."""
+    """Return a package in its own directory."""
     (tmp_path / "app").mkdir()
     return package.rename(tmp_path / "app" / "package")
 
@@ -77,7 +77,7 @@ def new(shipped, tmp_path) -> Path:
 
 
 def other_version(package: Path, directory: Path, job: str) -> Path:
-    """A copy of a package that says it is of another job."""
+    """Return a copy of a package with another job id."""
     shutil.copytree(package, directory)
     Manifest.load(package).model_copy(update={"job": job}).save(directory)
     return directory
@@ -100,7 +100,7 @@ def test_a_package_is_its_own_current_version(shipped):
     assert not state_directory(shipped).exists()
 
 
-def test_installs_a_copy(shipped, new):
+def test_a_copy_is_installed(shipped, new):
     before = content(shipped)
     install(shipped, new)
     copied = content(current(shipped))
@@ -112,14 +112,14 @@ def test_installs_a_copy(shipped, new):
     assert Switchboard.open(state_directory(shipped)).generation == 1
 
 
-def test_is_the_same_state_by_any_path(shipped, new, monkeypatch):
+def test_any_path_to_a_package_leads_to_the_same_state(shipped, new, monkeypatch):
     install(shipped, new)
     monkeypatch.chdir(shipped)
     (shipped.parent / "link").symlink_to(shipped)
     assert job(current(Path())) == job(current(shipped.parent / "link")) == "second"
 
 
-def test_keeps_one_version_before(shipped, new, tmp_path):
+def test_one_previous_version_is_kept(shipped, new, tmp_path):
     install(shipped, new)
     install(shipped, other_version(shipped, tmp_path / "newer", "third"))
     install(shipped, other_version(shipped, tmp_path / "newest", "fourth"))
@@ -127,7 +127,7 @@ def test_keeps_one_version_before(shipped, new, tmp_path):
     assert len(installed(shipped)) == 2
 
 
-def test_rolls_back_step_by_step_to_what_was_shipped(shipped, new, tmp_path):
+def test_rollback_goes_step_by_step_to_the_shipped_version(shipped, new, tmp_path):
     install(shipped, new)
     install(shipped, other_version(shipped, tmp_path / "newer", "third"))
     roll_back(shipped)
@@ -141,7 +141,7 @@ def test_rolls_back_step_by_step_to_what_was_shipped(shipped, new, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [str, PurePath])
-def test_paths_are_reported_as_everywhere(shipped, new, kind):
+def test_paths_may_be_strings_or_path_objects(shipped, new, kind):
     install(kind(shipped), kind(new))
     assert job(current(shipped)) == "second"
     roll_back(kind(shipped))
@@ -150,7 +150,7 @@ def test_paths_are_reported_as_everywhere(shipped, new, kind):
         roll_back(kind(shipped))
 
 
-def test_another_version_than_was_expected_is_not_replaced(shipped, new, tmp_path):
+def test_an_unexpected_current_version_is_not_replaced(shipped, new, tmp_path):
     assert install(shipped, new, expected=shipped) == current(shipped)
     newer = other_version(shipped, tmp_path / "newer", "third")
     with pytest.raises(MistifyError, match="another version") as caught:
@@ -162,13 +162,13 @@ def test_another_version_than_was_expected_is_not_replaced(shipped, new, tmp_pat
     assert job(current(shipped)) == "third"
 
 
-def test_nothing_can_be_rolled_back_where_nothing_was_installed(shipped):
+def test_rollback_without_an_installed_version_is_an_error(shipped):
     with pytest.raises(MistifyError, match="no version before"):
         roll_back(shipped)
     assert not state_directory(shipped).exists()
 
 
-def test_a_package_that_was_replaced_has_no_other_versions(shipped, new, tmp_path):
+def test_a_replaced_package_has_no_other_versions(shipped, new, tmp_path):
     install(shipped, new)
     Manifest.load(shipped).model_copy(update={"job": "update"}).save(shipped)
     assert current(shipped) == previous(shipped) == shipped
@@ -204,7 +204,7 @@ def test_a_package_with_other_inputs_or_outputs_is_refused(shipped, new, side, c
     assert current(shipped) == shipped
 
 
-def test_a_full_disk_leaves_the_version_before(shipped, new, tmp_path):
+def test_a_full_disk_keeps_the_previous_version(shipped, new, tmp_path):
     install(shipped, new)
     newer = other_version(shipped, tmp_path / "newer", "third")
     with pytest.raises(OSError, match="too large") as caught, files_limited_to(1000):
@@ -235,7 +235,7 @@ def test_a_crash_or_error_at_any_step_leaves_a_complete_version(shipped, new, tm
     assert actual == {"second", "third"}
 
 
-def test_processes_take_turns(shipped, new, tmp_path):
+def test_concurrent_installations_take_turns(shipped, new, tmp_path):
     newer = other_version(shipped, tmp_path / "newer", "third")
     processes = [
         subprocess.Popen([sys.executable, "-c", INSTALL, shipped, version]) for version in (new, newer)
@@ -247,6 +247,6 @@ def test_processes_take_turns(shipped, new, tmp_path):
     assert len(installed(shipped)) == 2
 
 
-def test_other_users_can_read_it(shipped, new):
+def test_other_users_can_read_an_installed_version(shipped, new):
     install(shipped, new)
     assert os.stat(current(shipped)).st_mode & 0o555 == 0o555

@@ -1,4 +1,4 @@
-"""A package whose subnets differ, with data for it."""
+"""A package with different subnets, and data for it."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +26,7 @@ class Elastic(NamedTuple):
 
 @pytest.fixture
 def elastic(tmp_path):
-    """Write the store in a precision, and measure it as briefly as possible."""
+    """Write the block store in a precision, and measure it as briefly as possible."""
 
     def made(precision: Quantization = Quantization.NONE) -> Elastic:
         directory, state = tmp_path / "package", tmp_path / "state"
@@ -42,6 +42,6 @@ def elastic(tmp_path):
 
 @pytest.fixture(scope="session")
 def device_data() -> tuple[np.ndarray, np.ndarray]:
-    """Images and classes that the store has not learned from."""
+    """Return images and classes that the store was not trained on."""
     images, classes = elastic_stores.digits()
     return images[1000:], classes[1000:]

@@ -1,4 +1,4 @@
-"""Block stores without files, of any size, with latencies and losses drawn at random."""
+"""Block stores of any size without files, with random latencies and losses."""
 
 from hashlib import sha256
 from typing import NamedTuple
@@ -26,7 +26,7 @@ def store_of(variants: list[BlockVariant]) -> BlockStore:
 
 
 def store(blocks: int, shrunk: int, merged: tuple[int, ...]) -> BlockStore:
-    """A store with shrunk variants of each block, and others that replace several."""
+    """Return a store with shrunk variants of each block, and variants that replace several blocks."""
     original = [variant(f"block-{at}", at, 1) for at in range(blocks)]
     smaller = [
         variant(f"block-{at}-shrunk{number}", at, 1) for at in range(blocks) for number in range(shrunk)
@@ -38,7 +38,7 @@ def store(blocks: int, shrunk: int, merged: tuple[int, ...]) -> BlockStore:
 
 
 class Known(NamedTuple):
-    """A space with latencies that fall with what a variant loses."""
+    """A space in which variants with a larger loss are faster."""
 
     space: SubnetSpace
     table: LatencyTable
@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
     @property
     def as_the_server_knows_it(self) -> SubnetSpace:
-        """The same space, in whose store multiply-adds are as latencies and losses are right."""
+        """Return the same space with a store that has exact losses, and multiply-adds equal to latencies."""
         variants = [
             one.model_copy(
                 update={"estimate": BlockEstimate(flops=round(1e6 * self.table.of(one)), loss=self.lost[one])}

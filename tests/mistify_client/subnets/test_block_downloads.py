@@ -1,4 +1,4 @@
-"""Which blocks a device fetches, and what becomes of those that it cannot."""
+"""The blocks that a device downloads, and its behaviour without those that it cannot download."""
 
 import json
 
@@ -27,13 +27,13 @@ from tests.support.tokens import write_token
 
 @pytest.fixture
 def package(tmp_path):
-    """All that the server has."""
+    """Return the complete package on the server."""
     return make_elastic_package(tmp_path / "package")
 
 
 @pytest.fixture
 def device(service, package, tmp_path):
-    """The directory of the package on a device that has loaded it from the server."""
+    """Return the directory of the package on a device that has loaded it from the server."""
     service.serve_package(package)
     load(server=service.address, job="job-1", goal="half", cache=tmp_path / "cache")
     return tmp_path / "cache" / "job-1" / "half"
@@ -51,12 +51,12 @@ def adapted(package, data, latency, **settings):
 
 
 def blocks_in(directory):
-    """The names of the blocks that a directory has."""
+    """Return the names of the blocks in a directory."""
     return {one.file for one in BlockStore.load(directory).variants if (directory / one.file).exists()}
 
 
 def slow_down_shipped(package):
-    """Let the network that was shipped be known to take a second, so that blocks have to be used."""
+    """Set the latency of the shipped network to a second, so that blocks have to be used."""
     tables = state_directory(package) / TABLES
     tables.mkdir(parents=True, exist_ok=True)
     execution, digest = Execution.INTERPRETER, Manifest.load(package).files[NETWORK].sha256
@@ -68,7 +68,7 @@ def slow_down_shipped(package):
 
 
 def least_lost(case, budget_ms, files=None):
-    """What the best subnet within a latency loses, of those that are made of some blocks, by brute force."""
+    """Return the lowest loss of a subnet of these blocks within a latency, by brute force."""
     return min(
         case.lost_by(subnet)
         for subnet in case.space
@@ -79,7 +79,7 @@ def least_lost(case, budget_ms, files=None):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_some_of_the_blocks_make_about_the_best_subnet(seed, share):
+def test_the_selected_blocks_contain_a_nearly_optimal_subnet(seed, share):
     case = known(6, seed=seed)
     budget_ms = share * case.original_ms
     chosen = promising(case.as_the_server_knows_it, case.table, budget_ms)
@@ -88,7 +88,7 @@ def test_some_of_the_blocks_make_about_the_best_subnet(seed, share):
     assert len(files) < len(case.space.variants)
 
 
-def test_what_costs_more_and_is_worse_is_not_promising():
+def test_slower_and_worse_blocks_are_not_selected():
     case = known(5)
     poor = case.space.store.variants[-1]
     assert poor not in case.space.original
@@ -99,12 +99,12 @@ def test_what_costs_more_and_is_worse_is_not_promising():
     assert len(chosen) > 5
 
 
-def test_where_the_server_knows_nothing_all_are_promising():
+def test_all_blocks_are_selected_without_estimates_from_the_server():
     case = known(4)
     assert promising(case.space, case.table, 0.5 * case.original_ms) == set(case.space.variants)
 
 
-def test_a_device_that_loads_a_package_has_no_blocks(service, device, package):
+def test_loading_a_package_downloads_no_blocks(service, device, package):
     assert blocks_in(device) == set()
     assert blocks_in(package)
     assert Origin.load(device) == Origin(server=service.address, job="job-1", goal="half")
@@ -112,13 +112,13 @@ def test_a_device_that_loads_a_package_has_no_blocks(service, device, package):
     np.testing.assert_array_equal(load(device)(elastic_stores.digits()[0][:5]), expected)
 
 
-def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, data):
+def test_adapting_downloads_the_blocks_that_may_be_used(service, device, package, data):
     lines = []
     service.fake.requests.clear()
     result = adapted(device, data, "0.8x", on_progress=lines.append)
     original = {f"{block.name}.tflite" for block in elastic_stores.blocks()[: elastic_stores.RESIDUAL + 2]}
     fetched = {request.file for request in service.fake.requests_of(pb.FetchPackageRequest)}
-    # Whether it may use all of them depends on what it measures.
+    # Whether it may use all of them depends on its measurements.
     assert original < fetched == blocks_in(device) <= blocks_in(package)
     assert lines[0].startswith(f"fetching {len(original)} of {len(blocks_in(package))} blocks from ")
     model = load(device)
@@ -126,7 +126,7 @@ def test_a_device_that_adapts_fetches_what_it_may_use(service, device, package, 
 
 
 @pytest.mark.slow
-def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, data):
+def test_without_a_server_only_local_blocks_are_used(service, device, data):
     slow_down_shipped(device)
     before = adapted(device, data, "0.8x")
     (device / next(file for file in before.chosen.files if "shrunk" in file or "merge" in file)).unlink()
@@ -140,7 +140,7 @@ def test_without_a_server_the_blocks_that_are_here_have_to_do(service, device, d
 
 
 @pytest.mark.slow
-def test_without_a_server_nothing_begins_that_needs_the_original_network(service, device, data):
+def test_without_a_server_and_the_original_network_adapting_is_refused(service, device, data):
     service.stop()
     with pytest.raises(MistifyError) as caught:
         adapted(device, data, "0.8x")
@@ -150,10 +150,8 @@ def test_without_a_server_nothing_begins_that_needs_the_original_network(service
 
 
 @pytest.mark.slow
-def test_without_a_server_a_latency_that_other_blocks_may_keep_is_not_called_impossible(
-    service, device, data
-):
-    """Nothing but the original network is here: what it lacks is the server, and not a faster subnet."""
+def test_without_a_server_the_error_does_not_call_the_latency_impossible(service, device, data):
+    """Only the original network is local: faster subnets exist, but the server is unreachable."""
     result = adapted(device, data, "1x")
     for file in blocks_in(device) - set(result.original.files):
         (device / file).unlink()
@@ -166,7 +164,7 @@ def test_without_a_server_a_latency_that_other_blocks_may_keep_is_not_called_imp
     assert (state_directory(device) / "pool.json").read_bytes() == pool
 
 
-def test_a_damaged_block_of_a_download_is_repaired(service, device, data):
+def test_a_damaged_downloaded_block_is_repaired(service, device, data):
     result = adapted(device, data, "0.8x")
     here, file = blocks_in(device), result.original.files[0]
     content = (device / file).read_bytes()
@@ -176,8 +174,8 @@ def test_a_damaged_block_of_a_download_is_repaired(service, device, data):
     assert blocks_in(device) == here
 
 
-def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package, data):
-    """What the server knows may be wrong for this device: here, that only the original blocks are fast."""
+def test_all_blocks_are_downloaded_if_the_selected_ones_are_too_slow(service, device, package, data):
+    """The server's estimates may be wrong for this device, where only the original blocks are fast."""
     store = BlockStore.load(device)
     slow = store.model_copy(
         update={
@@ -198,7 +196,7 @@ def test_where_the_fetched_blocks_are_too_slow_all_are(service, device, package,
     assert blocks_in(device) == blocks_in(package)
 
 
-def test_a_missing_block_from_nowhere_is_named(device, data):
+def test_a_missing_block_without_a_known_server_is_named(device, data):
     (device / ORIGIN).unlink()
     with pytest.raises(MistifyError, match=r"stem\.tflite.*missing or damaged.*fetch it again") as caught:
         adapted(device, data, "0.8x")
@@ -206,7 +204,7 @@ def test_a_missing_block_from_nowhere_is_named(device, data):
 
 
 def fetch_all(device, token_file=None):
-    """Fetch all blocks of a device's package."""
+    """Download all blocks of a device's package."""
     store = BlockStore.load(device)
     with BlockFiles(device) as files:
         downloads = BlockDownloads(files, state_directory(device), store, token_file, lambda line: None)
@@ -214,25 +212,25 @@ def fetch_all(device, token_file=None):
 
 
 def sent(service):
-    """What authorizes the calls that the server was sent since its last requests were forgotten."""
+    """Return the authorization of the calls that the server has received since its record was cleared."""
     return {dict(metadata).get("authorization") for metadata in service.fake.metadata}
 
 
-def test_the_token_is_sent_that_was_noted_for_the_server(service, device, tmp_path):
+def test_the_token_recorded_for_the_server_is_sent(service, device, tmp_path):
     note_token_file(state_directory(device), service.address, write_token(tmp_path / "token", "own"))
     service.fake.metadata.clear()
     fetch_all(device)
     assert sent(service) == {"Bearer own"}
 
 
-def test_no_other_server_is_sent_a_token(service, device, tmp_path):
+def test_the_token_is_not_sent_to_another_server(service, device, tmp_path):
     note_token_file(state_directory(device), "other:1", write_token(tmp_path / "token", "own"))
     service.fake.metadata.clear()
     fetch_all(device)
     assert sent(service) == {None}
 
 
-def test_a_package_does_not_choose_the_file_whose_content_is_sent(service, device, tmp_path):
+def test_a_package_cannot_choose_the_token_file(service, device, tmp_path):
     secret = write_token(tmp_path / "secret", "of someone else")
     origin = json.loads((device / ORIGIN).read_text())
     (device / ORIGIN).write_text(json.dumps({**origin, "token_file": str(secret)}))
@@ -245,7 +243,7 @@ def test_a_package_does_not_choose_the_file_whose_content_is_sent(service, devic
     assert sent(service) == {"Bearer own"}
 
 
-def test_a_version_that_is_installed_without_blocks_fetches_them_too(device, tmp_path, data):
+def test_an_installed_version_without_blocks_downloads_them_as_well(device, tmp_path, data):
     shipped = make_elastic_package(tmp_path / "shipped" / "package")
     install(shipped, device)
     assert blocks_in(current(shipped)) == set()

@@ -1,4 +1,4 @@
-"""Latency tables: what is kept, and what is measured again."""
+"""Latency tables: which entries are kept, and which are measured again."""
 
 import json
 
@@ -16,14 +16,14 @@ NAME = "latency-interpreter-1.json"
 
 
 def measured(own, **changes):
-    """Return the table, and the lines that tell of measuring."""
+    """Return the table and the progress messages."""
     lines = []
     settings = {"threads": 1, "execution": Execution.INTERPRETER, **changes}
     table = latency_table(own.files, own.store, own.state, seconds=1e-6, on_progress=lines.append, **settings)
     return table, lines
 
 
-def test_a_subnet_takes_as_long_as_its_blocks(elastic):
+def test_the_latency_of_a_subnet_is_the_sum_over_its_blocks(elastic):
     own = elastic()
     assert own.table.latencies_ms.keys() == {one.content.sha256 for one in own.store.variants}
     assert all(latency > 0 for latency in own.table.latencies_ms.values())
@@ -31,14 +31,14 @@ def test_a_subnet_takes_as_long_as_its_blocks(elastic):
     assert own.table.latency_ms(subnet) == pytest.approx(sum(own.table.of(one) for one in subnet))
 
 
-def test_what_was_measured_is_not_measured_again(elastic):
+def test_measured_blocks_are_not_measured_again(elastic):
     own = elastic()
     for one in own.store.variants:
         (own.directory / one.file).unlink()
     assert measured(own) == (own.table, [])
 
 
-def test_of_blocks_that_were_measured_the_latencies_stay(elastic):
+def test_latencies_of_measured_blocks_are_kept(elastic):
     own = elastic()
     new, *others = own.store.variants
     content = json.loads((own.state / NAME).read_text())
@@ -50,11 +50,11 @@ def test_of_blocks_that_were_measured_the_latencies_stay(elastic):
     assert {table.of(one) for one in others} == {own.table.of(one) for one in others}
 
 
-def test_new_blocks_are_as_slow_as_they_would_have_been_beside_the_others(elastic):
+def test_latencies_of_new_blocks_are_scaled_to_earlier_conditions(elastic):
     own = elastic()
     new, *others = own.store.variants
     content = json.loads((own.state / NAME).read_text())
-    # As if the device had been a thousand times as slow when the others were measured.
+    # As if the device had been a thousand times slower during the earlier measurement.
     content["latencies_ms"] = {one.content.sha256: 1000 * own.table.of(one) for one in others}
     (own.state / NAME).write_text(json.dumps(content))
     table, lines = measured(own)
@@ -64,7 +64,7 @@ def test_new_blocks_are_as_slow_as_they_would_have_been_beside_the_others(elasti
 
 
 @pytest.mark.parametrize("field", ["runtime", "machine"])
-def test_all_are_measured_again_elsewhere(elastic, field):
+def test_all_blocks_are_measured_again_on_another_device(elastic, field):
     own = elastic()
     content = json.loads((own.state / NAME).read_text())
     old = dict.fromkeys(content["latencies_ms"], 1000000.0)
@@ -76,14 +76,14 @@ def test_all_are_measured_again_elsewhere(elastic, field):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format_version": 2}'])
-def test_a_table_that_cannot_be_read_is_measured_again(elastic, content):
+def test_an_unreadable_table_is_measured_again(elastic, content):
     own = elastic()
     (own.state / NAME).write_text(content)
     assert measured(own)[1] == ["measuring 15 blocks"]
 
 
 @pytest.mark.parametrize("changes", [{"threads": 2}, {"execution": Execution.COMPILED}])
-def test_each_execution_has_a_table_of_its_own(elastic, changes):
+def test_each_execution_has_its_own_table(elastic, changes):
     own = elastic()
     table, lines = measured(own, **changes)
     assert lines
@@ -108,10 +108,8 @@ def test_a_damaged_block_is_refused_by_name(elastic):
 
 
 @pytest.mark.parametrize(("shipped_ms", "handover_ms"), [(5.0, 0.5), (4.0, 1.0), (7.0, 0.0)])
-def test_handing_over_takes_what_the_blocks_of_the_shipped_network_take_longer(
-    tmp_path, shipped_ms, handover_ms
-):
-    """Blocks take 1, 2 and 3 ms in a chain, and less in one network, be it of these or of others."""
+def test_the_hand_over_time_is_what_a_chain_takes_longer_than_one_network(tmp_path, shipped_ms, handover_ms):
+    """Blocks take 1, 2 and 3 ms in a chain, and less in one network, with these or other blocks."""
     store = spaces.store(blocks=3, shrunk=1, merged=())
     first, second, third, *_, last_shrunk = store.variants
     shipped = spaces.variant(NETWORK, 0, 3).model_copy(update={"file": NETWORK})
@@ -134,7 +132,7 @@ def test_handing_over_takes_what_the_blocks_of_the_shipped_network_take_longer(
     assert table.latency_ms([shipped]) == shipped_ms
 
 
-def test_no_block_takes_less_than_nothing(elastic):
+def test_latencies_are_never_negative(elastic):
     own = elastic()
     table = own.table.model_copy(update={"handover_ms": 1e3})
     assert all(table.of(one) > 0 for one in own.store.variants)

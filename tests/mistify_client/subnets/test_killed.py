@@ -1,4 +1,4 @@
-"""Adaptations that are killed at many points, and what apps make of what is left."""
+"""Adaptations killed at many points, and apps that load the remaining files."""
 
 import json
 import signal
@@ -11,12 +11,12 @@ import pytest
 from tests.mistify_client.pools import make_elastic_package
 from tests.support import elastic_stores
 
-#: What is shipped: fast, and so inaccurate that slower subnets are in the pool as well.
+#: The shipped network: fast, and so inaccurate that the pool also contains slower subnets.
 WORST = ("stem.tflite", *(f"block-{number}-shrunk.tflite" for number in range(1, 5)), "head.tflite")
 
-#: Adapts a package again and again, killed each time when it comes to another file, and prints a line of JSON
-#: on each. An audit hook counts what the process does with files: all that writes is a point to be killed at,
-#: and each tenth that reads. An app runs all the time, and another one is started when the process is dead.
+#: Adapts a package repeatedly, killed at a different file operation each time, and prints a line of JSON
+#: for each run. An audit hook counts the file operations of the process, which is killed at every write
+#: and at every tenth read. One app runs all the time, and another one is started after each kill.
 KILLED = """
 import json, os, signal, sys, threading
 from pathlib import Path
@@ -103,8 +103,8 @@ for kind, step, measures in (("writes", 1, False), ("writes", 1, True), ("reads"
 
 
 @pytest.mark.slow
-def test_sigkill_at_any_point_leaves_a_package_that_runs_as_before_or_as_adapted(tmp_path):
-    """So do apps that run, and an option that was chosen counts for the subnets that it was chosen among."""
+def test_after_sigkill_at_any_point_the_package_runs_as_before_or_as_adapted(tmp_path):
+    """So do running apps, and a chosen option only applies to the pool that it was chosen from."""
     make_elastic_package(tmp_path / "package", WORST)
     np.savez(tmp_path / "mine.npz", x=elastic_stores.digits()[0][1000:1050])
     before = {path.name: path.read_bytes() for path in (tmp_path / "package").iterdir()}
@@ -113,7 +113,7 @@ def test_sigkill_at_any_point_leaves_a_package_that_runs_as_before_or_as_adapted
     )
     assert done.returncode == 0, done.stderr
     kills = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [kill["status"] for kill in kills].count(0) == 3  # all series came to their ends
+    assert [kill["status"] for kill in kills].count(0) == 3  # all runs completed
     assert len(kills) > 15
     for kill in kills:
         assert kill["status"] in (0, signal.SIGKILL), kill

@@ -1,4 +1,4 @@
-"""Packages that are adapted to a device, and what failures and crashes leave of them."""
+"""Adapting packages to a device, and the effects of failures and crashes."""
 
 import json
 
@@ -54,7 +54,7 @@ def adapted(package, data, latency="0.9x", **settings):
 
 
 def test_a_tuned_package_is_refused_before_anything_is_measured(tmp_path, data):
-    """Its blocks are those of before, so that nothing would run what is chosen."""
+    """Its blocks still have the untuned weights."""
     package = make_block_package(tmp_path / "tuned")
     Manifest.load(package).model_copy(update={"tuned_from": "0" * 64}).save(package)
     with pytest.raises(MistifyError, match=r"was tuned on this device.*roll_back") as caught:
@@ -64,14 +64,14 @@ def test_a_tuned_package_is_refused_before_anything_is_measured(tmp_path, data):
 
 
 def content_of(directory):
-    """All files of a directory, and of those in it, with their contents."""
+    """Return all files below a directory with their contents."""
     return {
         str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
     }
 
 
 def chosen_files(package):
-    """What runs when the package is loaded."""
+    """Return the files of the subnet that runs when the package is loaded."""
     model = load(package)
     return next(option.blocks for option in model.options if option.id == model.running)
 
@@ -81,14 +81,14 @@ def space_of(package):
 
 
 def blocks_of(package, entry):
-    """The blocks of a subnet; the package's own network is the original one."""
+    """Return the blocks of a subnet; the package's own network is the original one."""
     space = space_of(package)
     return space.original if entry.files == (NETWORK,) else space.store.network_of(entry.files)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("strategy", Strategy)
-def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data, strategy):
+def test_the_best_subnet_within_the_budget_runs_next(package, data, device_data, strategy):
     before = content_of(package)
     result = adapted(package, data, strategy=strategy)
     pool, images, classes = result.pool, *device_data
@@ -103,8 +103,8 @@ def test_what_runs_next_is_the_best_within_the_budget(package, data, device_data
     assert content_of(package) == before
 
 
-def test_additive_is_nearly_as_good_as_the_best_of_all(package, data, device_data):
-    """Brute force: all 33 subnets in Keras, by the table."""
+def test_additive_search_is_nearly_as_good_as_brute_force(package, data, device_data):
+    """The reference evaluates all 33 subnets in Keras, with latencies from the table."""
     result = adapted(package, data)
     images, classes = device_data
     state = json.loads((state_directory(package) / TABLES / TABLE).read_text())["latencies_ms"]
@@ -118,8 +118,8 @@ def test_additive_is_nearly_as_good_as_the_best_of_all(package, data, device_dat
     assert result.scored < 33
 
 
-def test_the_network_that_was_shipped_stays_unless_a_subnet_is_faster_or_better(package, unlabelled):
-    """In one file it is faster than the same blocks one after the other, and as good."""
+def test_the_shipped_network_stays_unless_a_subnet_is_faster_or_more_accurate(package, unlabelled):
+    """As a single file, it is faster than a chain of the same blocks, and as accurate."""
     shipped, original = load(package), space_of(package).original
     expected = shipped(elastic_stores.digits()[0][:20])
     result = adapted(package, unlabelled, "1x")
@@ -131,8 +131,8 @@ def test_the_network_that_was_shipped_stays_unless_a_subnet_is_faster_or_better(
     np.testing.assert_array_equal(model(elastic_stores.digits()[0][:20]), expected)
 
 
-def test_the_blocks_that_the_shipped_network_is_made_of_do_not_run_in_its_place(package, unlabelled):
-    """Stitched they take as long, so that chance would choose between the two."""
+def test_the_blocks_of_the_shipped_network_do_not_replace_it(package, unlabelled):
+    """Stitched, they take equally long, so that the choice would be random."""
     original = tuple(block.file for block in space_of(package).original)
     store = elastic_stores.BlockStore.load(package).model_copy(update={"served": original})
     (package / BLOCKS).write_text(store.model_dump_json())
@@ -142,17 +142,17 @@ def test_the_blocks_that_the_shipped_network_is_made_of_do_not_run_in_its_place(
     assert original not in files
 
 
-def test_a_damaged_block_that_no_server_has_is_left_out(package, unlabelled):
+def test_a_damaged_block_that_cannot_be_downloaded_is_left_out(package, unlabelled):
     (package / "block-3-merge2.tflite").write_bytes(b"damaged")
     lines = []
     result = adapted(package, unlabelled, on_progress=lines.append)
-    assert "the ones here have to do" in lines[1]
+    assert "only those on the device are used" in lines[1]
     assert "block-3-merge2.tflite" in lines[1]
     assert not any("block-3-merge2.tflite" in entry.files for entry in result.pool.entries)
 
 
-def test_the_pool_of_a_package_that_was_here_before_is_none_of_a_new_one(package, unlabelled):
-    """The new one has no blocks; those of before, and the pool, stay beside it where it is fetched."""
+def test_the_pool_of_a_previous_package_is_ignored(package, unlabelled):
+    """The new package has no blocks, but the old blocks and pool are still in its directory."""
     adapted(package, unlabelled)
     manifest = Manifest.load(package)
     files = {NETWORK: manifest.files[NETWORK]}
@@ -164,16 +164,14 @@ def test_the_pool_of_a_package_that_was_here_before_is_none_of_a_new_one(package
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-def test_without_labels_subnets_agree_with_the_original(package, unlabelled):
+def test_without_labels_subnets_are_scored_by_agreement_with_the_original(package, unlabelled):
     result = adapted(package, unlabelled, "1x")
     assert result.pool.metric is Metric.AGREEMENT
     assert result.original.accuracy == 1
     assert result.chosen == result.pool.best() == result.pool.entries[-1]
 
 
-def test_answers_of_yes_or_no_that_nobody_knows_do_not_count_as_floats_either(
-    package, unlabelled, device_data
-):
+def test_unknown_binary_labels_do_not_count_even_as_floats(package, unlabelled, device_data):
     store = elastic_stores.BlockStore.load(package)
     (output,) = store.outputs
     answers = store.model_copy(update={"kinds": {output.name: OutputEncoding.LOGIT}})
@@ -186,21 +184,21 @@ def test_answers_of_yes_or_no_that_nobody_knows_do_not_count_as_floats_either(
     assert len(accuracies) == 1
 
 
-def test_of_many_examples_some_are_scored(package, tmp_path, device_data):
+def test_only_some_of_many_examples_are_scored(package, tmp_path, device_data):
     images = np.repeat(device_data[0], 2, axis=0)
     np.savez(tmp_path / "many.npz", x=images)
     assert len(images) > MOST_EXAMPLES
     assert adapted(package, tmp_path / "many.npz").pool.examples == MOST_EXAMPLES
 
 
-def test_few_examples_are_said_to_be_few(package, tmp_path, device_data):
+def test_few_examples_cause_a_warning(package, tmp_path, device_data):
     np.savez(tmp_path / "few.npz", x=device_data[0][:5])
     lines = []
     adapted(package, tmp_path / "few.npz", on_progress=lines.append)
     assert lines[-1] == "searching 34 subnets on 5 examples, too few to tell them apart well"
 
 
-def test_models_that_run_learn_of_it(package, unlabelled):
+def test_running_models_adopt_the_new_choice(package, unlabelled):
     state_directory(package).mkdir()
     switchboard = Switchboard.open(state_directory(package))
     before = switchboard.generation
@@ -208,7 +206,7 @@ def test_models_that_run_learn_of_it(package, unlabelled):
     assert switchboard.generation != before
 
 
-def test_an_app_runs_what_was_chosen(tmp_path):
+def test_an_app_runs_the_chosen_subnet(tmp_path):
     package = make_block_package(tmp_path / "package")
     np.savez(tmp_path / "images.npz", x=images(20))
     model = load(package)
@@ -221,7 +219,7 @@ def test_an_app_runs_what_was_chosen(tmp_path):
     np.testing.assert_array_equal(model(images(2)), expected)
 
 
-def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
+def test_an_adapted_package_can_be_adapted_again(package, data, unlabelled):
     adapted(package, data)
     table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
@@ -231,8 +229,8 @@ def test_an_adapted_package_is_adapted_again(package, data, unlabelled):
     assert chosen_files(package) == result.chosen.files
 
 
-def test_subnets_that_an_earlier_search_found_stay_in_the_pool(package, data):
-    """Additive search looks at all latencies, and evolution near one of them."""
+def test_subnets_found_by_an_earlier_search_stay_in_the_pool(package, data):
+    """Additive search covers all latencies, evolution only those near the budget."""
     whole = adapted(package, data, "1x")
     again = adapted(package, data, "1x", strategy=Strategy.EVOLUTION)
     for entry in whole.pool.entries:
@@ -245,7 +243,7 @@ def test_subnets_that_an_earlier_search_found_stay_in_the_pool(package, data):
 
 
 class Meanwhile:
-    """Installs another package once the search begins."""
+    """A callback that installs another package when the search begins."""
 
     def __init__(self, package, other):
         self.package, self.other = package, other
@@ -255,11 +253,11 @@ class Meanwhile:
             install(self.package, self.other)
 
 
-def test_a_package_that_gets_another_version_meanwhile_is_left_as_it_is(tmp_path, package, unlabelled):
-    """What was found is for the version before: its blocks are not in the new one."""
+def test_a_package_updated_during_the_search_is_not_changed(tmp_path, package, unlabelled):
+    """The results belong to the previous version, whose blocks are not in the new one."""
     (tmp_path / "next").mkdir()
     other = make_elastic_package(tmp_path / "next" / "package")
-    with pytest.raises(MistifyError, match="has got another version") as caught:
+    with pytest.raises(MistifyError, match="has another version") as caught:
         adapted(package, unlabelled, on_progress=Meanwhile(package, other))
     assert caught.value.code is ErrorCode.CONFLICT
     assert current(package) != package
@@ -273,7 +271,7 @@ def test_a_latency_below_that_of_every_subnet_is_refused(package, unlabelled):
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_what_is_not_a_package_is_refused(tmp_path, unlabelled):
+def test_a_directory_without_a_package_is_refused(tmp_path, unlabelled):
     with pytest.raises(MistifyError, match=r"no manifest\.json") as caught:
         adapted(tmp_path, unlabelled)
     assert caught.value.code is ErrorCode.NOT_FOUND
@@ -304,10 +302,10 @@ def break_block(package, data):
 
 @pytest.mark.parametrize("metric", [Metric.MSE, Metric.MAE, Metric("pinball_error")])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_figures_have_the_metric_of_the_package_where_it_is_known(
+def test_regression_is_scored_by_the_metric_of_the_package(
     package, unlabelled, device_data, metric, labelled
 ):
-    """As in Keras; otherwise they have the share of the variance that is explained."""
+    """Compared with Keras; without a metric, the score is the explained variance."""
     store = elastic_stores.BlockStore.load(package)
     (output,) = store.outputs
     figures = store.model_copy(update={"kinds": {output.name: OutputEncoding.FIGURES}})
@@ -332,7 +330,7 @@ def test_figures_have_the_metric_of_the_package_where_it_is_known(
 
 @pytest.mark.parametrize("fault", [break_data, break_labels, break_block])
 @pytest.mark.parametrize("adapted_before", [False, True])
-def test_a_failure_leaves_all_as_it_was(package, unlabelled, fault, adapted_before):
+def test_a_failure_changes_nothing(package, unlabelled, fault, adapted_before):
     state = state_directory(package)
     if adapted_before:
         adapted(package, unlabelled, "1x")
@@ -343,7 +341,7 @@ def test_a_failure_leaves_all_as_it_was(package, unlabelled, fault, adapted_befo
     assert (content_of(package), content_of(state)) == before
 
 
-def test_a_full_disk_leaves_the_old_pool_and_the_old_choice(package, unlabelled):
+def test_a_full_disk_keeps_the_old_pool_and_choice(package, unlabelled):
     adapted(package, unlabelled, "1x")
     state = state_directory(package)
     before = {name: content for name, content in content_of(state).items() if not name.endswith(".part")}

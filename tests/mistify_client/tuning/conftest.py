@@ -1,4 +1,4 @@
-"""A coordinator whose group tunes two packages, and devices with data."""
+"""A coordinator with a group that tunes two packages, and devices with data."""
 
 import shutil
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ GOALS = {"half": "trainable", "third": "trainable_narrow"}
 
 @dataclass
 class Device:
-    """A package of its own, and data."""
+    """A device with its own package and data."""
 
     package: Path
     examples: Examples
@@ -44,7 +44,7 @@ class Device:
 
 @pytest.fixture
 def device(data, tmp_path):
-    """Makes devices: even ones have the package `half`, odd ones `third`."""
+    """Return a function that makes devices: even ones have the package `half`, odd ones `third`."""
 
     def make(number: int, count: int = 400) -> Device:
         source = data / list(GOALS.values())[number % 2]
@@ -56,7 +56,7 @@ def device(data, tmp_path):
 
 @pytest.fixture
 def scales():
-    """What the group compares devices by."""
+    """Return the correlation scales of the group."""
     return {"view_degrees": 90.0}
 
 

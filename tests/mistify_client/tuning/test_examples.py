@@ -1,4 +1,4 @@
-"""Data files on the device: what fits, and what is told of those that do not."""
+"""Data files on the device: suitable ones, and errors for unsuitable ones."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
         ({"x": IMAGES, "y": CLASSES.astype(str)}, "scores: got classes as <U"),
     ],
 )
-def test_what_does_not_fit_is_reported(read, arrays, reported):
+def test_unsuitable_arrays_are_reported(read, arrays, reported):
     with pytest.raises(MistifyError, match=reported) as caught:
         read(**arrays)
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_reported(read, arrays, reported):
 
 @pytest.fixture
 def trainer(data):
-    """Of a network with an output of each kind, which they are named after."""
+    """Return a trainer for a network with one output of each kind, named after the kind."""
     return load_trainer(data / "trainable_kinds", 1)
 
 
@@ -84,13 +84,13 @@ LABELS = {
         {"figures": BRIGHTNESS.astype(np.float64)},
     ],
 )
-def test_labels_that_are_read_can_be_trained_on(trainer, tmp_path, written):
+def test_labels_read_from_files_can_be_trained_on(trainer, tmp_path, written):
     np.savez(tmp_path / "data.npz", x=IMAGES, **LABELS | written)
     read = read_examples(tmp_path / "data.npz", trainer.manifest, trainer.training)
     assert trainer.evaluate(read.inputs, read.targets) == trainer.evaluate(IMAGES, LABELS)
 
 
-def test_fractions_are_no_answers(trainer, tmp_path):
+def test_fractions_are_not_valid_binary_labels(trainer, tmp_path):
     answers = {"sigmoid": ANSWERS + 0.5 * (ANSWERS == 0), "logit": np.full(6, 0.25, np.float32)}
     np.savez(tmp_path / "data.npz", x=IMAGES, **LABELS | answers)
     with pytest.raises(MistifyError, match="got fractions; expected 0 or 1, or -1") as caught:
@@ -101,14 +101,14 @@ def test_fractions_are_no_answers(trainer, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04nonsense", b"[1, 2]"])
-def test_files_that_are_no_arrays_are_reported(data, tmp_path, content):
+def test_files_without_arrays_are_reported(data, tmp_path, content):
     manifest = Manifest.load(data / "trainable")
     (tmp_path / "data.npz").write_bytes(content)
     with pytest.raises(MistifyError, match=r"an \.npz file"):
         read_examples(tmp_path / "data.npz", manifest, manifest.training)
 
 
-def test_a_single_array_and_a_file_that_is_not_there_are_reported_as_such(data, tmp_path):
+def test_a_single_array_and_a_missing_file_are_reported(data, tmp_path):
     manifest = Manifest.load(data / "trainable")
     np.save(tmp_path / "data.npy", IMAGES)
     for name, reported in (("data.npy", "a single array without a name"), ("none.npz", "no such file")):
@@ -133,13 +133,13 @@ def test_damage_anywhere_in_a_file_is_reported(data, tmp_path):
             read = read_examples(path, manifest, manifest.training)
         except MistifyError:
             refused += 1
-        else:  # a byte that says nothing of the examples, such as one of a time stamp
+        else:  # a byte that does not affect the examples, such as part of a time stamp
             np.testing.assert_array_equal(read.inputs["image"], IMAGES)
             np.testing.assert_array_equal(read.targets["scores"], CLASSES)
     assert refused > len(whole) // 2
 
 
-def test_every_example_is_trained_on_or_set_apart_and_always_the_same_ones():
+def test_examples_are_split_deterministically_and_completely():
     some = examples(1, 50)
     actual = split(some, 0.2, 8)
     assert len(actual.validation) == 10
@@ -154,7 +154,7 @@ def test_too_few_examples_are_reported():
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
-def test_digests_tell_examples_apart():
+def test_different_examples_have_different_digests():
     some = examples(1, 10)
     assert some.digest == examples(1, 10).digest
     changed = examples(1, 10)

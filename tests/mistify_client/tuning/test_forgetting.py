@@ -9,7 +9,7 @@ from tests.mistify_client.tuning.devices import examples
 from tests.support.paths import DATA
 
 
-def test_what_a_network_knows_is_counted_by_class():
+def test_knowledge_is_the_accuracy_of_each_class():
     trainer, keep = load_trainer(DATA / "trainable", 1), examples(5, 300)
     known = knowledge(trainer, keep)
     answers = trainer.infer(keep.inputs)["scores"].argmax(1)
@@ -20,7 +20,7 @@ def test_what_a_network_knows_is_counted_by_class():
     }
 
 
-def test_figures_are_known_by_their_loss_alone():
+def test_knowledge_of_a_regression_model_is_only_its_loss():
     trainer = load_trainer(DATA / "trainable_figures", 1)
     images = np.random.default_rng(1).uniform(size=(50, 4, 4, 1)).astype(np.float32)
     keep = Examples({"image": images}, {"halves": np.zeros((50, 2), np.float32)})
@@ -38,7 +38,7 @@ def known_figures(loss: float) -> Knowledge:
     return Knowledge(Score(0.0, loss), 400, {}, has_accuracy=False)
 
 
-def test_an_accuracy_of_nothing_is_told():
+def test_an_accuracy_of_zero_is_shown():
     trainer, keep = load_trainer(DATA / "trainable", 1), examples(5, 20)
     wrong = (trainer.infer(keep.inputs)["scores"].argmax(1) + 1) % 3
     known = knowledge(trainer, Examples(keep.inputs, {"scores": wrong}))
@@ -66,5 +66,5 @@ def test_an_accuracy_of_nothing_is_told():
         (known(0.0, 2.0), known(0.0, 3.0), ""),
     ],
 )
-def test_what_was_forgotten_is_said_with_its_figures(before, after, words):
+def test_forgetting_is_described_with_numbers(before, after, words):
     assert before.forgotten(after) == words

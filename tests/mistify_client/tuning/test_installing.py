@@ -1,4 +1,4 @@
-"""A tuned version of a package has all that the package had, with other weights."""
+"""A tuned version has all files of its package, with other weights."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support import elastic_stores
 from tests.support.paths import DATA
 
 
-def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path) -> None:
+def test_a_tuned_version_keeps_other_files_and_manifest_fields(tmp_path: Path) -> None:
     package = tmp_path / "package"
     shutil.copytree(DATA / "trainable", package)
     (package / "expected.npz").unlink()
@@ -39,10 +39,10 @@ def test_a_tuned_version_keeps_other_files_and_what_apps_are_told(tmp_path: Path
     assert np.ptp(model(zeros)) == 0
 
 
-def test_a_new_version_is_written_beside_the_package_for_the_owner_alone(
+def test_a_new_version_is_written_next_to_the_package_for_the_owner_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Elsewhere the disk may be small, or memory; what a killed process left of an earlier one goes."""
+    """Other places may be small disks or in memory. Files of a killed process are removed."""
     package = Path(shutil.copytree(DATA / "trainable", tmp_path / "package"))
     tuning = state_directory(package) / "tuning"
     (tuning / "installing").mkdir(parents=True)
@@ -62,7 +62,7 @@ def test_a_new_version_is_written_beside_the_package_for_the_owner_alone(
     assert not list(tuning.iterdir())
 
 
-def test_a_package_without_its_blocks_is_tuned_too(tmp_path: Path) -> None:
+def test_a_package_without_its_blocks_can_be_tuned(tmp_path: Path) -> None:
     package = tmp_path / "package"
     shutil.copytree(DATA / "trainable", package)
     store = elastic_stores.write(package)

@@ -12,20 +12,20 @@ from tests.support.paths import DATA
 ROWS = np.array([2, 0])
 
 
-def test_alone_what_the_network_knew_is_the_target():
+def test_without_peers_the_original_predictions_are_the_target():
     predictions = {"scores": np.arange(6.0).reshape(3, 2)}
-    teacher, settings = Rehearsal(predictions, 0.5).beside(None, TrainingSettings(kd_weight=3.0))
+    teacher, settings = Rehearsal(predictions, 0.5).combined_with(None, TrainingSettings(kd_weight=3.0))
     assert settings.kd_weight == 0.5
     targets = teacher(np.random.default_rng(0))(ROWS)
     np.testing.assert_array_equal(targets["scores"], [[4, 5], [0, 1]])
 
 
-def test_beside_peers_the_losses_of_both_add_up():
-    """As cross entropy is linear in its targets, the weighted mean with the sum of the weights is the sum."""
+def test_with_peers_the_losses_are_added():
+    """Cross-entropy is linear in its targets, so a weighted mean of targets gives the sum of the losses."""
     rng = np.random.default_rng(0)
     known, taught, outputs = (rng.dirichlet(np.ones(3), 4) for _ in range(3))
     rehearsal = Rehearsal({"scores": known}, 0.5)
-    teacher, settings = rehearsal.beside(
+    teacher, settings = rehearsal.combined_with(
         lambda _rng: lambda rows: {"scores": taught[rows]}, TrainingSettings(kd_weight=2.0)
     )
     mixed = teacher(rng)(ROWS)["scores"]
@@ -33,7 +33,7 @@ def test_beside_peers_the_losses_of_both_add_up():
     assert settings.kd_weight * entropy[0] == pytest.approx(2.0 * entropy[1] + 0.5 * entropy[2], rel=1e-6)
 
 
-def test_there_is_as_much_to_rehearse_as_the_package_is_accurate():
+def test_the_weight_of_rehearsal_is_proportional_to_the_accuracy_of_the_package():
     trainer = load_trainer(DATA / "trainable", 1)
     rehearsal = rehearsal_of(trainer, examples(1, 40), TrainingSettings(rehearsal=2.0))
     assert rehearsal.weight == 2.0 * trainer.manifest.accuracy
@@ -49,7 +49,7 @@ def fitted(trainer, data, settings, teacher=None):
     fit(trainer, data, settings, state, after_pass=lambda *_: None, teacher=teacher)
 
 
-def test_a_network_that_rehearses_forgets_less():
+def test_rehearsal_reduces_forgetting():
     trainer, size = load_trainer(DATA / "trainable", 1), 8
     fitted(trainer, split(examples(1, 600), 0.2, size), SETTINGS)
     learned, test = trainer.weights(), examples(3, 600)
@@ -60,7 +60,7 @@ def test_a_network_that_rehearses_forgets_less():
     for weight in (0.0, 1.0):
         trainer.restore(learned)
         rehearsal = Rehearsal({"scores": np.concatenate([trainer.infer(of_two.inputs)["scores"]])}, weight)
-        teacher, settings = rehearsal.beside(None, SETTINGS) if weight else (None, SETTINGS)
+        teacher, settings = rehearsal.combined_with(None, SETTINGS) if weight else (None, SETTINGS)
         fitted(trainer, data, settings, teacher)
         after[weight] = knowledge(trainer, test)
     assert before.by_class[2] > 0.3

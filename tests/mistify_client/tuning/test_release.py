@@ -1,4 +1,4 @@
-"""Noisy data of private devices: paid for once, and drawn again only for other data."""
+"""Noisy data of private devices: debited once, and drawn again only for other data."""
 
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ def spent(directory):
     return PrivacyLedger(directory / "ledger", Fraction(6)).spent()
 
 
-def test_they_are_drawn_once(trainer, tmp_path):
+def test_noisy_data_is_drawn_once(trainer, tmp_path):
     true = examples(1, 2000)
     noisy = noisy_examples(true, trainer, PRIVACY, tmp_path)
     assert spent(tmp_path) == Fraction("2.5")
@@ -36,7 +36,7 @@ def test_they_are_drawn_once(trainer, tmp_path):
     assert spent(tmp_path) == Fraction("2.5")
 
 
-def test_other_data_and_other_noise_cost_again(trainer, tmp_path):
+def test_other_data_or_other_noise_is_debited_again(trainer, tmp_path):
     noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
     noisy_examples(examples(2, 50), trainer, PRIVACY, tmp_path)
     assert spent(tmp_path) == 5
@@ -46,7 +46,7 @@ def test_other_data_and_other_noise_cost_again(trainer, tmp_path):
     assert len(list(tmp_path.glob("noisy-*.npz"))) == 2
 
 
-def test_a_crash_between_payment_and_data_pays_again(trainer, tmp_path, monkeypatch):
+def test_a_crash_between_debit_and_data_debits_again(trainer, tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
@@ -56,7 +56,7 @@ def test_a_crash_between_payment_and_data_pays_again(trainer, tmp_path, monkeypa
     assert spent(tmp_path) == 5
 
 
-def test_what_cannot_be_written_is_reported_and_leaves_nothing(trainer, tmp_path):
+def test_a_failed_write_is_reported_and_leaves_no_files(trainer, tmp_path):
     reported = r"cannot be written \(File too large\); free space"
     with pytest.raises(MistifyError, match=reported) as caught, files_limited_to(1000):
         noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
@@ -64,7 +64,7 @@ def test_what_cannot_be_written_is_reported_and_leaves_nothing(trainer, tmp_path
     assert [path.name for path in tmp_path.glob("*.*")] == []
 
 
-def test_what_has_no_class_for_each_example_is_refused(trainer, tmp_path):
+def test_outputs_without_one_class_per_example_are_refused(trainer, tmp_path):
     some = examples(1, 20)
     positions = Examples(some.inputs, {"scores": np.zeros((20, 4), np.int64)})
     with pytest.raises(MistifyError, match="one class for each example"):

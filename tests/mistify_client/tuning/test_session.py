@@ -1,4 +1,4 @@
-"""Tuning from beginning to end, against a real coordinator, with faults."""
+"""Complete tuning sessions with a real coordinator and injected faults."""
 
 import json
 import os
@@ -40,13 +40,13 @@ NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
 
 def accuracy(package, held_out):
-    """Of the current version, as it is served."""
+    """Return the served accuracy of the current version."""
     predicted = mistify_client.load(package)(held_out.inputs["image"])
     return float(np.mean(predicted.argmax(1) == held_out.targets["scores"]))
 
 
 def stranger(address, number, weights, goal="half", data="trainable"):
-    """A member that has published these weights of a package."""
+    """Add a member that has published these weights for a package."""
     manifest = Manifest.load(DATA / data)
     package = PackageReference("job-1", goal, manifest.files["serve.tflite"].sha256)
     key = MemberKey(fleet.GROUP, bytes([number]) * 32)
@@ -60,7 +60,7 @@ def stranger(address, number, weights, goal="half", data="trainable"):
     return key
 
 
-def test_alone_a_package_becomes_better_and_running_models_go_over(device):
+def test_tuning_without_peers_improves_a_package_and_running_models_switch_to_it(device):
     alone = device(0)
     model = mistify_client.load(alone.package, threads=1)
     test = examples(7, 300)
@@ -73,13 +73,13 @@ def test_alone_a_package_becomes_better_and_running_models_go_over(device):
     assert manifest.accuracy == outcome.ended.accuracy
     assert accuracy(alone.package, test) > before + 0.2
     deadline = monotonic() + 60
-    while not model.manifest.tuned_from and monotonic() < deadline:  # it is loaded in the background
+    while not model.manifest.tuned_from and monotonic() < deadline:  # loaded in the background
         model(test.inputs["image"][:1])
     assert model.manifest == manifest
     assert (outcome.rounds, outcome.notes, outcome.traffic.sent) == (0, (), 0)
 
 
-def test_a_tuned_version_is_tuned_on(device):
+def test_a_tuned_version_can_be_tuned_further(device):
     alone = device(0)
     first = alone.tune()
     second = alone.tune()
@@ -92,8 +92,8 @@ def test_a_tuned_version_is_tuned_on(device):
     assert Manifest.load(current(alone.package)).tuned_from == Manifest.load(first.version).tuned_from
 
 
-def test_what_cannot_be_improved_stays_as_it_is(device):
-    """At this rate every step destroys the network."""
+def test_a_package_that_cannot_be_improved_is_not_changed(device):
+    """At this learning rate, every step destroys the network."""
     alone = device(0)
     outcome = alone.tune(settings=TrainingSettings(learning_rate=1e6, patience=2, most_passes=4))
     assert outcome.ended == outcome.began
@@ -114,11 +114,11 @@ def test_devices_of_other_architectures_learn_from_each_other(address, device):
     assert both.rounds >= 1
     assert len(list((third.state / "packages").iterdir())) == 2
     assert both.traffic.sent > 1_000
-    assert 2 * 1_000 < both.traffic.received < 40_000  # weights and networks of both, and no train.tflite
+    assert 2 * 1_000 < both.traffic.received < 40_000  # weights and networks of both, no train.tflite
 
 
-def test_a_peer_with_nan_or_of_another_package_is_refused_or_left_out(address, device, store):
-    """The coordinator refuses NaN; here what it has kept is spoilt, as by a faulty one."""
+def test_weights_with_nan_or_an_excessive_norm_are_refused_by_the_coordinator(address, device, store):
+    """Tuning continues with the other peer."""
     own, peer = device(0), device(1)
     peer.tune(address)
     weights = own.trainer().weights()
@@ -134,7 +134,7 @@ def test_a_peer_with_nan_or_of_another_package_is_refused_or_left_out(address, d
     assert outcome.rounds >= 1
 
 
-def test_a_peer_that_has_learnt_nothing_is_left_out(address, device):
+def test_an_untrained_peer_is_left_out(address, device):
     own = device(0)
     for number in (1, 3, 5):
         device(number).tune(address)
@@ -150,7 +150,7 @@ def test_a_peer_that_has_learnt_nothing_is_left_out(address, device):
     assert all(key.member in note for note in outcome.notes)
 
 
-def test_without_a_server_a_device_tunes_alone_and_says_so(device):
+def test_without_a_server_a_device_tunes_without_peers_and_says_so(device):
     own = device(0)
     outcome = own.tune("127.0.0.1:1")
     assert outcome.version is not None
@@ -159,7 +159,7 @@ def test_without_a_server_a_device_tunes_alone_and_says_so(device):
     assert "continuing without peers" in outcome.notes[1]
 
 
-def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, monkeypatch):
+def test_losing_the_server_only_skips_the_rounds_with_peers(store, device, monkeypatch):
     own = device(0)
     with running(store) as address:
         device(1).tune(address)
@@ -178,8 +178,10 @@ def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, 
     assert outcome.version is not None
 
 
-def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(address, device, monkeypatch):
-    """Nothing of them is left either: the room is needed for what was tuned."""
+def test_without_space_for_the_weights_of_peers_a_device_tunes_without_them_and_says_so(
+    address, device, monkeypatch
+):
+    """Their partial files are removed, because the tuned version needs the space."""
     own = device(0)
     device(1).tune(address)
     peers = session.Exchange.peers
@@ -204,9 +206,7 @@ def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(
         ({"group": "lions"}, ErrorCode.NOT_FOUND, "lions"),
     ],
 )
-def test_what_the_group_refuses_is_reported_before_anything_is_trained(
-    address, device, change, code, reported
-):
+def test_refusals_of_the_group_are_reported_before_training(address, device, change, code, reported):
     own = device(0)
     peering = session.Peering(**{"server": address, "group": fleet.GROUP, "hints": Hints(), **change})
     with pytest.raises(MistifyError, match=reported) as caught:
@@ -216,7 +216,7 @@ def test_what_the_group_refuses_is_reported_before_anything_is_trained(
 
 
 @pytest.mark.parametrize("scales", [json.loads(*re.findall("--scales '(.*?)'", DOCUMENTATION))])
-def test_the_example_of_the_documentation_tunes_with_the_group_that_is_made_there(address, device, tmp_path):
+def test_the_example_in_the_documentation_tunes_with_its_group(address, device, tmp_path):
     (example,) = re.findall("```python\n(.*?)```", DOCUMENTATION, re.DOTALL)
     own = device(0, count=60)
     shutil.copytree(own.package, tmp_path / "out" / "goals" / "phone")
@@ -227,7 +227,7 @@ def test_the_example_of_the_documentation_tunes_with_the_group_that_is_made_ther
     assert "there are no peers to learn from yet" in done.stdout
 
 
-def test_private_devices_publish_what_knows_the_noisy_data_alone(address, device, store):
+def test_private_devices_publish_weights_trained_only_on_noisy_data(address, device, store):
     own = device(0)
     privacy = Privacy.model_validate(NOISY)
     first = own.tune(address, privacy=privacy)
@@ -237,14 +237,14 @@ def test_private_devices_publish_what_knows_the_noisy_data_alone(address, device
     assert kept != write_weights(mistify_client.load_trainer(first.version).weights())
     (noisy,) = own.state.glob("noisy-*.npz")
     drawn = noisy.read_bytes()
-    own.tune(address, privacy=privacy)  # the same data, for no more epsilon, from the ported weights again
+    own.tune(address, privacy=privacy)  # same data, no further epsilon, from the ported weights
     assert noisy.read_bytes() == drawn
     (published,) = (store / "weights").glob("??/*.weights")
     assert published.read_bytes() == kept
 
 
-def test_private_devices_publish_what_the_ported_weights_become_on_noisy_data(address, device, store):
-    """Weights that were tuned on the true data would tell of them, wherever the training goes from there."""
+def test_private_devices_start_published_weights_from_the_ported_ones(address, device, store):
+    """Starting from weights tuned on the true data would leak information about it."""
     own = device(0)
     own.tune(address, privacy=Privacy.model_validate(NOISY))
     (noisy,), (published,) = own.state.glob("noisy-*.npz"), (store / "weights").glob("??/*.weights")
@@ -258,8 +258,8 @@ def test_private_devices_publish_what_the_ported_weights_become_on_noisy_data(ad
     assert published.read_bytes() == write_weights(state.best_weights)
 
 
-def test_privacy_with_integer_inputs_is_refused_before_anything_is_trained(address, data, tmp_path):
-    """Noise can be added to floats alone."""
+def test_privacy_with_integer_inputs_is_refused_before_training(address, data, tmp_path):
+    """Noise can only be added to floats."""
     package = shutil.copytree(data / "trainable_tokens", tmp_path / "tokens")
     tokens = np.random.default_rng(0).integers(0, 10, (60, 4)).astype(np.int32)
     own = Device(package, Examples({"tokens": tokens}, {"scores": (tokens[:, 0] < 5).astype(np.int64)}), 0)
@@ -282,8 +282,8 @@ def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):
     assert sorted((store / "weights").glob("??/*.weights")) == before
 
 
-def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
-    """Time is counted by hand; nobody joins more often than every quarter of an hour."""
+def test_a_member_renews_its_membership_while_it_trains(address, device, tmp_path):
+    """On a simulated clock; members join at most every 15 minutes."""
     now = [0.0]
     digest = Manifest.load(device(0).package).files["serve.tflite"].sha256
     peering = session.Peering(address, fleet.GROUP, Hints(view_degrees=1.0), backoff=Backoff(attempts=0))
@@ -305,7 +305,7 @@ def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
         away.renew_lease()
 
 
-def test_what_knows_the_data_is_the_owners_alone(device):
+def test_files_that_depend_on_the_data_are_readable_only_by_the_owner(device):
     own = device(0)
     own.tune(settings=TrainingSettings(learning_rate=0.01, most_passes=1))
     assert own.state.stat().st_mode & 0o077 == 0
@@ -319,9 +319,7 @@ def test_only_one_process_tunes_a_package(device):
     assert caught.value.code is ErrorCode.CONFLICT
 
 
-def test_a_version_that_comes_before_the_tuning_is_noticed_before_anything_is_trained(
-    device, data, monkeypatch
-):
+def test_a_version_installed_before_the_tuning_is_noticed_before_training(device, data, monkeypatch):
     own = device(0)
 
     def meanwhile(*args):
@@ -337,7 +335,7 @@ def test_a_version_that_comes_before_the_tuning_is_noticed_before_anything_is_tr
     assert caught.value.code is ErrorCode.CONFLICT
 
 
-def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch):
+def test_a_version_installed_during_the_tuning_is_not_replaced(device, data, monkeypatch):
     own = device(0)
     run = session.Tuner.run
 
@@ -353,7 +351,7 @@ def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch
     assert Manifest.load(current(own.package)).goal == "third"
 
 
-def test_a_version_that_comes_while_the_new_one_is_written_is_not_replaced(device, data, monkeypatch):
+def test_a_version_installed_while_the_new_one_is_written_is_not_replaced(device, data, monkeypatch):
     own = device(0)
 
     def meanwhile(*args):
@@ -391,8 +389,8 @@ tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), set
 """
 
 
-def test_a_killed_tuner_goes_on_where_it_was(address, device):
-    """Killed again and again, it ends like one that was left alone."""
+def test_a_killed_tuner_resumes(address, device):
+    """Killed repeatedly, it gives the same result as one that was never killed."""
     device(1).tune(address)
     own = device(0)
     kept = []
@@ -411,7 +409,7 @@ def test_a_killed_tuner_goes_on_where_it_was(address, device):
 
 
 class Lines:
-    """A display that remembers what was said."""
+    """A display that records its messages."""
 
     def __init__(self, message):
         self.message = message

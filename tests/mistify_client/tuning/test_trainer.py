@@ -1,4 +1,4 @@
-"""Training a package in LiteRT alone, and serving what was trained."""
+"""Training a package with LiteRT only, and serving the trained weights."""
 
 import shutil
 
@@ -17,13 +17,13 @@ RATE, KD_WEIGHT = 0.05, 0.5
 
 @pytest.fixture
 def trainable(data, tmp_path):
-    """A package with a training network (`tests/data/make_trainable.py`)."""
+    """Return a package with a training network (`tests/data/make_trainable.py`)."""
     return shutil.copytree(data / "trainable", tmp_path / "trainable")
 
 
 @pytest.fixture
 def lesson(data):
-    """A batch, and the losses that TensorFlow has on it."""
+    """Return a batch and TensorFlow's losses on it."""
     return dict(np.load(data / "trainable" / "expected.npz"))
 
 
@@ -44,11 +44,11 @@ def served(network, images):
     return signature(image=images)["scores"]
 
 
-def test_steps_are_those_of_tensorflow(trainer, lesson):
+def test_training_steps_agree_with_tensorflow(trainer, lesson):
     assert steps(trainer, lesson, 20) == pytest.approx(list(lesson["losses"]), rel=1e-4)
 
 
-def test_what_was_trained_is_served(trainer, trainable, lesson, tmp_path):
+def test_trained_weights_are_served(trainer, trainable, lesson, tmp_path):
     before = served(trainable / "serve.tflite", lesson["image"])
     steps(trainer, lesson, 10)
     out = write_weights(trainable, trainer.weights(), tmp_path / "tuned.tflite")
@@ -56,28 +56,28 @@ def test_what_was_trained_is_served(trainer, trainable, lesson, tmp_path):
     np.testing.assert_allclose(actual, trainer.infer(lesson["image"])["scores"], atol=1e-5)
     assert np.abs(actual - before).max() > 1e-2
     assert out.stat().st_size == (trainable / "serve.tflite").stat().st_size
-    mistify_client.load(trainable)  # the package itself is as it was
+    mistify_client.load(trainable)  # the package itself is unchanged
 
 
-def test_some_weights_alone_are_written(trainer, trainable, lesson, tmp_path):
+def test_some_of_the_weights_can_be_written(trainer, trainable, lesson, tmp_path):
     bias = np.array([0.0, 9.0, 0.0], np.float32)
     out = write_weights(trainable, {"scores/bias": bias}, tmp_path / "tuned.tflite")
     assert set(served(out, lesson["image"]).argmax(1)) == {1}
 
 
-def test_the_own_weights_change_nothing(trainer, trainable, tmp_path):
+def test_writing_the_same_weights_changes_nothing(trainer, trainable, tmp_path):
     out = write_weights(trainable, trainer.weights(), tmp_path / "same.tflite")
     assert out.read_bytes() == (trainable / "serve.tflite").read_bytes()
 
 
-def test_restored_weights_go_on_without_momentum(trainer, lesson):
+def test_restored_weights_continue_without_momentum(trainer, lesson):
     weights = trainer.weights()
     first = steps(trainer, lesson, 5)
     trainer.restore(weights)
     assert steps(trainer, lesson, 5) == pytest.approx(first, rel=1e-6)
 
 
-def test_weights_that_were_read_do_not_change_with_the_next_step(trainer, lesson):
+def test_returned_weights_do_not_change_with_the_next_step(trainer, lesson):
     weights = trainer.weights()
     kept = {name: values.copy() for name, values in weights.items()}
     steps(trainer, lesson, 1)
@@ -85,7 +85,7 @@ def test_weights_that_were_read_do_not_change_with_the_next_step(trainer, lesson
         np.testing.assert_array_equal(values, kept[name])
 
 
-def test_evaluation_counts_what_is_right(trainer, lesson):
+def test_evaluation_counts_correct_predictions(trainer, lesson):
     images = np.concatenate([lesson["image"]] * 2)[:11]
     predicted = trainer.infer(images)["scores"].argmax(1)
     wrong = (predicted + 1) % 3
@@ -93,7 +93,7 @@ def test_evaluation_counts_what_is_right(trainer, lesson):
     assert trainer.evaluate(images, np.r_[predicted[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
 
 
-def test_answers_of_yes_or_no_that_nobody_knows_do_not_count(data):
+def test_unknown_binary_labels_do_not_count(data):
     trainer = load_trainer(data / "trainable_kinds", threads=1)
     some = examples(1, 11)
     predicted = trainer.predictions(some)
@@ -105,7 +105,7 @@ def test_answers_of_yes_or_no_that_nobody_knows_do_not_count(data):
     assert trainer.evaluate(some.inputs, unknown | answers)[1:] == (12, 14)
 
 
-def test_predictions_are_probabilities_and_figures(data):
+def test_predictions_are_probabilities_or_numbers(data):
     trainer = load_trainer(data / "trainable_kinds", threads=1)
     some = examples(1, 300)
     actual, outputs = trainer.predictions(some), trainer.infer(some.inputs)
@@ -134,7 +134,7 @@ def test_adaptation_lowers_the_entropy(trainer, lesson):
         (lambda inputs: inputs | {"taught": inputs["taught"][:, :2]}, "shape"),
     ],
 )
-def test_what_does_not_fit_is_reported(trainer, lesson, change, message):
+def test_unsuitable_examples_are_reported(trainer, lesson, change, message):
     with pytest.raises(MistifyError) as caught:
         steps(trainer, change(lesson), 1)
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_reported(trainer, lesson, change, message):
 @pytest.mark.parametrize(
     "values", [np.zeros(4, np.float32), np.array([0.0, np.nan, 0.0], np.float32)], ids=["shape", "nan"]
 )
-def test_weights_that_do_not_fit_are_not_written(trainable, tmp_path, values):
+def test_weights_with_wrong_shapes_are_not_written(trainable, tmp_path, values):
     with pytest.raises(MistifyError, match="scores/bias") as caught:
         write_weights(trainable, {"scores/bias": values}, tmp_path / "tuned.tflite")
     assert caught.value.code is ErrorCode.INVALID_DATASET
@@ -163,7 +163,7 @@ def test_incomplete_weights_are_not_restored(trainer):
         trainer.restore(weights)
 
 
-def test_weights_that_there_are_not_are_named(trainer):
+def test_the_error_names_missing_weights(trainer):
     weights = trainer.weights()
     with pytest.raises(MistifyError, match=r"leave out scores/biases$") as caught:
         trainer.restore(weights | {"scores/biases": np.zeros(3)})
@@ -173,7 +173,7 @@ def test_weights_that_there_are_not_are_named(trainer):
         trainer.restore(weights)
 
 
-def test_a_package_without_a_training_network_says_why(package, tmp_path):
+def test_the_error_without_a_training_network_gives_the_reason(package, tmp_path):
     manifest = Manifest.load(package)
     manifest.model_copy(update={"training_note": "cannot be trained on a device: Conv3D"}).save(package)
     with pytest.raises(MistifyError, match="Conv3D") as caught:
@@ -183,7 +183,7 @@ def test_a_package_without_a_training_network_says_why(package, tmp_path):
         write_weights(package, {}, tmp_path / "tuned.tflite")
 
 
-def test_a_package_without_a_training_network_says_how_to_get_one(package):
+def test_the_error_without_a_training_network_says_how_to_get_one(package):
     with pytest.raises(MistifyError, match=r'has no train.tflite: .*"tuning": {"trainable": "network"}'):
         load_trainer(package)
 

@@ -1,4 +1,4 @@
-"""When training stops, what it keeps, and who is learned from."""
+"""When training stops, which weights it keeps, and learning from a teacher."""
 
 import math
 from dataclasses import replace
@@ -37,8 +37,8 @@ def initial(score, weights, examples=100, floor=None):
     return TrainingState.initial(score, weights, floor or score, examples)
 
 
-def test_it_stops_where_nothing_is_gained_and_ends_with_the_best(trainer, halves):
-    """The one-standard-error rule, written again over all passes."""
+def test_training_stops_without_progress_and_ends_with_the_best_weights(trainer, halves):
+    """The reference applies the one-standard-error rule to all passes."""
     began = score_of(trainer, halves.held_out)
     state, scores = trained(trainer, halves)
     counted = [s for s in [began, *scores] if s.accuracy >= began.accuracy and s.loss <= began.loss]
@@ -49,8 +49,8 @@ def test_it_stops_where_nothing_is_gained_and_ends_with_the_best(trainer, halves
     assert score_of(trainer, halves.held_out) == pytest.approx(state.best, rel=1e-5)
 
 
-def test_steps_become_smaller_from_the_best_weights_on():
-    """Three passes gain nothing, twice; one that is not finite is enough."""
+def test_the_learning_rate_is_reduced_and_training_restarts_from_the_best_weights():
+    """Three passes without progress, twice; a single non-finite pass suffices."""
     settings = TrainingSettings(learning_rate=0.9, patience=3, slowdowns=2)
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
     state = initial(Score(0.5, 1.0), start)
@@ -66,17 +66,17 @@ def test_steps_become_smaller_from_the_best_weights_on():
 @pytest.mark.parametrize(
     ("score", "is_best", "idle"),
     [
-        (Score(0.5, 1.1), False, 2),  # nothing is gained
-        (Score(0.46, 0.9), True, 0),  # within 0.05, and surer
-        (Score(0.44, 0.9), False, 0),  # not within 0.05, but the loss falls
-        (Score(0.54, 1.1), False, 0),  # so few more may be chance
-        (Score(0.56, 1.1), True, 0),  # so many more are none
-        (Score(0.56, 1.3), False, 2),  # a higher loss than at first
+        (Score(0.5, 1.1), False, 2),  # no progress
+        (Score(0.46, 0.9), True, 0),  # within 0.05, with a lower loss
+        (Score(0.44, 0.9), False, 0),  # not within 0.05, although the loss falls
+        (Score(0.54, 1.1), False, 0),  # an increase this small may be chance
+        (Score(0.56, 1.1), True, 0),  # an increase this large is not chance
+        (Score(0.56, 1.3), False, 2),  # a higher loss than at the start
         (Score(0.56, 0.9), True, 0),
     ],
 )
-def test_what_is_best_is_reported_by_accuracy_as_far_as_that_goes_and_by_loss(score, is_best, idle):
-    """Of 100 examples, of which half are told right, the standard error is 0.05."""
+def test_the_best_pass_is_chosen_by_accuracy_within_its_standard_error_and_then_by_loss(score, is_best, idle):
+    """The standard error is 0.05 for 100 examples at an accuracy of 0.5."""
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
     state = replace(initial(Score(0.5, 1.0), start, floor=Score(0.45, 1.2)), idle=1)
     after = state.after(score, last, TrainingSettings(patience=9))
@@ -84,21 +84,21 @@ def test_what_is_best_is_reported_by_accuracy_as_far_as_that_goes_and_by_loss(sc
     assert after.best == (score if is_best else Score(0.5, 1.0))
 
 
-def test_nothing_is_best_that_is_less_accurate_than_the_start():
+def test_the_best_pass_is_never_less_accurate_than_the_start():
     """0.46 is within a standard error of 0.5, and the loss is lower."""
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
     state = initial(Score(0.5, 1.0), start).after(Score(0.46, 0.9), last, TrainingSettings())
     assert (state.best, state.best_weights) == (Score(0.5, 1.0), start)
 
 
-def test_accuracy_does_not_creep_down_with_the_loss():
+def test_accuracy_does_not_decline_gradually_with_the_loss():
     state = initial(Score(0.5, 1.0), {}, floor=Score(0.1, 2.0))
     for step in range(1, 20):
         state = state.after(Score(0.5 - 0.01 * step, 1.0 - 0.01 * step), {}, TrainingSettings(patience=99))
     assert state.best.accuracy == 0.45
 
 
-def test_an_interrupted_training_goes_on(trainer, halves):
+def test_interrupted_training_resumes(trainer, halves):
     first, _ = trained(trainer, halves, TrainingSettings(learning_rate=0.01, patience=9, most_passes=3))
     rest, scores = trained(
         trainer, halves, TrainingSettings(learning_rate=0.01, patience=9, most_passes=5), first
@@ -106,7 +106,7 @@ def test_an_interrupted_training_goes_on(trainer, halves):
     assert (rest.passes, len(scores)) == (5, 2)
 
 
-def test_what_diverges_goes_back_to_the_best(trainer, halves):
+def test_diverging_training_returns_to_the_best_weights(trainer, halves):
     began = score_of(trainer, halves.held_out)
     state, scores = trained(trainer, halves, TrainingSettings(learning_rate=1e9, patience=2, most_passes=9))
     assert min(score.loss for score in scores) > began.loss
@@ -114,8 +114,8 @@ def test_what_diverges_goes_back_to_the_best(trainer, halves):
     assert score_of(trainer, halves.held_out) == pytest.approx(began, rel=1e-5)
 
 
-def test_scores_are_those_of_all_examples(trainer):
-    """More than are evaluated at a time."""
+def test_scores_cover_all_examples(trainer):
+    """There are more examples than an evaluation batch."""
     some = examples(3, 600)
     predicted = trainer.infer(some.inputs)["scores"]
     true = some.targets["scores"]
@@ -124,8 +124,8 @@ def test_scores_are_those_of_all_examples(trainer):
     assert actual.loss == pytest.approx(-np.mean(np.log(predicted[np.arange(600), true])), rel=1e-4)
 
 
-def test_a_teacher_is_learned_from_by_the_rows_of_the_batch(trainer, halves):
-    """It says the opposite of the targets, and counts so much more that they are unlearned."""
+def test_a_teacher_gives_targets_for_the_rows_of_the_batch(trainer, halves):
+    """The teacher contradicts the labels, with such a weight that they are unlearned."""
     wrong = np.eye(3, dtype=np.float32)[(halves.examples.targets["scores"] + 1) % 3]
     settings = TrainingSettings(learning_rate=0.002, patience=99, most_passes=15, kd_weight=20.0)
     state, _ = trained(trainer, halves, settings, teacher=lambda rng: lambda rows: {"scores": wrong[rows]})
@@ -152,7 +152,7 @@ def same(some, others):
     return set(some) == set(others) and all(np.array_equal(some[name], others[name]) for name in some)
 
 
-def test_progress_is_kept(trainer, tmp_path):
+def test_progress_is_saved(trainer, tmp_path):
     file = ProgressFile(tmp_path / "progress", "of this")
     assert file.load() is None
     kept = progress(trainer)
@@ -168,7 +168,7 @@ def test_progress_is_kept(trainer, tmp_path):
     assert ProgressFile(tmp_path / "progress", "of something else").load() is None
 
 
-def test_progress_that_cannot_be_read_is_none(trainer, tmp_path):
+def test_unreadable_progress_is_ignored(trainer, tmp_path):
     file = ProgressFile(tmp_path / "progress", "of this")
     file.save(progress(trainer))
     content = (tmp_path / "progress").read_bytes()
@@ -177,7 +177,7 @@ def test_progress_that_cannot_be_read_is_none(trainer, tmp_path):
         assert file.load() is None
 
 
-def test_progress_of_no_privacy_and_no_round_is_kept(trainer, tmp_path):
+def test_progress_without_privacy_or_rounds_is_saved(trainer, tmp_path):
     file = ProgressFile(tmp_path / "progress", "of this")
     score = Score(0.5, 1.0)
     file.save(TuningProgress(Stage.LOCAL, score, initial(score, trainer.weights())))

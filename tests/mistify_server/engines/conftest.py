@@ -10,7 +10,7 @@ from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask
 
-# Before Ray is imported, which reads this once, and else writes a token into the home directory.
+# Ray reads this once when it is imported, and would otherwise write a token into the home directory.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

@@ -1,4 +1,4 @@
-"""Starting Ray, whose machines fail to start now and then, the more so the busier this one is."""
+"""Starting Ray, whose nodes occasionally fail to start, especially on a busy machine."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,7 +8,7 @@ Started = TypeVar("Started")
 
 
 def patiently(start: Callable[[], Started]) -> Started:
-    """What is started, at the third attempt at the latest; `start` leaves nothing behind when it fails."""
+    """Call `start` up to three times until it succeeds; a failed call has to clean up after itself."""
     for _ in range(2):
         with suppress(Exception):
             return start()

@@ -1,4 +1,4 @@
-"""What every engine does, with real worker processes that do no work."""
+"""Contract tests for every engine, with real worker processes that do no work."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]
         await engine.close()
 
 
-async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, adapt_task: Any) -> None:
+async def test_a_task_returns_its_result_and_reports_progress(make: Make, site: Any, adapt_task: Any) -> None:
     reported: list[ProgressUpdate] = []
     result = await make().run(adapt_task(site), reported.append)
     assert isinstance(result, AdaptResult)
@@ -96,14 +96,14 @@ async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, a
     assert [progress.stage for progress in reported] == ["starting", "in adapt", "adapting"]
 
 
-async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_task: Any) -> None:
+async def test_a_worker_is_reused_for_the_next_task(make: Make, site: Any, adapt_task: Any) -> None:
     engine = make(slots=2)
     for _ in range(3):
         await engine.run(adapt_task(site), ignore)
     assert len(set(pids(site))) == 1
 
 
-async def test_a_worker_starts_before_there_is_a_task_and_takes_the_first(
+async def test_a_worker_started_in_advance_takes_the_first_task(
     make: Make, site: Any, inspect_task: Any, wait_until: Until
 ) -> None:
     engine = make(slots=1)
@@ -119,7 +119,7 @@ async def test_a_worker_starts_before_there_is_a_task_and_takes_the_first(
     assert (idle.load.busy, idle.load.waiting) == (0, 0)
 
 
-async def test_a_task_goes_where_its_data_is_loaded(
+async def test_a_task_goes_to_the_worker_that_has_loaded_its_data(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -139,7 +139,7 @@ async def test_a_task_goes_where_its_data_is_loaded(
     assert seen["one"] != seen["two"]
 
 
-async def test_tasks_run_at_once_up_to_the_slots(
+async def test_tasks_run_in_parallel_up_to_the_number_of_slots(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     for budget in (1, 2, 3):
@@ -158,7 +158,7 @@ async def test_tasks_run_at_once_up_to_the_slots(
     await asyncio.gather(*running)
 
 
-async def test_who_comes_first_is_served_first(
+async def test_tasks_run_in_the_order_of_their_arrival(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     (site.control / "hold-adapt-1").touch()
@@ -179,7 +179,7 @@ async def test_who_comes_first_is_served_first(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("disaster", ["crash", pytest.param("exhaust", marks=pytest.mark.slow)])
-async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
+async def test_the_death_of_a_worker_only_retries_its_own_task(
     make: Make, site: Any, adapt_task: Any, wait_until: Until, disaster: str
 ) -> None:
     (site.control / "hold-adapt-1").touch()
@@ -189,7 +189,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     await wait_until(lambda: bool(pids(site)))
     reported: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), reported.append), AdaptResult)
-    ended = {"crash": "was ended by signal SIGKILL", "exhaust": "ended with exit code 12"}[disaster]
+    ended = {"crash": "was killed by signal SIGKILL", "exhaust": "ended with exit code 12"}[disaster]
     assert [progress.stage for progress in reported] == [
         "starting",
         "in adapt",
@@ -208,7 +208,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
 
 
 @pytest.mark.sampled
-async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
+async def test_a_stopped_worker_is_replaced_when_its_lease_expires(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     for budget in (1, 2):
@@ -221,7 +221,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     (site.control / "hold-adapt-1").unlink()
     assert isinstance(await silent, AdaptResult)
     assert gone(stopped)
-    # The other one has been held for more than a lease by now, and has said all the time that it lives.
+    # The other worker has been busy for more than a lease by now, sending heartbeats all the time.
     assert not busy.done()
     (site.control / "hold-adapt-2").unlink()
     assert isinstance(await busy, AdaptResult)
@@ -229,10 +229,8 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(
-    ("disaster", "cause"), [("crash", "SIGKILL, most likely"), ("exhaust", "ran out of")]
-)
-async def test_a_model_that_its_workers_die_of_is_at_fault_unless_it_was_loaded_before(
+@pytest.mark.parametrize(("disaster", "cause"), [("crash", "SIGKILL, probably"), ("exhaust", "ran out of")])
+async def test_a_model_that_kills_its_workers_is_blamed_unless_it_was_loaded_before(
     make: Make, site: Any, adapt_task: Any, disaster: str, cause: str
 ) -> None:
     (site.control / "load-adapt").touch()
@@ -255,7 +253,7 @@ async def test_a_model_that_its_workers_die_of_is_at_fault_unless_it_was_loaded_
 
 
 @pytest.mark.sampled
-async def test_a_worker_that_ends_itself_is_replaced_by_one_without_onednn(
+async def test_a_worker_that_aborts_is_replaced_by_one_without_onednn(
     make: Make, site: Any, adapt_task: Any
 ) -> None:
     (site.control / "abort-adapt").write_text("9")
@@ -265,13 +263,13 @@ async def test_a_worker_that_ends_itself_is_replaced_by_one_without_onednn(
     assert isinstance(result, AdaptResult)
     assert not result.onednn
     failed = next(progress.stage for progress in reported if "failed" in progress.stage)
-    assert "SIGABRT; the next is without TensorFlow's oneDNN" in failed
-    # What is made of the same model, or of what was made of it, begins like that.
+    assert "SIGABRT; the next one runs without TensorFlow's oneDNN" in failed
+    # Tasks on the same model, or derived from it, start without oneDNN.
     child = adapt_task(site).model_copy(update={"parent": result.checkpoint})
     for task in (adapt_task(site), child):
         assert not (await engine.run(task, ignore)).onednn  # type: ignore[union-attr]
     assert [task["onednn"] for task in site.tasks("adapt")] == ["1", "0", "0", "0"]
-    # Others are as fast as ever.
+    # Other tasks still use oneDNN.
     parent = artifacts_of(site.store).put(b'{"flops": 90, "params": 90}', ".json")
     other = by_recipe(adapt_task(site).model_copy(update={"parent": parent}), teacher=parent)
     await engine.run(other, ignore)
@@ -279,11 +277,11 @@ async def test_a_worker_that_ends_itself_is_replaced_by_one_without_onednn(
 
 
 @pytest.mark.sampled
-async def test_a_model_that_never_loads_is_reported_when_time_is_over(
+async def test_a_model_that_never_finishes_loading_is_reported_after_the_time_limit(
     make: Make, site: Any, adapt_task: Any, inspect_task: Any
 ) -> None:
     engine = make(deadlines={**DEADLINES, "adapt": 2.0})
-    await engine.run(inspect_task(site), ignore)  # from now on there is a worker, which takes long to start
+    await engine.run(inspect_task(site), ignore)  # start the worker, which takes long
     for name in ("load-adapt", "hold-adapt"):
         (site.control / name).touch()
     result = await engine.run(adapt_task(site), ignore)
@@ -295,11 +293,11 @@ async def test_a_model_that_never_loads_is_reported_when_time_is_over(
 @pytest.mark.parametrize(
     ("disaster", "reported"),
     [
-        ("crash", ["signal SIGKILL, most likely because memory ran out", "fewer --slots"]),
+        ("crash", ["signal SIGKILL, probably because it ran out of memory", "fewer --slots"]),
         ("exhaust", ["the worker ran out of memory", "fewer --slots"]),
     ],
 )
-async def test_a_worker_that_dies_again_and_again_fails_the_task(
+async def test_a_task_fails_if_its_workers_die_repeatedly(
     make: Make, site: Any, adapt_task: Any, disaster: str, reported: list[str]
 ) -> None:
     (site.control / f"{disaster}-adapt").write_text("9")
@@ -318,12 +316,15 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("print('hello')", "not an answer: b'hello"),
+        ("print('hello')", "an invalid line: b'hello"),
         pytest.param("print('x' * 5_000_000)", "more than 4,194,304 bytes", marks=pytest.mark.slow),
-        ("import sys; sys.exit('no tensorflow')", "exit code 1; try it again; the server's log worker-0.log"),
+        (
+            "import sys; sys.exit('no tensorflow')",
+            "exit code 1; try again; see the server's log worker-0.log",
+        ),
     ],
 )
-async def test_a_worker_that_talks_nonsense_fails_the_task(
+async def test_an_invalid_answer_of_a_worker_fails_the_task(
     make: Make, site: Any, adapt_task: Any, program: str, message: str
 ) -> None:
     result = await make([sys.executable, "-c", program]).run(adapt_task(site), ignore)
@@ -332,7 +333,7 @@ async def test_a_worker_that_talks_nonsense_fails_the_task(
 
 
 @pytest.mark.sampled
-async def test_a_worker_that_cannot_be_started_is_no_fault_of_the_task(
+async def test_a_task_is_not_blamed_if_no_worker_can_be_started(
     make: Make, site: Any, adapt_task: Any
 ) -> None:
     result = await make(["/no/such/program"]).run(adapt_task(site), ignore)
@@ -350,7 +351,7 @@ async def test_a_worker_that_cannot_be_started_is_no_fault_of_the_task(
         (19.0, "the loss became nan in step 3"),
     ],
 )
-async def test_what_fails_for_a_reason_is_not_tried_again(
+async def test_a_task_that_fails_with_an_error_is_not_retried(
     make: Make, site: Any, adapt_task: Any, params: float, message: str
 ) -> None:
     engine = make()
@@ -371,7 +372,7 @@ async def test_the_traceback_of_an_exception_is_logged(make: Make, site: Any, ad
 @pytest.mark.sampled
 async def test_a_task_has_a_deadline(make: Make, site: Any, adapt_task: Any, inspect_task: Any) -> None:
     engine = make(deadlines={**DEADLINES, "adapt": 1.0})
-    await engine.run(inspect_task(site), ignore)  # from now on there is a worker, which takes long to start
+    await engine.run(inspect_task(site), ignore)  # start the worker, which takes long
     (site.control / "hold-adapt").touch()
     result = await engine.run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
@@ -387,7 +388,7 @@ async def test_a_late_result_is_refused(make: Make, site: Any, adapt_task: Any) 
     assert messages == ["one", "two", "three"]
 
 
-async def test_to_cancel_a_task_ends_its_worker(
+async def test_cancelling_a_task_ends_its_worker(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -411,14 +412,14 @@ async def test_an_inspection_does_not_wait_for_training(
     await wait_until(lambda: len(pids(site)) == 2)
     results = await asyncio.gather(*submit(engine, inspect_task(site), inspect_task(site)))
     assert all(isinstance(result, Inspection) for result in results)
-    assert len(set(pids(site, "inspect"))) == 1  # kept for the next one
+    assert len(set(pids(site, "inspect"))) == 1  # kept for the next inspection
     assert engine.load.alive == 3
     assert not any(task.done() for task in training)
     (site.control / "hold-adapt").unlink()
     await asyncio.gather(*training)
 
 
-async def test_a_worker_for_inspections_is_ready_before_there_is_one(
+async def test_a_worker_for_inspections_is_started_in_advance(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -432,7 +433,7 @@ async def test_a_worker_for_inspections_is_ready_before_there_is_one(
     await asyncio.gather(*training)
 
 
-async def test_an_inspection_leaves_its_worker_to_the_training(
+async def test_the_worker_of_an_inspection_continues_with_training(
     make: Make, site: Any, adapt_task: Any, inspect_task: Any
 ) -> None:
     engine = make()
@@ -441,7 +442,7 @@ async def test_an_inspection_leaves_its_worker_to_the_training(
     assert pids(site, "inspect") == pids(site)
 
 
-async def test_a_worker_that_died_idle_costs_no_attempt(
+async def test_a_worker_that_died_while_idle_does_not_count_as_an_attempt(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     engine = make()
@@ -453,14 +454,14 @@ async def test_a_worker_that_died_idle_costs_no_attempt(
     assert [progress.stage for progress in reported] == ["starting", "in adapt", "adapting"]
 
 
-async def test_a_long_log_is_cut(make: Make, site: Any, adapt_task: Any) -> None:
+async def test_a_long_log_is_truncated(make: Make, site: Any, adapt_task: Any) -> None:
     log = site.store / "logs" / "worker-0.log"
     log.write_bytes(b"old\n" * 500_000)
     await make().run(adapt_task(site), ignore)
     assert log.stat().st_size == 2**19
 
 
-async def test_no_worker_outlives_its_engine(
+async def test_workers_end_with_their_engine(
     make: Make, site: Any, adapt_task: Any, wait_until: Until
 ) -> None:
     (site.control / "hold-adapt-1").touch()

@@ -1,4 +1,4 @@
-"""Workers on a machine that has no file descriptor left at the moment."""
+"""Workers on a machine that has temporarily run out of file descriptors."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooled_engine, "_ROOM_SECONDS", 0.01)
 
 
-async def test_a_task_whose_worker_dies_waits_until_another_can_be_started(
+async def test_a_task_waits_until_its_dead_worker_can_be_replaced(
     site: Any, adapt_task: Any, wait_until: Callable[[Callable[[], bool]], Any]
 ) -> None:
     (site.store / "logs").mkdir()
@@ -40,7 +40,7 @@ async def test_a_task_whose_worker_dies_waits_until_another_can_be_started(
     await engine.close()
 
 
-async def test_who_waits_for_an_inspection_is_answered(site: Any, inspect_task: Any) -> None:
+async def test_a_waiting_inspection_gets_an_error(site: Any, inspect_task: Any) -> None:
     (site.store / "logs").mkdir()
     engine = LocalEngine(site.worker, site.store / "logs")
     with no_more_files():

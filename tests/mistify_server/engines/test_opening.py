@@ -15,7 +15,7 @@ async def refusal(site: Any, name: str) -> MistifyError:
     return raised.value
 
 
-async def test_the_engine_of_this_machine_has_one_slot_unless_told(site: Any) -> None:
+async def test_the_local_engine_has_one_slot_by_default(site: Any) -> None:
     async with open_engine("local", site.store) as one, open_engine("local", site.store, slots=3) as three:
         assert isinstance(one, LocalEngine)
         assert (one.slots, three.slots) == (1, 3)
@@ -28,7 +28,7 @@ async def test_an_unknown_engine_is_refused(site: Any, name: str) -> None:
     assert f'got the engine "{name}"; expected local, ray or ray://HOST:PORT' in error.message
 
 
-async def test_without_ray_the_installation_is_reported(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_ray_the_error_says_what_to_install(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mistify_server.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     error = await refusal(site, "ray")

@@ -14,10 +14,10 @@ from mistify_server.engines.supervision import SupervisedWorker, WorkerDied, Wor
 from mistify_server.tasks.results import TaskFailure
 from tests.support.disks import files_limited_to
 
-#: Makes a temporary directory, and tells where, before it reads on.
+#: Creates a temporary directory and prints its path before reading further input.
 LITTERS = "import tempfile; print(tempfile.mkdtemp(), flush=True); input()"
 
-#: Does tasks that write a temporary file.
+#: Runs tasks that write a temporary file.
 WRITES = """
 import tempfile
 from mistify_server.worker.loop import work
@@ -29,12 +29,12 @@ work(lambda say: write)
 
 
 async def littering(log: Path) -> tuple[WorkerProcess, Path]:
-    """A worker that runs, and a temporary directory of its own."""
+    """Start a worker, and yield it with its temporary directory."""
     worker = await WorkerProcess.start([sys.executable, "-c", LITTERS], log)
     return worker, Path((await worker.receive()).decode().strip())
 
 
-async def test_the_log_tail_of_a_worker_that_died_before_it_was_asked_are_kept(
+async def test_the_log_tail_of_a_worker_that_died_before_its_first_task_is_kept(
     tmp_path: Path, wait_until: Callable[[Callable[[], bool]], Any]
 ) -> None:
     log = tmp_path / "log"
@@ -47,7 +47,7 @@ async def test_the_log_tail_of_a_worker_that_died_before_it_was_asked_are_kept(
     assert await worker.log_tail() == "no tensorflow"
 
 
-async def test_the_log_tail_of_a_worker_are_about_its_last_task(tmp_path: Path) -> None:
+async def test_the_log_tail_of_a_worker_covers_its_last_task(tmp_path: Path) -> None:
     program = "import sys\nfor line in sys.stdin: print('about', line, file=sys.stderr); print(flush=True)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
     for task in (b"one\n", b"two\n"):
@@ -57,18 +57,18 @@ async def test_the_log_tail_of_a_worker_are_about_its_last_task(tmp_path: Path) 
     await worker.kill()
 
 
-async def test_a_worker_is_not_alive_before_the_event_loop_knows_of_its_death(tmp_path: Path) -> None:
+async def test_a_dead_worker_counts_as_dead_before_the_event_loop_notices(tmp_path: Path) -> None:
     worker = await WorkerProcess.start([sys.executable, "-c", "input()"], tmp_path / "log")
     assert await worker.alive()
     pid = worker._process.pid
     os.kill(pid, signal.SIGKILL)
-    with suppress(ChildProcessError):  # a thread of asyncio, where it has one for this, may have been faster
+    with suppress(ChildProcessError):  # asyncio may use a thread for this, which may have been faster
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert not await worker.alive()
     await worker.kill()
 
 
-async def test_a_log_that_was_removed_stops_no_worker(tmp_path: Path) -> None:
+async def test_a_removed_log_does_not_stop_workers(tmp_path: Path) -> None:
     program = "for line in __import__('sys').stdin: print(flush=True)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
     for task in (b"one\n", b"two\n"):
@@ -79,7 +79,7 @@ async def test_a_log_that_was_removed_stops_no_worker(tmp_path: Path) -> None:
     await worker.kill()
 
 
-async def test_a_long_log_that_cannot_be_shortened_stops_no_worker(tmp_path: Path) -> None:
+async def test_a_long_log_that_cannot_be_truncated_does_not_stop_workers(tmp_path: Path) -> None:
     log = tmp_path / "worker-0.log"
     log.write_bytes(b"old\n" * 500_000)
     with files_limited_to(100_000):
@@ -107,7 +107,7 @@ async def test_a_worker_leaves_no_temporary_files(
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-async def test_a_worker_that_is_not_started_leaves_no_directory(
+async def test_a_worker_that_fails_to_start_leaves_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -116,7 +116,7 @@ async def test_a_worker_that_is_not_started_leaves_no_directory(
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-async def test_what_the_worker_of_a_killed_server_left_is_removed_by_its_successor(tmp_path: Path) -> None:
+async def test_files_of_a_killed_servers_worker_are_removed_by_the_next_server(tmp_path: Path) -> None:
     left, litter = await littering(tmp_path / "worker-0.log")
     other, in_use = await littering(tmp_path / "worker-1.log")
     os.killpg(left._process.pid, signal.SIGKILL)
@@ -127,7 +127,7 @@ async def test_what_the_worker_of_a_killed_server_left_is_removed_by_its_success
         await worker.kill()
 
 
-async def test_a_disk_without_room_for_temporary_files_is_reported_as_what_it_is(
+async def test_a_full_disk_for_temporary_files_is_reported(
     tmp_path: Path, site: Any, adapt_task: Any
 ) -> None:
     task = adapt_task(site)
@@ -138,7 +138,7 @@ async def test_a_disk_without_room_for_temporary_files_is_reported_as_what_it_is
     await worker.kill()
 
 
-async def test_a_worker_ends_at_an_order_that_it_does_not_understand(tmp_path: Path) -> None:
+async def test_a_worker_ends_on_an_unknown_command(tmp_path: Path) -> None:
     program = "from mistify_server.worker.loop import work; work(lambda say: lambda task: None)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
     await worker.send(b'{"ticket": 1, "task": {"kind": "of a later version"}}\n')
@@ -148,5 +148,5 @@ async def test_a_worker_ends_at_an_order_that_it_does_not_understand(tmp_path: P
 
 
 async def _until_its_end(worker: WorkerProcess) -> None:
-    while True:  # it may have said that it lives
+    while True:  # it may have sent heartbeats
         await worker.receive()

@@ -1,4 +1,4 @@
-"""A server whose tasks run on a Ray cluster of two machines, of which one is lost."""
+"""A server on a Ray cluster of two machines, one of which is lost."""
 
 import asyncio
 import signal
@@ -31,12 +31,12 @@ def parent(pid: int) -> int:
 
 
 def on(raylet: int, worker: int) -> bool:
-    """Whether a worker runs on the machine of a raylet, whose child its actor is."""
+    """Return whether a worker runs on the machine of a raylet: its actor is a child of the raylet."""
     return Path(f"/proc/{worker}").exists() and parent(parent(worker)) == raylet
 
 
 def two_machines() -> tuple[Any, Any, str]:
-    """A cluster, its second machine, and the address at which its clients are answered."""
+    """Start a cluster; return it with its second machine and the address for clients."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     cluster = Cluster()
@@ -127,13 +127,13 @@ async def test_the_command_ends_the_cluster_that_it_started(
         assert children
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
-    # Ray's own handler would print a stack, and abort where that takes long.
+    # Ray's own handler would print a stack trace, and abort if this takes long.
     assert "SIGTERM received" not in errors.read_text()
     await wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 @pytest.mark.parametrize(("failures", "joined"), [(2, True), (3, False)])
-async def test_a_cluster_that_drops_a_new_client_is_asked_again(
+async def test_a_dropped_connection_to_the_cluster_is_retried(
     monkeypatch: pytest.MonkeyPatch, failures: int, joined: bool
 ) -> None:
     dropped: list[str] = []
@@ -156,7 +156,7 @@ async def test_a_cluster_that_drops_a_new_client_is_asked_again(
     assert dropped == ["ray://head:10001"] * failures
 
 
-async def test_a_cluster_that_is_not_there_is_refused(
+async def test_a_missing_cluster_is_reported(
     site: Any, serving_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_options: object) -> None:
@@ -180,7 +180,7 @@ async def test_a_cluster_that_is_not_there_is_refused(
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_lost_cluster_is_told_to_whoever_waits_for_an_inspection(
+async def test_a_waiting_inspection_reports_a_lost_cluster(
     site: Any, inspect_task: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def lost() -> None:
@@ -188,7 +188,7 @@ async def test_a_lost_cluster_is_told_to_whoever_waits_for_an_inspection(
 
     monkeypatch.setattr("ray.available_resources", lost)
     engine = RayEngine(site.store, site.worker)
-    with pytest.raises(MistifyError, match="the Ray cluster is lost") as raised:
+    with pytest.raises(MistifyError, match="the connection to the Ray cluster was lost") as raised:
         await engine.run(inspect_task(site), lambda progress: None)
     assert raised.value.code is ErrorCode.UNAVAILABLE
     await engine.close()

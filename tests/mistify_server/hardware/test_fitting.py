@@ -1,4 +1,4 @@
-"""Fitting latency models, against tables made of known figures."""
+"""Fitting latency models to tables made from known parameters."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from mistify_server.hardware.fitting import fitted
 from tests.support.boards import FOLLOWING, PASSED, TILES, table, taken
 
 
-def test_known_figures_are_recovered() -> None:
+def test_known_parameters_are_recovered() -> None:
     (float32, int8), settings = fitted(table())
     for profile in (float32, int8):
         model = profile.model
@@ -24,22 +24,22 @@ def test_known_figures_are_recovered() -> None:
     assert all(setting.p90_error < 0.02 for setting in settings)
 
 
-def test_errors_are_those_of_networks_that_were_left_out() -> None:
-    """Where measuring scatters by 10 %, one in ten deviates by 16 % and more from the best prediction."""
+def test_errors_are_estimated_on_held_out_networks() -> None:
+    """With 10% measurement noise, one in ten measurements is at least 16% off the best prediction."""
     _, settings = fitted(table(noise=0.1))
     for setting in settings:
         assert 0.04 < setting.median_error < 0.11
         assert 0.11 < setting.p90_error < 0.25
 
 
-def test_no_figure_is_negative() -> None:
+def test_no_parameter_is_negative() -> None:
     profiles, _ = fitted(table(noise=0.3))
     for profile in profiles:
         for routine in profile.model.routines.values():
             assert min(routine.figures) >= 0
 
 
-def test_every_number_of_threads_has_a_profile_of_its_own() -> None:
+def test_every_number_of_threads_has_its_own_profile() -> None:
     one = table()
     two = [replace(reading, threads=2, median_ms=reading.median_ms / 2) for reading in one.readings]
     profiles, settings = fitted(replace(one, readings=(*one.readings, *two)))
@@ -55,7 +55,7 @@ def test_every_number_of_threads_has_a_profile_of_its_own() -> None:
     assert [setting.threads for setting in settings] == [1, 2, 1, 2]
 
 
-def test_what_the_device_draws_goes_with_its_setting() -> None:
+def test_power_belongs_to_its_precision_and_number_of_threads() -> None:
     drawn = replace(table(), powers=(Power(False, 1, 2.0), Power(True, 1, 1.5)))
     profiles, settings = fitted(drawn)
     assert [profile.watts for profile in profiles] == [2.0, 1.5]

@@ -1,4 +1,4 @@
-"""This machine is kept until it is measured again, or is another one."""
+"""The profile of this machine is kept until it is measured again, or the machine changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +19,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def here(times: float = 1.0) -> DeviceTable:
-    """This machine, if it took so many times as long as the invented one."""
+    """Return a table of this machine with the latencies of the invented device times a factor."""
     readings = [replace(reading, median_ms=times * reading.median_ms) for reading in table().readings]
     return replace(table(), name="host", machine=machine(), runtime=runtime(), readings=tuple(readings))
 
 
-def test_a_refined_profile_takes_the_place_of_the_short_one() -> None:
+def test_a_refined_profile_replaces_the_short_one() -> None:
     assert kept_host() is None
     short = measured_host(here)
     assert kept_host() == short
@@ -37,7 +37,7 @@ def test_a_refined_profile_takes_the_place_of_the_short_one() -> None:
 
 
 def test_a_table_without_one_thread_is_refused() -> None:
-    """With any other number, goals that say nothing of threads would have no predictions."""
+    """Otherwise, goals without a number of threads would have no predictions."""
     four = [replace(reading, threads=4) for reading in here().readings]
     with pytest.raises(MistifyError, match="none with one thread"):
         register_host(replace(here(), readings=tuple(four)))
@@ -47,7 +47,9 @@ def test_a_table_without_one_thread_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["machine", "runtime"])
-def test_a_profile_is_for_its_processor_and_runtime(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_is_only_valid_for_its_processor_and_runtime(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register_host(here())
     monkeypatch.setattr(f"mistify_server.hardware.host.{name}", lambda: "another")
     assert kept_host() is None

@@ -1,4 +1,4 @@
-"""Devices of a real server, told by a real client."""
+"""Devices registered at a real server by a real client."""
 
 import asyncio
 import threading
@@ -20,12 +20,12 @@ from mistify.wire import devices as wire
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server.hardware.fitting import fitted
 
-#: What the source costs on the device, as the scripted worker tells.
+#: The latency of the source on the device according to the scripted worker.
 ON_BOARD = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 4.0}
 
 
 def some_of_each(integer: bool) -> Iterator[Chain]:
-    """One network for every routine, and those of several operators."""
+    """Return one network for every routine, and those with several operators."""
     known: set[str] = set()
     for chain in samples(integer=integer):
         routines = {routine_of(operation) for operation in chain}
@@ -36,13 +36,13 @@ def some_of_each(integer: bool) -> Iterator[Chain]:
 
 @pytest.fixture(scope="module")
 def table() -> DeviceTable:
-    """This machine, in a hurry."""
+    """Measure this machine quickly."""
     return measure_device("my-board", [1], chains=some_of_each, budget_seconds=1e-3)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this machine's own profile is kept."""
+    """Return the path of this machine's profile."""
     path = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(path))
     return path
@@ -72,7 +72,7 @@ async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable
     assert await listed(caller.address) == [again]
 
 
-async def test_this_machine_is_kept_for_all_stores_on_it(
+async def test_the_profile_of_this_machine_is_shared_by_all_stores(
     caller: Any, site: Any, table: DeviceTable, tmp_path: Path, serving_at: Any
 ) -> None:
     board = await register(caller.address, table)
@@ -83,7 +83,7 @@ async def test_this_machine_is_kept_for_all_stores_on_it(
         assert await listed(other.address) == [here]
 
 
-async def test_another_machine_is_not_taken_for_this_one(caller: Any, table: DeviceTable) -> None:
+async def test_another_machine_does_not_replace_this_one(caller: Any, table: DeviceTable) -> None:
     with pytest.raises(MistifyError) as caught:
         await register(
             caller.address, replace(table, name="host", machine="aarch64 board", runtime="LiteRT 1")
@@ -96,10 +96,10 @@ async def test_another_machine_is_not_taken_for_this_one(caller: Any, table: Dev
     assert await listed(caller.address) == []
 
 
-async def test_goals_have_the_threads_that_their_device_was_measured_with(
+async def test_goals_require_a_number_of_threads_that_the_device_was_measured_with(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    """Each number has predictions, and corrections, of its own."""
+    """Each number of threads has its own predictions and corrections."""
     readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
     await register(caller.address, replace(table, readings=tuple(readings)))
     four = {f"latency_ms@my-board@4-threads{at}": 2.0 for at in ("", "@int8")}
@@ -134,10 +134,10 @@ async def test_goals_have_the_threads_that_their_device_was_measured_with(
     await caller.finished(later.id)
 
 
-async def test_goals_with_other_threads_are_added(
+async def test_goals_with_other_threads_can_be_added(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    """The profile of the job is of one thread."""
+    """The job's profile is for one thread."""
     readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
     await register(caller.address, replace(table, readings=tuple(readings)))
     own = {"hardware": "my-board", "quantization": "none"}
@@ -154,14 +154,14 @@ async def test_goals_with_other_threads_are_added(
     await caller.finished(job.id)
 
 
-async def test_devices_outlive_the_server(site: Any, serving_at: Any, table: DeviceTable) -> None:
+async def test_devices_survive_a_restart(site: Any, serving_at: Any, table: DeviceTable) -> None:
     async with serving_at(site.settings()) as first:
         device = await register(first.address, table)
     async with serving_at(site.settings()) as second:
         assert await listed(second.address) == [device]
 
 
-async def test_a_bad_table_is_refused_with_its_place_and_changes_nothing(
+async def test_an_invalid_table_is_refused_with_the_place_of_the_mistake(
     caller: Any, table: DeviceTable
 ) -> None:
     device = await register(caller.address, table)
@@ -174,10 +174,10 @@ async def test_a_bad_table_is_refused_with_its_place_and_changes_nothing(
     assert await listed(caller.address) == [device]
 
 
-async def test_a_registration_that_is_cut_leaves_nothing_behind(
+async def test_an_interrupted_registration_leaves_no_device(
     site: Any, serving_at: Any, table: DeviceTable, monkeypatch: pytest.MonkeyPatch, wait_until: Any
 ) -> None:
-    """The server ends while it fits; the connection breaks."""
+    """The server stops during fitting; the connection breaks."""
     began, go_on = threading.Event(), threading.Event()
 
     def held(inputs: DeviceTable) -> Any:
@@ -196,15 +196,15 @@ async def test_a_registration_that_is_cut_leaves_nothing_behind(
         assert await listed(second.address) == []
         monkeypatch.undo()
         await register(second.address, table)
-        # This machine may have been measured meanwhile, by another test.
+        # Another test may have measured this machine meanwhile.
         names = [device.name for device in await listed(second.address)]
         assert names.count("my-board") == 1
 
 
-async def test_goals_name_a_device_that_the_server_knows(
+async def test_goals_may_name_devices_known_to_the_server(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    """Each precision has a table of its own; relative limits are shares of the source in float32."""
+    """Each precision has its own table, and relative limits refer to the source in float32."""
     write_model(site)
     configs = [
         {**make_config("float", latency="0.5x"), "hardware": "My Board", "quantization": "none"},
@@ -230,7 +230,7 @@ async def test_goals_name_a_device_that_the_server_knows(
     await caller.finished(job.id)
 
 
-async def test_goals_on_a_device_are_added(
+async def test_goals_for_a_device_can_be_added(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
@@ -244,10 +244,10 @@ async def test_goals_on_a_device_are_added(
     await caller.finished(job.id)
 
 
-async def test_predictions_follow_what_packages_take(
+async def test_predictions_are_corrected_by_measured_packages(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    """Three packages that take twice what is predicted count for three fifths, until there are more."""
+    """Three packages that take twice the predicted latency count for three fifths, more packages for more."""
     await register(caller.address, table)
     write_model(site)
     configs = [
@@ -286,10 +286,10 @@ async def test_predictions_follow_what_packages_take(
     await caller.finished(later.id)
 
 
-async def test_packages_say_nothing_of_a_device_that_was_measured_again(
+async def test_measured_packages_do_not_count_after_a_new_registration(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    """The same table registered once more is another matter: it gives the same models."""
+    """Registering the same table again keeps them, because it gives the same models."""
     await register(caller.address, table)
     write_model(site)
     before = await caller.submit(
@@ -303,7 +303,7 @@ async def test_packages_say_nothing_of_a_device_that_was_measured_again(
             assert reported.factor == pytest.approx((taken_ms / 4) ** (1 / 3))
         slower = [replace(reading, median_ms=2 * reading.median_ms) for reading in table.readings]
         await register(caller.address, replace(table, readings=tuple(slower)))
-        with pytest.raises(MistifyError, match='my-board was measured again since "goal"') as caught:
+        with pytest.raises(MistifyError, match="my-board has been measured again since") as caught:
             await asyncio.to_thread(client.report, "my-board", before.id, "goal", 8.0)
         assert caught.value.code is ErrorCode.NOT_FOUND
     after = await caller.submit(

@@ -17,14 +17,14 @@ from mistify_server.engines.pooled_engine import DEADLINES
         (23, "the adapt task was stopped because it took more than 20 s"),
     ],
 )
-async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
+async def test_a_failed_edge_fails_its_subtree_but_not_the_job(
     caller: Any,
     make_config: Callable[..., dict[str, object]],
     monkeypatch: pytest.MonkeyPatch,
     params: int,
     reason: str,
 ) -> None:
-    if params == 23:  # an edge that never ends; the others may take as long as they like
+    if params == 23:  # an edge that never ends, while others have no time limit
         monkeypatch.setitem(DEADLINES, "adapt", 20.0)
     job = await caller.submit(
         [
@@ -46,7 +46,7 @@ async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
 
 
 @pytest.mark.parametrize(("collapses", "outcome"), [(1, (0.8, 200)), (2, (0.1, 100))])
-async def test_a_network_that_collapses_on_its_way_is_adapted_from_the_source_too(
+async def test_a_collapsed_network_is_adapted_again_from_the_source(
     caller: Any,
     site: Any,
     make_config: Callable[..., dict[str, object]],

@@ -1,4 +1,4 @@
-"""Goals that are added to a job: where they start from, what is not made again."""
+"""Adding goals to a job: where they start from, and which results are reused."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ def parents(job: Job) -> dict[str, str | None]:
 
 
 def started_from(site: Any) -> dict[float, str]:
-    """The limit of multiply-adds of every adaptation -> the checkpoint that it started from."""
+    """Map each adaptation's limit on multiply-adds to the checkpoint that it started from."""
     return {task["budget"]["flops"]: task["parent"] for task in site.tasks("adapt")}
 
 
@@ -32,7 +32,7 @@ async def job_states(caller: Any, job_id: str) -> list[JobState]:
 
 
 @pytest.mark.parametrize("held", ["source", "adapt", "package"])
-async def test_a_running_job_takes_a_goal_up(
+async def test_a_running_job_accepts_a_goal(
     caller: Any, site: Any, make_config: Config, wait_until: Any, held: str
 ) -> None:
     (site.control / f"hold-{held}").touch()
@@ -56,7 +56,7 @@ async def test_a_running_job_takes_a_goal_up(
     ]
 
 
-async def test_added_goals_have_the_model_data_and_algorithm_of_the_job_where_they_name_none(
+async def test_added_goals_inherit_model_data_and_algorithm_of_the_job(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     algorithm = {"name": "chamnet", "config": {"tune_steps": 7}}
@@ -70,7 +70,9 @@ async def test_added_goals_have_the_model_data_and_algorithm_of_the_job_where_th
         assert small["recipe"][part] == large["recipe"][part]
 
 
-async def test_added_goals_have_to_name_what_differs_within_the_job(caller: Any, make_config: Config) -> None:
+async def test_added_goals_have_to_specify_settings_that_differ_within_the_job(
+    caller: Any, make_config: Config
+) -> None:
     algorithms = {name: {"name": name} for name in ("morphnet", "chamnet")}
     job = await caller.submit(
         [make_config(name, FLOP="0.8x", algorithm=algorithm) for name, algorithm in algorithms.items()]
@@ -85,7 +87,7 @@ async def test_added_goals_have_to_name_what_differs_within_the_job(caller: Any,
     await caller.finished(job.id)
 
 
-async def test_a_job_that_has_ended_runs_again_for_the_new_goals_alone(
+async def test_an_ended_job_runs_again_only_for_the_new_goals(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("large", FLOP="0.8x"), make_config("small", FLOP="0.4x")])
@@ -108,7 +110,7 @@ async def test_a_job_that_has_ended_runs_again_for_the_new_goals_alone(
     assert (before.spent["packaging"], job.spent["packaging"]) == (0.25, 0.5)
 
 
-async def test_a_goal_with_a_known_budget_only_gets_a_package(
+async def test_a_goal_with_an_existing_budget_is_only_packaged(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("half", FLOP="0.5x")])
@@ -137,7 +139,7 @@ async def test_more_accuracy_is_tuned_from_the_checkpoint_of_the_budget(
     assert second["parent"] == packaged["checkpoint"]
 
 
-async def test_a_goal_joins_one_that_is_being_adapted(
+async def test_a_goal_joins_a_running_adaptation_with_its_budget(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -155,7 +157,7 @@ async def test_a_goal_joins_one_that_is_being_adapted(
     assert parents(job) == {"half": None, "same": None, "more": "half"}
 
 
-async def test_goals_above_the_root_start_from_it_as_it_is(
+async def test_goals_above_the_root_start_from_the_unchanged_root(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("wide", FLOP="1.5x")])
@@ -169,7 +171,7 @@ async def test_goals_above_the_root_start_from_it_as_it_is(
     assert len(site.tasks("source")) == 1
 
 
-async def test_a_cancelled_job_goes_on_for_what_is_added(
+async def test_a_cancelled_job_continues_for_added_goals(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
     (site.control / "hold-package").touch()
@@ -188,9 +190,7 @@ async def test_a_cancelled_job_goes_on_for_what_is_added(
     assert parents(job) == {"a": None, "b": "a", "b-again": "a", "c": "b-again"}
 
 
-async def test_a_failed_goal_is_tried_again_by_an_equal_one(
-    caller: Any, site: Any, make_config: Config
-) -> None:
+async def test_an_equal_goal_retries_a_failed_one(caller: Any, site: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("good", FLOP="0.5x"), make_config("bad", num_of_params=13)])
     await caller.finished(job.id)
     await caller.add(job.id, [make_config("bad-again", num_of_params=13)])
@@ -199,10 +199,10 @@ async def test_a_failed_goal_is_tried_again_by_an_equal_one(
     assert [task["budget"] for task in site.tasks("adapt")].count({"params": 13}) == 2
 
 
-async def test_a_source_that_failed_is_tried_again(
+async def test_a_failed_source_is_retried(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
-    """Once the job has ended, and also while another batch of it is still at work."""
+    """This also works while another batch of the job is still running."""
     site.write("broken.json", {"costs": {"flops": 10.0, "broken": 1.0}, "floor": {}})
     (site.control / "hold-adapt").touch()
     batches = [make_config("a", model="broken.json", FLOP="0.5x"), make_config("b", FLOP="0.5x")]
@@ -226,7 +226,7 @@ async def test_a_source_that_failed_is_tried_again(
     ]
 
 
-async def test_goals_find_their_batch(caller: Any, site: Any, make_config: Config) -> None:
+async def test_added_goals_are_assigned_to_their_batch(caller: Any, site: Any, make_config: Config) -> None:
     site.write("other.json", {"costs": {"flops": 500.0}, "floor": {}})
     batches = [
         make_config("a", FLOP="0.5x"),
@@ -249,7 +249,7 @@ async def test_goals_find_their_batch(caller: Any, site: Any, make_config: Confi
     assert {task["recipe"]["settings"].get("seed") for task in site.tasks("adapt")} == {None, 7}
 
 
-async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config: Config) -> None:
+async def test_new_hardware_is_profiled_once(caller: Any, site: Any, make_config: Config) -> None:
     latency = {f"latency_ms@{name}": 8.0 for name in ("jetson-nano", "raspberry-pi", "host")}
     floor = {"flops": 100.0, "latency_ms@jetson-nano": 1.0}
     site.write("model.json", {"costs": {"flops": 10_000.0, **latency}, "floor": floor})
@@ -275,7 +275,7 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
     assert job.goals[1].spec.budget == {"latency_ms@jetson-nano": 4.0}
 
 
-async def test_this_machine_is_measured_with_other_threads_once(
+async def test_this_machine_is_profiled_once_with_other_threads(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     one = {f"latency_ms@{name}": 8.0 for name in ("host", "host@int8")}
@@ -300,10 +300,10 @@ async def test_this_machine_is_measured_with_other_threads_once(
     assert [goal.spec.threads for goal in job.goals] == [1, 4, 4]
 
 
-async def test_a_machine_that_is_known_in_float32_alone_is_profiled_for_its_first_limit(
+async def test_a_machine_profiled_only_in_float32_is_profiled_for_its_first_limit(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """With each number of threads: the job knows what all of them take in float32."""
+    """With each number of threads, because the job has float32 latencies for all of them."""
     known = {"flops": 1e4, "latency_ms@host": 8.0, "latency_ms@host@4-threads": 2.0}
 
     def config(name: str, threads: int, **limits: str) -> dict[str, Any]:
@@ -318,7 +318,7 @@ async def test_a_machine_that_is_known_in_float32_alone_is_profiled_for_its_firs
     assert [task["measures"] for task in site.tasks("inspect")][1:] == [["host"], ["host"]]
 
 
-async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_repeated_key_does_not_add_goals_twice(caller: Any, site: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")], key="k")
     on_t4 = {**make_config("b", latency="1ms"), "hardware": "t4", "quantization": "none"}
     later = [on_t4, make_config("c", FLOP="0.3x")]
@@ -333,10 +333,10 @@ async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_conf
     assert len((await caller.add(other.id, later, key="k")).goals) == 3
 
 
-async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing(
+async def test_a_repeated_key_during_the_first_call_does_not_add_goals_twice(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that got no answer calls again while its first call is still in progress."""
+    """A client without an answer calls again while its first call is still in progress."""
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     later = [make_config("b", FLOP="0.3x")]
     reading, let_go, readings = threading.Event(), threading.Event(), itertools.count()
@@ -351,7 +351,7 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
     first = asyncio.create_task(caller.add(job.id, later, key="k"))
     await asyncio.to_thread(reading.wait, 60)
     second = asyncio.create_task(caller.add(job.id, later, key="k"))
-    await caller.page(1)  # by now the second call has come, too
+    await caller.page(1)  # the second call has arrived by now
     let_go.set()
     assert list(goals(await first)) == list(goals(await second)) == ["a", "b"]
     assert next(readings) == 1
@@ -360,7 +360,7 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
 async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the moment when the job's task has ended and its goals are not marked yet."""
+    """It is added between the end of the job's task and the marking of its goals."""
     (site.control / "hold-adapt").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await wait_until(lambda: bool(site.tasks("adapt")))
@@ -382,7 +382,7 @@ async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(
 
 
 @pytest.mark.parametrize("moment", ["_stop", "stop"])
-async def test_a_goal_added_while_the_server_stops_is_for_the_next_one(
+async def test_a_goal_added_while_the_server_stops_is_left_to_the_next_server(
     site: Any,
     make_config: Config,
     serving_at: Any,
@@ -391,7 +391,7 @@ async def test_a_goal_added_while_the_server_stops_is_for_the_next_one(
     *,
     moment: str,
 ) -> None:
-    """When one job has been stopped, and when all of them have."""
+    """It is added after one job has stopped, and after all jobs have stopped."""
     (site.control / "hold-adapt").touch()
     original, late = getattr(RunningJobs, moment), [make_config("late", FLOP="0.4x")]
     async with serving_at(site.settings()) as caller:
@@ -404,7 +404,7 @@ async def test_a_goal_added_while_the_server_stops_is_for_the_next_one(
                 await other.add(job.id, [late.pop()])
 
         monkeypatch.setattr(RunningJobs, moment, stop_and_add)
-        other = type(caller)(caller.address)  # the caller's own channel closes before the server stops
+        other = type(caller)(caller.address)  # the caller's channel closes before the server stops
     assert not late
     assert job.id not in {task.get_name() for task in asyncio.all_tasks()}
     await other.channel.close()

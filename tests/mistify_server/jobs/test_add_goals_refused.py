@@ -1,4 +1,4 @@
-"""What is refused of goals that are added to a job."""
+"""Refusing unsuitable goals that are added to a job."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Config = Callable[..., dict[str, object]]
 
 
 class Refused(NamedTuple):
-    """A change of a config that would fit the job, and the problem that it has to be refused with."""
+    """A change to a suitable config, and the problem expected in the refusal."""
 
     changes: dict[str, object]
     place: str
@@ -46,7 +46,7 @@ NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
             '{"name": "morphnet", "config": {"seed": 1}}',
             '{"config": {}, "name": "morphnet"}, as in the job',
         ),
-        Refused({"id": "HALF"}, "id", '"HALF"', "an id unlike those of the goals of the job"),
+        Refused({"id": "HALF"}, "id", '"HALF"', "an id that no goal of the job"),
         Refused(
             {"adaptation_goal": {"FLOP": "0.001x"}},
             "adaptation_goal.FLOP",
@@ -62,7 +62,7 @@ NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
         Refused({"adaptation_goal": {"FLOP": "5 parsec"}}, "adaptation_goal.FLOP", '"5 parsec"', ""),
     ],
 )
-async def test_what_does_not_fit_the_job_is_refused(
+async def test_goals_that_do_not_suit_the_job_are_refused(
     caller: Any, make_config: Config, refused: Refused
 ) -> None:
     on_nano = {**make_config("half", FLOP="0.5x"), "hardware": "jetson-nano"}
@@ -79,7 +79,7 @@ async def test_what_does_not_fit_the_job_is_refused(
     assert len((await caller.add(job.id, [fine], key="k")).goals) == 2
 
 
-async def test_every_problem_of_an_addition_is_reported_at_once(
+async def test_all_problems_of_added_goals_are_reported_at_once(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
@@ -92,7 +92,7 @@ async def test_every_problem_of_an_addition_is_reported_at_once(
         assert (await failure(caller.add("nowhere", later, key))).code is ErrorCode.NOT_FOUND
 
 
-async def test_branches_of_a_model_with_an_input_of_that_name_are_refused_at_once(
+async def test_branches_are_refused_if_the_model_has_an_input_of_that_name(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     network = json.loads((site.root / "model.json").read_text())

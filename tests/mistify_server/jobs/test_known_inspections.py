@@ -1,4 +1,4 @@
-"""Models and data that the server knows are not inspected for each job."""
+"""Known models and data are not inspected again for each job."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from mistify.v1 import porting_pb2 as pb
 Config = Callable[..., dict[str, object]]
 
 
-async def test_jobs_of_a_known_model_and_data_wait_for_no_worker(
+async def test_jobs_with_known_model_and_data_do_not_wait_for_a_worker(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """Many at once, while another job takes the only worker."""
+    """Many of them start while another job occupies the only worker."""
     (site.control / "hold-source").touch()
     await caller.submit([make_config("a", FLOP="0.5x")])
     jobs = await asyncio.gather(*(caller.submit([make_config("b", FLOP=f"0.{n}x")]) for n in range(2, 9)))
@@ -21,7 +21,7 @@ async def test_jobs_of_a_known_model_and_data_wait_for_no_worker(
     (site.control / "hold-source").unlink()
 
 
-async def test_what_has_changed_is_inspected_by_a_server_that_knows_the_rest(
+async def test_only_changed_models_and_data_are_inspected(
     site: Any, serving_at: Any, make_config: Config
 ) -> None:
     async def submitted() -> int:
@@ -34,8 +34,8 @@ async def test_what_has_changed_is_inspected_by_a_server_that_knows_the_rest(
     assert [await submitted(), await submitted()] == [2, 2]
 
 
-async def test_an_inspection_goes_with_its_files(caller: Any, site: Any, make_config: Config) -> None:
-    """When a job is removed, with all that is not needed any more."""
+async def test_an_inspection_is_removed_with_its_files(caller: Any, site: Any, make_config: Config) -> None:
+    """Removing a job also removes its files that are no longer needed."""
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await caller.finished(job.id)
     assert len(list((site.store / "inspections").iterdir())) == 1

@@ -1,4 +1,4 @@
-"""Jobs with many goals: their limit, their pages, and their removal while the server runs."""
+"""Jobs with many goals: limits, pagination, and removal while the server runs."""
 
 import json
 import sqlite3
@@ -29,11 +29,11 @@ async def refused(call: Any) -> str:
     return str(caught.value)
 
 
-async def test_more_goals_than_the_server_takes_are_refused_before_anything_is_looked_at(
+async def test_too_many_goals_are_refused_before_they_are_read(
     site: Any, make_config: Config, serving_at: Any
 ) -> None:
     async with serving_at(site.settings(max_goals=3)) as caller:
-        too_many = [{"id": number} for number in range(4)]  # not one of them is a config
+        too_many = [{"id": number} for number in range(4)]  # none of them is a valid config
         for call in (caller.submit(too_many), caller.plan(too_many)):
             message = await refused(call)
             assert "got 4 goals; expected at most 3 goals in a job" in message
@@ -41,12 +41,12 @@ async def test_more_goals_than_the_server_takes_are_refused_before_anything_is_l
         assert site.tasks("inspect") == []
         job = await caller.submit(many(make_config, 2))
         message = await refused(caller.add(job.id, many(make_config, 2, "h")))
-        assert "got 2 goals, added to a job that has 2; expected at most 3" in message
+        assert "got 2 goals, added to a job with 2; expected at most 3" in message
         assert len((await caller.add(job.id, many(make_config, 1, "h"), key="k")).goals) == 3
         assert len((await caller.add(job.id, many(make_config, 1, "h"), key="k")).goals) == 3
 
 
-async def test_answers_have_the_goals_that_are_asked_for(caller: Any, make_config: Config) -> None:
+async def test_responses_contain_the_requested_goals(caller: Any, make_config: Config) -> None:
     request = pb.SubmitBatchRequest(
         config_json=json.dumps(many(make_config, 3)), goals=pb.GoalSelection(page_size=2)
     )
@@ -62,7 +62,7 @@ async def test_answers_have_the_goals_that_are_asked_for(caller: Any, make_confi
     assert [goal.id for goal in whole.goals] == ["g0", "g1", "g2"]
 
 
-async def test_a_removed_job_leaves_what_others_need(caller: Any, site: Any, make_config: Config) -> None:
+async def test_removing_a_job_keeps_files_of_other_jobs(caller: Any, site: Any, make_config: Config) -> None:
     kept = await caller.submit([make_config("a", FLOP="0.5x")])
     await caller.finished(kept.id)
     gone = await caller.submit([make_config("b", FLOP="0.5x"), make_config("c", FLOP="0.3x")])
@@ -94,7 +94,7 @@ async def test_a_running_job_is_not_removed(
     await caller.call(caller.stub.RemoveJob, request)
 
 
-async def test_files_that_a_task_in_progress_may_have_made_stay(
+async def test_files_that_a_running_task_may_have_made_are_kept(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
     ended = await caller.submit([make_config("a", FLOP="0.5x")])
@@ -112,7 +112,7 @@ async def test_files_that_a_task_in_progress_may_have_made_stay(
     assert artifacts_of(site.store).names() == []
 
 
-async def test_the_database_shrinks_also_one_of_an_older_version(
+async def test_the_database_shrinks_even_if_it_was_made_by_an_older_version(
     site: Any, make_config: Config, serving_at: Any
 ) -> None:
     path = site.store / "mistify.db"
@@ -132,11 +132,11 @@ async def test_the_database_shrinks_also_one_of_an_older_version(
         assert now.execute("PRAGMA freelist_count").fetchone() == (0,)
 
 
-async def test_goals_are_planned_again_where_a_checkpoint_is_lost_meanwhile(
+async def test_goals_are_planned_again_if_a_checkpoint_is_removed_meanwhile(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site.control / "hold-adapt").touch()
-    job = await caller.submit([make_config("a", num_of_params=13)])  # which brings bad luck
+    job = await caller.submit([make_config("a", num_of_params=13)])  # a budget that makes the worker fail
     await wait_until(lambda: bool(site.tasks("adapt")))
     insert, snapshots = JobSnapshot.insert, []
 

@@ -39,7 +39,9 @@ def progress(stage: str, step: int = 0, accuracy: float | None = None) -> Progre
     return ProgressUpdate(stage=stage, step=step, total_steps=9, accuracy=accuracy)
 
 
-async def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_goals_are_running_from_the_first_progress_report(
+    log: JobLog, store: Store, clock: Clock
+) -> None:
     async with log.progress_of(["a", "b"]) as record:
         record(progress("starting"))
     assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
@@ -52,7 +54,7 @@ async def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, c
     assert clock.changes == [100.0]
 
 
-async def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
+async def test_running_goals_are_not_written_again(log: JobLog, store: Store) -> None:
     async with log.progress_of(["a", "b"]) as record:
         record(progress("starting"))
     noted = replace(log.goal("a"), note="written by somebody else")
@@ -62,7 +64,7 @@ async def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -
     assert store.jobs.job("j").goals[0] == noted
 
 
-async def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_updates_in_quick_succession_are_dropped(log: JobLog, store: Store, clock: Clock) -> None:
     reports = [
         ("tuning", None, 0.0),
         ("tuning", None, 0.1),
@@ -78,14 +80,14 @@ async def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Stor
     assert [update.step for update in updates if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
 
 
-async def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_time_spent_under_earlier_servers_counts(log: JobLog, store: Store, clock: Clock) -> None:
     clock.now += 3.0
     await log.record()
     assert store.jobs.job("j").seconds == 10.0
 
 
 async def after(clock: Clock, seconds: float, result: Result) -> Result:
-    """A task that takes so long."""
+    """Return a task that takes this long."""
     clock.now += seconds
     return result
 
@@ -96,7 +98,9 @@ def package(**spent: float) -> PackageResult:
     )
 
 
-async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_time_not_spent_by_the_worker_counts_as_waiting(
+    log: JobLog, store: Store, clock: Clock
+) -> None:
     first, second = package(training=2.5, packaging=0.5), package(packaging=1.0)
     assert await log.account(after(clock, 4.0, first)) is first
     assert await log.account(after(clock, 1.25, second)) is second
@@ -104,7 +108,7 @@ async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store,
     assert store.jobs.job("j").spent == {"training": 7.5, "packaging": 1.5, "waiting": 1.25}
 
 
-async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
+async def test_waiting_starts_when_the_task_is_given_to_the_engine(
     log: JobLog, store: Store, clock: Clock
 ) -> None:
     waiting = log.account(after(clock, 2.0, package(packaging=1.5)))
@@ -114,14 +118,16 @@ async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.5}
 
 
-async def test_the_time_of_a_failed_task_is_its_own(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_the_time_of_a_failed_task_is_recorded(log: JobLog, store: Store, clock: Clock) -> None:
     failure = TaskFailure(code="INTERNAL", message="why")
     assert await log.account(after(clock, 3.0, failure)) is failure
     await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "failed": 3.0}
 
 
-async def test_a_worker_whose_clock_is_fast_has_not_waited(log: JobLog, store: Store, clock: Clock) -> None:
+async def test_a_fast_clock_of_a_worker_gives_no_negative_waiting_time(
+    log: JobLog, store: Store, clock: Clock
+) -> None:
     await log.account(after(clock, 1.0, package(packaging=1.5)))
     await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}

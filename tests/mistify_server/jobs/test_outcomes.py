@@ -1,4 +1,4 @@
-"""Remarks on losses that nobody foresaw."""
+"""Outcomes of goals, and remarks on unexpected losses of accuracy."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def packaged(
     metric: Metric = Metric.ACCURACY,
     note: str = "",
 ) -> Goal:
-    """Return a goal that keeps to its budget; its accuracy on the test data is another one."""
+    """Return a goal within its budget, with a different accuracy on the test data."""
     adapted = AdaptResult(
         checkpoint="c", costs={"flops": 4.0}, accuracy=accuracy, met=True, reason="", steps=3
     )
@@ -35,13 +35,13 @@ def packaged(
 @pytest.mark.parametrize(
     ("accuracy", "teacher", "foreseen", "metric"),
     [
-        (0.86, 0.9, Estimate(0.01, 0.01), Metric.ACCURACY),  # 4.4% against 1% and 2 deviations
+        (0.86, 0.9, Estimate(0.01, 0.01), Metric.ACCURACY),  # 4.4% compared with 1% and 2 standard deviations
         (0.80, 0.9, None, Metric.ACCURACY),
         (0.03, 0.02, None, Metric.MSE),
         (0.03, 0.02, Estimate(0.1, 0.1), Metric.MSE),
     ],
 )
-def test_a_loss_beyond_the_forecast_is_announced(
+def test_a_loss_beyond_the_forecast_is_reported(
     accuracy: float, teacher: float, foreseen: Estimate | None, metric: Metric
 ) -> None:
     goal = packaged(accuracy, teacher, foreseen, metric)
@@ -59,14 +59,14 @@ def test_a_loss_beyond_the_forecast_is_announced(
         (0.021, 0.02, None, Metric.MSE),
     ],
 )
-def test_a_loss_within_the_forecast_is_not(
+def test_a_loss_within_the_forecast_is_not_reported(
     accuracy: float, teacher: float, foreseen: Estimate | None, metric: Metric
 ) -> None:
     assert packaged(accuracy, teacher, foreseen, metric).note == ""
 
 
 def judged(price: float, reason: str = "", checkpoint: float = 0.04) -> Goal:
-    """Return a goal with two targets, of which its package reaches one, by what an output scores."""
+    """Return a goal with two targets and a package with the given score of an output."""
     adapted = AdaptResult(
         checkpoint="c", costs={"flops": 4.0}, accuracy=0.9, met=not reason, reason=reason, steps=3,
         output_scores=(OutputScore("price", Metric.MSE, checkpoint),),
@@ -95,11 +95,11 @@ def test_a_goal_is_met_if_every_target_is_reached_on_the_test_data() -> None:
     )
 
 
-def test_the_remark_says_what_was_lost_and_what_was_foreseen() -> None:
+def test_the_remark_states_the_actual_and_the_predicted_loss() -> None:
     note = packaged(0.72, 0.9, Estimate(0.012, 0.005), note="as int8: not faster").note
     assert note == (
-        "as int8: not faster; lost 20.0% of the tuned source's accuracy, more than the 1.2% ± 1.0% that were "
-        "predicted: 72.0% against 90.0% on the validation data"
+        "as int8: not faster; lost 20.0% of the tuned source's accuracy, more than the predicted 1.2% ± "
+        "1.0%: 72.0% against 90.0% on the validation data"
     )
     assert "more than 10%: 72.0% against 90.0%" in packaged(0.72, 0.9, None).note
 

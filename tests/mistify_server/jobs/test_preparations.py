@@ -1,4 +1,4 @@
-"""Preparations of algorithms as steps of a job, by scripted workers."""
+"""Preparations of algorithms as steps of a job with scripted workers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Config = Callable[..., dict[str, object]]
 
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
 
-#: Better than the other one, but not for goals with targets.
+#: Better than the other algorithm, except for goals with targets.
 NESTED = PROFILES["morphnet"].model_copy(
     update={
         "loss_per_halving": 0.01,
@@ -47,7 +47,7 @@ def foreseeable(site: Any) -> None:
 
 @pytest.fixture
 def configs(make_config: Config) -> list[dict[str, object]]:
-    """A path of four goals, the second of which has a target, and so another algorithm."""
+    """Return a path of four goals; the second has a target, and therefore another algorithm."""
     return [
         make_config("wide", algorithm=AUTO, FLOP="0.8x"),
         make_config("aimed", algorithm=AUTO, FLOP="0.7x", accuracy="0.7"),
@@ -60,9 +60,7 @@ def algorithms(job: Job) -> list[str]:
     return [goal.algorithm for goal in job.goals]
 
 
-async def test_an_algorithm_prepares_once_for_its_own_goals_before_the_first_of_them(
-    caller: Any, site: Any, configs: Any
-) -> None:
+async def test_an_algorithm_prepares_once_before_its_first_goal(caller: Any, site: Any, configs: Any) -> None:
     job = await caller.finished((await caller.submit(configs)).id)
     assert algorithms(job) == ["nested", "morphnet", "nested", "nested"]
     assert {goal.state for goal in job.goals} == {GoalState.MET}
@@ -77,7 +75,9 @@ async def test_an_algorithm_prepares_once_for_its_own_goals_before_the_first_of_
     assert job.spent["training"] == 0.5 + 0.5 + 4 * 1.5
 
 
-async def test_its_progress_is_told_as_the_sources_is(caller: Any, configs: Any) -> None:
+async def test_progress_of_a_preparation_is_reported_like_that_of_the_source(
+    caller: Any, configs: Any
+) -> None:
     job = await caller.submit(configs)
     updates = [
         event.event
@@ -88,7 +88,7 @@ async def test_its_progress_is_told_as_the_sources_is(caller: Any, configs: Any)
     assert (update.step, update.total_steps, update.loss) == (20, 40, 0.5)
 
 
-async def test_edges_of_others_and_packages_do_not_wait_for_it(
+async def test_edges_of_other_algorithms_and_packages_do_not_wait_for_a_preparation(
     site: Any, make_config: Config, serving_at: Any, wait_until: Any
 ) -> None:
     (site.control / "hold-prepare").touch()
@@ -107,7 +107,7 @@ async def test_edges_of_others_and_packages_do_not_wait_for_it(
     assert [task["recipe"]["algorithm"] for task in site.tasks("adapt")] == ["morphnet", "morphnet", "nested"]
 
 
-async def test_a_restarted_server_does_not_prepare_again(
+async def test_a_restarted_server_does_not_repeat_a_preparation(
     site: Any, configs: Any, serving_at: Any, wait_until: Any
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -123,7 +123,7 @@ async def test_a_restarted_server_does_not_prepare_again(
     assert len({recipe["prepared"] for recipe in recipes if recipe["algorithm"] == "nested"}) == 1
 
 
-async def test_a_server_that_stopped_while_preparing_prepares_when_it_is_started_again(
+async def test_a_preparation_interrupted_by_a_stop_runs_after_the_restart(
     site: Any, configs: Any, serving_at: Any, wait_until: Any
 ) -> None:
     (site.control / "hold-prepare").touch()
@@ -136,14 +136,16 @@ async def test_a_server_that_stopped_while_preparing_prepares_when_it_is_started
     assert (len(site.tasks("source")), len(site.tasks("prepare"))) == (1, 2)
 
 
-async def test_a_worker_that_dies_while_preparing_costs_no_goal(caller: Any, site: Any, configs: Any) -> None:
+async def test_a_worker_that_dies_during_a_preparation_fails_no_goal(
+    caller: Any, site: Any, configs: Any
+) -> None:
     (site.control / "crash-prepare").write_text("1")
     job = await caller.finished((await caller.submit(configs)).id)
     assert {goal.state for goal in job.goals} == {GoalState.MET}
     assert len(site.tasks("prepare")) == 2
 
 
-async def test_what_cannot_be_prepared_fails_its_goals_and_those_below_alone(
+async def test_a_failed_preparation_fails_only_its_goals_and_those_below(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit(
@@ -154,12 +156,12 @@ async def test_what_cannot_be_prepared_fails_its_goals_and_those_below_alone(
         ]
     )
     above, bad, below = (await caller.finished(job.id)).goals
-    reason = "nested could not prepare: 11 parameters cannot be prepared for"
+    reason = "the preparation of nested failed: 11 parameters cannot be prepared for"
     assert (above.state, bad.state, below.state) == (GoalState.MET, GoalState.FAILED, GoalState.FAILED)
     assert (bad.reason, below.reason) == (reason, reason)
 
 
-async def test_a_goal_that_is_added_later_finds_it(
+async def test_a_goal_added_later_uses_the_existing_preparation(
     caller: Any, site: Any, configs: Any, make_config: Config
 ) -> None:
     job = await caller.submit(configs)
@@ -171,7 +173,7 @@ async def test_a_goal_that_is_added_later_finds_it(
     assert site.tasks("adapt")[-1]["recipe"]["prepared"] == site.tasks("adapt")[0]["recipe"]["prepared"]
 
 
-async def test_a_goal_below_what_was_prepared_is_left_to_another_algorithm(
+async def test_a_goal_below_the_prepared_range_gets_another_algorithm(
     caller: Any, site: Any, configs: Any, make_config: Config
 ) -> None:
     job = await caller.submit(configs)

@@ -1,4 +1,4 @@
-"""The source, measured as its packages are once these are made."""
+"""The source is measured like its packages after these are made."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Config = Callable[..., dict[str, object]]
 
 
 def asked(site: Any) -> list[list[int]]:
-    """Return the numbers of threads of all reference tasks, in order."""
+    """Return the thread counts of all reference tasks, in order."""
     return [task["threads"] for task in site.tasks("reference")]
 
 
@@ -38,7 +38,7 @@ async def test_the_source_is_measured_once_after_all_packages(
     assert job.sources[0].measured == {"latency_ms@host": 1.0, "latency_ms@host@4-threads": 1.0}
 
 
-async def test_goals_with_other_threads_have_the_source_measured_again(
+async def test_the_source_is_measured_again_for_goals_with_other_threads(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("half", FLOP="0.5x")])
@@ -49,7 +49,7 @@ async def test_goals_with_other_threads_have_the_source_measured_again(
     assert asked(site) == [[1], [1, 2]]
 
 
-async def test_goals_that_come_while_the_source_is_measured_are_taken_up(
+async def test_goals_added_while_the_source_is_measured_are_processed(
     caller: Any, site: Any, make_config: Config, wait_until: Any
 ) -> None:
     (site.control / "hold-reference").touch()
@@ -62,7 +62,7 @@ async def test_goals_that_come_while_the_source_is_measured_are_taken_up(
     assert asked(site) == [[1], [1, 2]]
 
 
-async def test_a_source_that_cannot_be_measured_fails_no_goal(
+async def test_a_failed_measurement_of_the_source_fails_no_goal(
     caller: Any, site: Any, make_config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     (site.control / "fail-reference").touch()
@@ -79,7 +79,7 @@ async def test_a_source_that_cannot_be_measured_fails_no_goal(
     assert asked(site) == [[1]]
 
 
-async def test_without_a_package_there_is_nothing_to_compare(
+async def test_the_source_is_not_measured_without_a_package(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("bad", num_of_params=13)])

@@ -1,4 +1,4 @@
-"""Servers that are killed, and what the next one makes of it."""
+"""Killed servers, and their successors."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ def configs(make_config: Config) -> list[dict[str, object]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["source", "adapt", "package", "reference"])
-async def test_a_killed_server_loses_nothing(
+async def test_killing_a_server_loses_no_results(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
 ) -> None:
     (site.control / f"hold-{kind}").touch()
@@ -66,7 +66,7 @@ async def test_a_killed_server_loses_nothing(
     assert job.spent["packaging"] == 5 * 0.125
 
 
-async def test_a_server_that_is_not_to_resume_leaves_jobs_as_they_are(
+async def test_a_server_without_resume_does_not_change_jobs(
     site: Any, serving_at: Any, make_config: Config, wait_until: Any
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -86,7 +86,7 @@ async def test_a_server_that_is_not_to_resume_leaves_jobs_as_they_are(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["branch", "package"])
-async def test_branches_that_are_made_are_not_made_again(
+async def test_existing_branches_are_not_made_again(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
 ) -> None:
     (site.control / f"hold-{kind}").touch()
@@ -114,7 +114,7 @@ async def test_branches_that_are_made_are_not_made_again(
 
 
 @pytest.mark.slow
-async def test_a_server_killed_again_and_again_comes_to_the_end(
+async def test_a_job_completes_although_its_server_is_killed_repeatedly(
     site: Any, call_at: Any, make_config: Config, wait_until: Any
 ) -> None:
     job_id, known = "", 0
@@ -137,7 +137,7 @@ async def test_a_server_killed_again_and_again_comes_to_the_end(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.DONE])
-async def test_added_goals_survive_a_killed_server(
+async def test_added_goals_survive_the_kill_of_a_server(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, state: JobState
 ) -> None:
     later = [make_config("late", FLOP="0.55x"), make_config("later", FLOP="0.45x")]
@@ -192,7 +192,7 @@ async def test_a_stopped_server_leaves_a_job_to_resume(
     assert {goal.state for goal in job.goals} == {GoalState.MET}
 
 
-async def test_the_workers_of_a_killed_server_end(
+async def test_workers_of_a_killed_server_end(
     site: Any, call_at: Any, make_config: Config, wait_until: Any
 ) -> None:
     (site.control / "hold-adapt").touch()

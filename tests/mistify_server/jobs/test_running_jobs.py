@@ -20,7 +20,7 @@ Config = Callable[..., dict[str, object]]
 
 
 def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> threading.Event:
-    """Let the store fail when a checkpoint is to be kept, until the event that is returned is set."""
+    """Make the store fail to save checkpoints until the returned event is set."""
     record, fixed = SqlJobStore.record, threading.Event()
 
     def broken(self: SqlJobStore, job_id: str, changes: Any, *time: Any) -> None:
@@ -33,7 +33,7 @@ def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> threading.
     return fixed
 
 
-async def test_a_job_goes_on_when_the_store_can_be_written_again(
+async def test_a_job_continues_when_the_store_can_be_written_again(
     site: Any,
     caller: Any,
     make_config: Config,
@@ -45,16 +45,14 @@ async def test_a_job_goes_on_when_the_store_can_be_written_again(
     fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     watching = asyncio.create_task(caller.events(job.id))
-    await wait_until(lambda: "jobs wait for the store: the disk is full" in caplog.text)
+    await wait_until(lambda: "jobs are waiting for the store: the disk is full" in caplog.text)
     assert (await caller.job(job.id)).state is JobState.RUNNING
     fixed.set()
     assert (await watching)[-1].event is JobState.DONE
     assert len(site.tasks("adapt")) == 1
 
 
-async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
-    site: Any, make_config: Config, serving_at: Any
-) -> None:
+async def test_a_full_disk_at_a_worker_fails_no_goal(site: Any, make_config: Config, serving_at: Any) -> None:
     (site.control / "fill-adapt").write_text("1")
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.2x")])
@@ -77,7 +75,7 @@ async def test_a_job_that_waits_for_the_store_is_stopped_with_the_server(
     fixed = break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x")])
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
     fixed.set()
     async with serving_at(site.settings()) as caller:
         assert (await caller.finished(job.id)).state is JobState.DONE
@@ -92,7 +90,7 @@ async def test_a_job_that_waits_for_the_store_can_be_cancelled(
 ) -> None:
     break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
     job = await caller.submit([make_config("a", FLOP="0.5x")])
-    await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+    await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
     assert (await caller.cancel(job.id)).state is JobState.CANCELLED
 
 
@@ -107,7 +105,7 @@ async def test_a_damaged_store_stops_a_job(
         assert (await caller.cancel(job.id)).state is JobState.CANCELLED
 
 
-async def test_an_error_of_the_program_fails_the_job(
+async def test_an_internal_error_fails_the_job(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_store(monkeypatch, ZeroDivisionError("secret"))
@@ -115,10 +113,10 @@ async def test_an_error_of_the_program_fails_the_job(
     job = await caller.finished(job.id)
     assert job.state is JobState.FAILED
     assert [goal.state for goal in job.goals] == [GoalState.FAILED]
-    assert job.reason == "an error inside the server; its log has the details"
+    assert job.reason == "an internal error; see the server's log for details"
 
 
-async def test_a_new_job_is_run_as_it_was_planned_without_reading_it(
+async def test_a_new_job_runs_from_its_plan_without_reading_the_store(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_store: SqlJobStore, job_id: str) -> Any:
@@ -129,7 +127,7 @@ async def test_a_new_job_is_run_as_it_was_planned_without_reading_it(
     assert (await caller.finished(job.id)).state is JobState.DONE
 
 
-async def test_a_job_runs_whose_caller_hangs_up_while_it_is_kept(
+async def test_a_job_runs_even_if_its_caller_disconnects_during_submission(
     caller: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, begun, hung_up = SqlJobStore.create, threading.Event(), threading.Event()
@@ -144,14 +142,14 @@ async def test_a_job_runs_whose_caller_hangs_up_while_it_is_kept(
     await wait_until(begun.is_set)
     call.cancel()
     await asyncio.wait([call])
-    # Another call is answered after the first one was given up.
+    # Another call is answered after the first caller has given up.
     await caller.page(1)
     hung_up.set()
     job = await caller.submit([make_config("a", FLOP="0.5x")], key="again")
     assert (await caller.finished(job.id)).state is JobState.DONE
 
 
-async def test_files_of_a_step_stay_though_its_later_tasks_began_after_they_were_made(
+async def test_files_of_a_step_are_kept_for_its_later_tasks(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = await caller.submit([make_config("a", FLOP="0.8x")])
@@ -167,7 +165,7 @@ async def test_files_of_a_step_stay_though_its_later_tasks_began_after_they_were
     assert (await caller.finished(job.id)).state is JobState.DONE
 
 
-async def test_goals_are_added_with_one_reading_of_the_job(
+async def test_adding_goals_reads_the_job_only_once(
     caller: Any, site: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -183,10 +181,10 @@ async def test_goals_are_added_with_one_reading_of_the_job(
     assert read == [job.id]
 
 
-async def test_a_job_started_again_as_it_ends_can_be_cancelled(
+async def test_a_job_restarted_as_it_ends_can_be_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the end of its task and the moment when that is forgotten."""
+    """It is restarted between the end of its task and the removal of the task's record."""
     wake_watchers = RunningJobs._wake_watchers
 
     def again(jobs: RunningJobs, job_id: str) -> None:

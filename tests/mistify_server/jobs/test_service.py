@@ -1,4 +1,4 @@
-"""Jobs from end to end: goals, checkpoints, packages, failures."""
+"""End-to-end tests of jobs: goals, checkpoints, packages and failures."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
             make_config("small", num_of_params=100),
         ]
     )
-    assert not submitted.state.ended  # it may run already
+    assert not submitted.state.ended  # it may already be running
     assert goals(submitted).keys() == {"half", "quarter", "small"}
     job = await caller.finished(submitted.id)
     assert job.state is JobState.DONE
@@ -43,7 +43,7 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
     assert json.loads(await caller.fetch(job.id, "half", "manifest.json")) == {"goal": "half", "job": job.id}
 
 
-async def test_children_start_from_their_parents_checkpoint(
+async def test_child_goals_start_from_the_checkpoint_of_their_parent(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config(str(share), FLOP=f"{share}x") for share in (0.2, 0.8, 0.5)])
@@ -80,7 +80,7 @@ async def test_equal_budgets_share_a_checkpoint(caller: Any, site: Any, make_con
     assert all(goal.files for goal in job.goals)
 
 
-async def test_the_children_of_an_unmet_goal_go_on_from_it(
+async def test_the_children_of_an_unmet_goal_continue_from_it(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit(
@@ -91,18 +91,18 @@ async def test_the_children_of_an_unmet_goal_go_on_from_it(
     assert job.state is JobState.DONE
 
 
-async def test_a_package_above_its_size_is_unmet(caller: Any, make_config: Config) -> None:
+async def test_a_package_that_exceeds_its_size_limit_is_unmet(caller: Any, make_config: Config) -> None:
     job = await caller.submit([{**make_config("tiny", size="3KB"), "quantization": "none"}])
     job = await caller.finished(job.id)
     assert goals(job) == {"tiny": GoalState.UNMET}
-    assert "over 3,000, as measured on the package" in job.goals[0].reason
+    assert "over 3,000, measured on the package" in job.goals[0].reason
     assert job.goals[0].achieved["size_bytes"] > 3_000
 
 
 async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """Both share a checkpoint of 80 %; as int8 it has 70 %."""
+    """Both goals share a checkpoint with 80% accuracy, which drops to 70% in int8."""
     asked = make_config("float32", FLOP="0.5x", accuracy="0.78")
     job = await caller.submit([asked, {**asked, "id": "int8", "quantization": "int8"}])
     job = await caller.finished(job.id)
@@ -120,10 +120,10 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     assert "size_bytes@int8" in int8.achieved
 
 
-async def test_a_compression_reaches_the_worker_and_what_came_of_it_the_client(
+async def test_compression_settings_reach_the_worker_and_the_results_the_client(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """Goals of one budget share a checkpoint, compressed or not."""
+    """Goals with one budget share a checkpoint, whether compressed or not."""
     asked = make_config("plain", FLOP="0.5x")
     job = await caller.submit([asked, {**asked, "id": "sparse", "compression": {"sparsity": 0.5}}])
     job = await caller.finished(job.id)
@@ -138,8 +138,8 @@ async def test_a_compression_reaches_the_worker_and_what_came_of_it_the_client(
     assert [goal.achieved.get("zero_share") for goal in job.goals] == [None, 0.5, 0.0]
 
 
-async def test_latency_is_met_only_as_measured(caller: Any, site: Any, make_config: Config) -> None:
-    """The worker reaches every limit by its prediction, and measures half a millisecond."""
+async def test_a_latency_limit_is_judged_by_measurement(caller: Any, site: Any, make_config: Config) -> None:
+    """The worker predicts that it meets every limit, but measures half a millisecond."""
     site.write("model.json", {"costs": {"latency_ms@host": 8.0}, "floor": {}})
     slow, fast = make_config("slow", latency="0.6ms"), make_config("fast", latency="0.4ms")
     job = await caller.submit([{**config, "quantization": "none"} for config in (slow, fast)])
@@ -149,7 +149,7 @@ async def test_latency_is_met_only_as_measured(caller: Any, site: Any, make_conf
         (0.6, 0.5),
         (0.4, 0.5),
     ]
-    assert job.goals[1].reason == "latency_ms@host 0.5 over 0.4, as measured on the package"
+    assert job.goals[1].reason == "latency_ms@host 0.5 over 0.4, measured on the package"
 
 
 async def test_a_failed_goal_fails_its_subtree_only(caller: Any, make_config: Config) -> None:
@@ -167,7 +167,7 @@ async def test_a_failed_goal_fails_its_subtree_only(caller: Any, make_config: Co
     assert job.state is JobState.DONE
 
 
-async def test_a_job_fails_when_nothing_could_be_done(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_job_fails_if_all_its_goals_fail(caller: Any, site: Any, make_config: Config) -> None:
     site.write("broken.json", {"costs": {"flops": 10.0, "broken": 1.0}, "floor": {}})
     job = await caller.submit([make_config("a", model="broken.json", FLOP="0.5x")])
     job = await caller.finished(job.id)
@@ -196,7 +196,7 @@ async def test_independent_subtrees_run_in_parallel(
         assert (await caller.finished(job.id)).state is JobState.DONE
 
 
-async def test_a_crashed_worker_costs_no_goal(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_crashed_worker_fails_no_goal(caller: Any, site: Any, make_config: Config) -> None:
     (site.control / "crash-adapt").write_text("1")
     (site.control / "crash-package").write_text("1")
     job = await caller.submit([make_config("a", FLOP="0.5x")])
@@ -204,10 +204,10 @@ async def test_a_crashed_worker_costs_no_goal(caller: Any, site: Any, make_confi
 
 
 @pytest.mark.parametrize("kind", ["source", "adapt", "package"])
-async def test_a_job_says_that_tensorflow_ended_a_worker_that_had_onednn(
+async def test_a_job_reports_that_tensorflow_with_onednn_ended_a_worker(
     caller: Any, site: Any, make_config: Config, kind: str
 ) -> None:
-    """Once for each goal; a worker that ends itself at its first task costs no goal."""
+    """It is reported once for each goal; a worker that aborts at its first task fails no goal."""
     (site.control / f"abort-{kind}").write_text("9")
     job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", num_of_params="0.5x")])
     finished = await caller.finished(job.id)
@@ -216,7 +216,9 @@ async def test_a_job_says_that_tensorflow_ended_a_worker_that_had_onednn(
     assert [task["onednn"] for task in site.tasks(kind)][:2] == ["1", "0"]
 
 
-async def test_a_plan_says_so_as_well(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_plan_reports_that_tensorflow_with_onednn_ended_a_worker(
+    caller: Any, site: Any, make_config: Config
+) -> None:
     (site.control / "abort-inspect").write_text("1")
     (batch,) = (await caller.plan([make_config("a", FLOP="0.5x")])).batches
     assert "computed without TensorFlow's oneDNN optimizations" in batch.evidence

@@ -1,4 +1,4 @@
-"""What the calls of the service give and refuse."""
+"""Responses and refusals of the service's calls."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ async def test_events_are_numbered_without_gaps_and_can_be_resumed(caller: Any, 
         assert await caller.events(job.id, after) == events[after:]
 
 
-async def test_a_watcher_sees_events_as_they_come(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_watcher_receives_events_as_they_happen(caller: Any, site: Any, make_config: Config) -> None:
     (site.control / "hold-adapt").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     seen = []
@@ -50,7 +50,7 @@ async def test_a_watcher_sees_events_as_they_come(caller: Any, site: Any, make_c
     assert seen == list(range(1, len(seen) + 1))
 
 
-async def test_the_events_so_far_end_while_the_job_goes_on(
+async def test_a_request_for_past_events_ends_while_the_job_continues(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -65,7 +65,7 @@ async def test_the_events_so_far_end_while_the_job_goes_on(
     assert [event async for event in caller.watch(job.id, so_far=True)] == await caller.events(job.id)
 
 
-async def test_a_cancelled_job_keeps_what_is_done(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_cancelled_job_keeps_its_results(caller: Any, site: Any, make_config: Config) -> None:
     (site.control / "hold-adapt-2500").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.25x")])
     async for event in caller.watch(job.id):
@@ -80,7 +80,7 @@ async def test_a_cancelled_job_keeps_what_is_done(caller: Any, site: Any, make_c
     assert await caller.cancel(job.id) == job
 
 
-async def test_the_same_key_is_the_same_job(caller: Any, site: Any, make_config: Config) -> None:
+async def test_the_same_key_gives_the_same_job(caller: Any, site: Any, make_config: Config) -> None:
     configs = [make_config("a", FLOP="0.5x")]
     jobs = await asyncio.gather(*(caller.submit(configs, key="k") for _ in range(5)))
     assert len({job.id for job in jobs}) == 1
@@ -101,7 +101,7 @@ async def test_jobs_are_listed_page_by_page(caller: Any, make_config: Config) ->
     assert len((await caller.page(0)).jobs) == 3
 
 
-async def test_a_page_has_so_many_goals(
+async def test_a_page_has_a_limited_number_of_goals(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mistify_server.jobs.service.MOST_GOALS_PER_PAGE", 3)
@@ -115,7 +115,7 @@ async def test_a_page_has_so_many_goals(
     assert sizes == [[1, 2], [4], [1]]
 
 
-async def test_only_the_jobs_of_a_page_are_read_and_calls_are_answered_meanwhile(
+async def test_only_the_jobs_of_a_page_are_read_without_blocking_other_calls(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [(await caller.submit([make_config("a", FLOP="0.5x")])).id for _ in range(3)]
@@ -134,7 +134,7 @@ async def test_only_the_jobs_of_a_page_are_read_and_calls_are_answered_meanwhile
     assert read == [(ids[2], False), (ids[1], False)]
 
 
-async def test_a_download_goes_on_where_it_stopped(caller: Any, make_config: Config) -> None:
+async def test_a_download_resumes_where_it_stopped(caller: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await caller.finished(job.id)
     whole = await caller.fetch(job.id, "a", "serve.tflite")
@@ -147,7 +147,7 @@ async def test_a_download_goes_on_where_it_stopped(caller: Any, make_config: Con
         ).code is ErrorCode.INVALID_CONFIG
 
 
-async def test_what_is_not_there_is_not_found(caller: Any, make_config: Config) -> None:
+async def test_unknown_jobs_goals_and_files_are_not_found(caller: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await caller.finished(job.id)
     for call in (
@@ -162,10 +162,10 @@ async def test_what_is_not_there_is_not_found(caller: Any, make_config: Config) 
         assert (await failure(call)).code is ErrorCode.NOT_FOUND
 
 
-async def test_every_problem_of_a_batch_is_reported_at_once(
+async def test_all_problems_of_a_batch_are_reported_at_once(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """Names are looked up before a worker is asked, so that mistakes in a config are answered soon."""
+    """Names are looked up before a worker is used, so that mistakes in a config are reported quickly."""
     (site.root / "text.json").write_text("no network")
     site.write("shapeless.json", {"x": []})
     shapeless = make_config("shapeless", FLOP="0.5x")
@@ -219,7 +219,7 @@ async def test_every_problem_of_a_batch_is_reported_at_once(
         ({"adaptation_goal": {"FLOP": "5 parsec"}}, ErrorCode.INVALID_CONFIG, "[0].adaptation_goal.FLOP"),
     ],
 )
-async def test_the_code_says_what_a_problem_is_about(
+async def test_the_error_code_states_the_kind_of_problem(
     caller: Any, make_config: Config, changes: dict[str, object], code: ErrorCode, place: str
 ) -> None:
     error = await failure(caller.submit([{**make_config("a", FLOP="0.5x"), **changes}]))
@@ -236,14 +236,16 @@ async def test_a_thousand_problems_arrive(caller: Any, make_config: Config) -> N
     assert len(error.problems) == 1000
 
 
-async def test_more_problems_than_a_call_can_carry_are_counted(caller: Any, make_config: Config) -> None:
+async def test_problems_that_do_not_fit_into_a_response_are_counted(caller: Any, make_config: Config) -> None:
     error = await failure(caller.submit([make_config(f"g{n}", FLOP="-1") for n in range(10_000)]))
     assert error.code is ErrorCode.INVALID_CONFIG
     assert 0 < len(error.problems) < 10_000
     assert "more problems)" in error.message
 
 
-async def test_an_inspection_that_fails_names_the_place(caller: Any, site: Any, make_config: Config) -> None:
+async def test_a_failed_inspection_is_reported_at_its_place(
+    caller: Any, site: Any, make_config: Config
+) -> None:
     (site.control / "crash-inspect").write_text("9")
     error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
     assert error.code is ErrorCode.INTERNAL
@@ -252,7 +254,7 @@ async def test_an_inspection_that_fails_names_the_place(caller: Any, site: Any, 
     )
 
 
-async def test_an_engine_that_is_lost_says_so_to_who_submits(
+async def test_a_submission_reports_a_lost_engine(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lost(*_: object) -> None:
@@ -263,7 +265,7 @@ async def test_an_engine_that_is_lost_says_so_to_who_submits(
     assert (error.code, error.message) == (ErrorCode.UNAVAILABLE, "the Ray cluster is lost")
 
 
-async def test_the_health_service_says_serving(caller: Any) -> None:
+async def test_the_health_service_reports_serving(caller: Any) -> None:
     stub = health_pb2_grpc.HealthStub(caller.channel)
     for service in ("", "mistify.v1.Porting"):
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
@@ -292,7 +294,7 @@ async def test_calls_need_the_token(site: Any, make_config: Config, serving_at: 
         await stub.Check(health_pb2.HealthCheckRequest())
 
 
-async def test_an_unforeseen_error_says_nothing_of_the_inside(
+async def test_an_unexpected_error_reveals_no_internals(
     caller: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -311,9 +313,7 @@ async def test_an_unknown_method_is_unimplemented(caller: Any) -> None:
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
 
 
-async def test_plans_and_goals_tell_of_files_that_are_not_read(
-    caller: Any, site: Any, make_config: Config
-) -> None:
+async def test_plans_and_goals_list_skipped_files(caller: Any, site: Any, make_config: Config) -> None:
     unread = "dataset.train: 12 .heic in cat"
     site.write(
         "heic.json",
@@ -331,7 +331,7 @@ async def test_plans_and_goals_tell_of_files_that_are_not_read(
     assert goal.warning == f"{unread} are not read"
 
 
-async def test_a_problem_with_a_very_long_name_arrives_in_short(caller: Any, make_config: Config) -> None:
+async def test_a_very_long_name_in_a_problem_is_shortened(caller: Any, make_config: Config) -> None:
     refused = await failure(caller.submit([{**make_config("a", FLOP="0.5x"), "x" * 100_000: 1}]))
     (problem,) = refused.problems
     assert problem.place.startswith("[0].xxx")

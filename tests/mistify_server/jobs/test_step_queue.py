@@ -7,7 +7,7 @@ import pytest
 from mistify_server.jobs.step_queue import StepQueue
 
 
-async def test_low_ranks_go_first_and_steps_add_steps() -> None:
+async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
     queue, seen = StepQueue(), []
 
     async def step(name: str) -> None:
@@ -21,7 +21,7 @@ async def test_low_ranks_go_first_and_steps_add_steps() -> None:
     assert seen == ["first", "second", "added", "third"]
 
 
-async def test_so_many_steps_are_taken_at_once() -> None:
+async def test_a_limited_number_of_steps_run_at_once() -> None:
     queue, meeting = StepQueue(), asyncio.Barrier(3)
 
     async def meet() -> None:
@@ -53,8 +53,8 @@ async def test_an_exception_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int) -> None:
-    """So many turns of the event loop after the last step has begun."""
+async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
+    """It is added a number of event loop iterations after the last step has begun."""
     queue, loop = StepQueue(), asyncio.get_running_loop()
     over, taken, added_in_time = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -77,11 +77,11 @@ async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int
     assert taken.is_set() == added_in_time.is_set()
 
 
-async def test_an_empty_agenda_is_done() -> None:
+async def test_an_empty_queue_is_done() -> None:
     await StepQueue().run(2)
 
 
-async def test_it_is_busy_since_its_oldest_step_began_whatever_that_does_meanwhile() -> None:
+async def test_the_queue_is_busy_since_the_start_of_its_oldest_step() -> None:
     queue, pauses, seen = StepQueue(), [asyncio.Event(), asyncio.Event()], []
 
     async def paused() -> None:
@@ -96,6 +96,6 @@ async def test_it_is_busy_since_its_oldest_step_began_whatever_that_does_meanwhi
         await asyncio.sleep(0)
         pause.set()
     await running
-    # Within the step, the same moment, before it could make a file; after it, the present.
+    # During the step, the time of its start, before it could make a file; after it, the current time.
     assert seen[0] == seen[1] < before
     assert queue.busy_since >= before

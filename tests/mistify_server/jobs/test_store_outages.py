@@ -1,4 +1,4 @@
-"""Stores that cannot be written for a while: jobs and watchers wait, and go on by themselves."""
+"""Stores that are temporarily not writable: jobs and watchers wait, and continue automatically."""
 
 import asyncio
 import sqlite3
@@ -17,7 +17,7 @@ Config = Callable[..., dict[str, object]]
 
 @contextmanager
 def locked_by_another(store: Path) -> Iterator[None]:
-    """Hold the lock of writers, as another process does."""
+    """Hold the write lock, like another process would."""
     connection = sqlite3.connect(store / "mistify.db", isolation_level=None)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -29,13 +29,13 @@ def locked_by_another(store: Path) -> Iterator[None]:
 
 @contextmanager
 def full_disk(store: Path) -> Iterator[None]:
-    """Let no file of this process grow beyond what the database has already."""
+    """Prevent files of this process from growing beyond the current size of the database."""
     with files_limited_to((store / "mistify.db-wal").stat().st_size):
         yield
 
 
 @pytest.mark.parametrize("outage", [locked_by_another, full_disk])
-async def test_jobs_and_watchers_wait_for_the_store_and_go_on(
+async def test_jobs_and_watchers_wait_for_the_store_and_continue(
     site: Any,
     caller: Any,
     make_config: Config,
@@ -50,7 +50,7 @@ async def test_jobs_and_watchers_wait_for_the_store_and_go_on(
     watching = [asyncio.create_task(caller.events(job.id)) for _ in range(3)]
     with outage(site.store):
         (site.control / "hold-adapt").unlink()
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
         assert (await caller.job(job.id)).state is JobState.RUNNING
         assert not any(watcher.done() for watcher in watching)
     for events in await asyncio.gather(*watching):
@@ -62,7 +62,7 @@ async def test_jobs_and_watchers_wait_for_the_store_and_go_on(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_a_job_that_waits_for_a_lock_can_be_cancelled_when_it_is_gone(
+async def test_a_job_that_waited_for_a_lock_can_be_cancelled_afterwards(
     site: Any, caller: Any, make_config: Config, wait_until: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -70,7 +70,7 @@ async def test_a_job_that_waits_for_a_lock_can_be_cancelled_when_it_is_gone(
     await wait_until(lambda: bool(site.tasks("adapt")))
     with locked_by_another(site.store):
         cancelling = asyncio.create_task(caller.cancel(job.id))
-        await wait_until(lambda: "jobs wait for the store: " in caplog.text)
+        await wait_until(lambda: "jobs are waiting for the store: " in caplog.text)
         assert not cancelling.done()
     assert (await cancelling).state is JobState.CANCELLED
     assert (await caller.events(job.id))[-1].event is JobState.CANCELLED

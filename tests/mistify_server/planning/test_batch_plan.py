@@ -45,7 +45,7 @@ def resolved(
 
 
 def with_configs(resolved: ResolvedBatch, *configs: PortingConfig) -> ResolvedBatch:
-    """The batch with other configs."""
+    """Return the batch with other configs."""
     return replace(resolved, batch=replace(resolved.batch, configs=configs))
 
 
@@ -75,7 +75,7 @@ def test_equal_budgets_share_a_node_and_its_strictest_target() -> None:
 METRICS = {"kind": Metric.ACCURACY, "price": Metric.MAE}
 
 
-def test_a_target_of_an_output_is_of_its_metric_and_shared_nodes_have_the_strictest_of_each() -> None:
+def test_shared_nodes_have_the_strictest_target_of_each_output_in_its_metric() -> None:
     asked = {"price": 2.5}, {"kind": "0.8", "price": 0.5}, {"kind": "0.9"}, "0.7"
     goals: list[dict[str, object]] = [{"FLOP": "0.5x", "accuracy": accuracy} for accuracy in asked]
     plan, placed = plan_batch(
@@ -99,7 +99,7 @@ def test_a_target_of_an_output_is_of_its_metric_and_shared_nodes_have_the_strict
         ({"kind": 80}, ".kind", "80.0", "accuracy, a share"),
     ],
 )
-def test_a_target_without_sense_is_refused(accuracy: object, place: str, value: str, said: str) -> None:
+def test_an_impossible_target_is_refused(accuracy: object, place: str, value: str, said: str) -> None:
     known = Inspection(costs=COSTS, floor={}, metric=Metric.MEAN_SCORE, metrics=METRICS)
     goals: list[dict[str, object]] = [{"FLOP": "0.5x"}, {"FLOP": "0.5x", "accuracy": accuracy}]
     (problem,) = unreachable(resolved(*goals), known)
@@ -108,7 +108,7 @@ def test_a_target_without_sense_is_refused(accuracy: object, place: str, value: 
     assert list(unreachable(resolved({"FLOP": "0.5x", "accuracy": {"price": 80}}), known)) == []
 
 
-def test_goals_that_differ_in_precision_alone_share_a_node() -> None:
+def test_goals_that_differ_only_in_precision_share_a_node() -> None:
     plan, goals = plan_batch(
         resolved({"FLOP": "0.5x"}, {"FLOP": "0.5x"}, quantization=["none", "int8"]), inspection()
     )
@@ -123,8 +123,8 @@ def test_memory_is_limited_at_the_precision_of_the_goal() -> None:
     assert [node.budget for node in plan.nodes] == [{"memory_bytes": 5e3}, {"memory_bytes@int8": 5e3}]
 
 
-def test_goals_with_other_threads_are_on_axes_of_their_own() -> None:
-    """Neither is adapted from the other, but goals without a limit on latency share a network."""
+def test_goals_with_other_threads_have_their_own_axes() -> None:
+    """Neither goal is adapted from the other, but goals without a latency limit share a network."""
     goals: list[dict[str, object]] = [
         {"latency": "1ms"},
         {"latency": "0.5ms"},
@@ -164,7 +164,7 @@ def test_nodes_come_after_their_parents_depth_first() -> None:
     assert all(meets(node.budget, budgets[node.parent]) for node in plan.nodes if node.parent is not None)
 
 
-def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
+def test_the_plan_uses_the_hardware_calibrated_by_the_worker() -> None:
     calibrated = NominalProfile("jetson-nano", 1.0, 2.0)
     measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": calibrated})
     batch = resolved({"latency": "0.5x"})
@@ -174,7 +174,7 @@ def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     assert goal.spec.budget == {"latency_ms@jetson-nano": 1.0}
 
 
-def test_nothing_is_widened_for_goals_below_the_source() -> None:
+def test_the_source_is_not_widened_for_smaller_goals() -> None:
     assert expansion([{"flops": 1e6}, {"params": 10.0}], COSTS) == {}
 
 
@@ -189,7 +189,7 @@ def test_the_source_is_widened_to_the_largest_root_goal_up_to_four_times() -> No
     assert expansion(budgets, COSTS) == {"flops": 3e6, "params": 4e3}
 
 
-def test_seeds_follow_from_the_settings() -> None:
+def test_seeds_are_derived_from_the_settings() -> None:
     plans = [
         plan_batch(resolved({"FLOP": "0.5x"}, {"FLOP": "0.2x"}, seed=seed), inspection())[0]
         for seed in (1, 1, 2)
@@ -207,32 +207,32 @@ def test_seeds_follow_from_the_settings() -> None:
             {"FLOP": "0.01x"},
             {"flops": 125_000.0},
             '[0].adaptation_goal.FLOP: got "0.01x" (10,000 multiply-adds); expected at least 125,000 '
-            'multiply-adds, the least that this network can become; write "0.125x", the nearest that can be '
-            "met, or start from a smaller model",
+            'multiply-adds, the least that this network can reach; write "0.125x", the nearest feasible '
+            "limit, or start from a smaller model",
         ),
         (
             {"num_of_params": 5},
             {"params": 10.0},
             "[0].adaptation_goal.num_of_params: got 5 parameters; expected at least 10 parameters, the least "
-            'that this network can become; write "10", the nearest that can be met, or start from a smaller '
+            'that this network can reach; write "10", the nearest feasible limit, or start from a smaller '
             "model",
         ),
         (
             {"latency": "0.5ms"},
             {"latency_ms@jetson-nano": 0.75},
             "[0].adaptation_goal.latency: got 0.5 ms; expected at least 0.75 ms, the least that this network "
-            'can become; write "938us", the nearest that can be met, or start from a smaller model',
+            'can reach; write "938us", the nearest feasible limit, or start from a smaller model',
         ),
     ],
 )
-def test_a_goal_below_the_least_possible_is_a_problem(
+def test_a_goal_below_the_smallest_possible_network_is_a_problem(
     goal: dict[str, object], floor: dict[str, float], message: str
 ) -> None:
     (problem,) = unreachable(resolved(goal), inspection(**floor))
     assert str(problem) == message
 
 
-def test_a_goal_at_the_least_possible_is_none() -> None:
+def test_a_goal_at_the_smallest_possible_network_is_accepted() -> None:
     assert list(unreachable(resolved({"FLOP": 125_000}), inspection(flops=125_000.0))) == []
 
 
@@ -264,8 +264,8 @@ def test_a_model_without_structure_has_no_losses_and_no_layers() -> None:
     }
 
 
-def test_a_model_without_structure_is_reported_what_cannot_be_done_with_it() -> None:
-    """Limits that it meets as it is, of whatever precision, will do."""
+def test_unsuitable_settings_for_a_model_without_structure_are_reported() -> None:
+    """Limits that the unchanged model meets are accepted at any precision."""
     fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
     fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
     assert list(unreachable(fits, fixed)) == []
@@ -279,7 +279,7 @@ def test_a_model_without_structure_is_reported_what_cannot_be_done_with_it() -> 
 
 
 @pytest.mark.parametrize("names", [("image",), ("image", "branch")])
-def test_the_input_that_tells_the_branch_is_no_other(names: tuple[str, ...]) -> None:
+def test_the_name_of_the_branch_input_cannot_be_used_by_another_input(names: tuple[str, ...]) -> None:
     plain = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"})
     branches = BranchesConfig.model_validate({"count": 2, "from": "0.5x", "to": "1x"})
     branched = plain.batch.configs[1].model_copy(update={"branches": branches})

@@ -1,4 +1,4 @@
-"""Where goals that come later start from, against a plain all-pairs definition."""
+"""The starting points of added goals, compared with a brute-force definition over all pairs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.planning.insertion import Promise, insert_goals, promises
+from mistify_server.planning.insertion import NodeOffer, insert_goals, node_offers
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.recipe import Recipe, derived_seed
 from mistify_server.tasks.results import AdaptResult
@@ -26,7 +26,7 @@ from tests.support.targets import overall
 
 AXES = ("flops", "params")
 
-# Few distinct limits and targets, so that ties, equal budgets and equal sums (2 * 8 = 4 * 4) are common.
+# Few distinct limits and targets, so that ties, equal budgets and equal products (2 * 8 = 4 * 4) are common.
 BUDGETS = st.dictionaries(st.sampled_from(AXES), st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0]), min_size=1)
 TARGETS = st.sampled_from([None, 0.5, 0.7, 0.9])
 ASKED = st.lists(st.tuples(BUDGETS, TARGETS), max_size=6)
@@ -65,8 +65,8 @@ def value_of(targets: Sequence[Target]) -> float:
     return targets[0].value if targets else 0.0
 
 
-def at(accuracy: float) -> Promise:
-    return Promise(Scores(accuracy), (FLOAT32,))
+def at(accuracy: float) -> NodeOffer:
+    return NodeOffer(Scores(accuracy), (FLOAT32,))
 
 
 def limit(budget: Mapping[str, float], axis: str) -> float:
@@ -80,7 +80,7 @@ def is_looser(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
 def nearest_looser(
     budget: Mapping[str, float], candidates: Sequence[Mapping[str, float]]
 ) -> Mapping[str, float] | None:
-    """The looser candidate with the least work left, the first of several."""
+    """Return the looser candidate with the least remaining work, or the first of several."""
 
     def finite(candidate: Mapping[str, float], axis: str) -> float:
         known = [limit(other, axis) for other in candidates if axis in other]
@@ -95,27 +95,27 @@ def nearest_looser(
 
 
 @given(ASKED, ASKED, st.data())
-def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, later: Asked, data: Any) -> None:
+def test_new_goals_start_from_their_nearest_looser_checkpoint(first: Asked, later: Asked, data: Any) -> None:
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
     accuracies = st.sampled_from([0.0, 0.6, 0.8])
-    promised = {
+    offers = {
         node.index: at(data.draw(accuracies, label=f"accuracy of {node.goals}"))
         for node in plan.nodes
         if data.draw(st.booleans(), label=f"{node.goals} has a checkpoint")
     }
     asked = goals_of(later, "new")
-    grown, placed = insert_goals(plan, promised, asked)
+    grown, placed = insert_goals(plan, offers, asked)
 
     nodes = {node.index: node for node in grown.nodes}
     node_of = {goal_id: node for node in grown.nodes for goal_id in node.goals}
-    live = [node for node in sorted(plan.nodes, key=lambda node: node.index) if node.index in promised]
+    live = [node for node in sorted(plan.nodes, key=lambda node: node.index) if node.index in offers]
     budgets = [node.budget for node in live]
     budgets += [goal.spec.budget for goal in asked if goal.spec.budget not in budgets]
     budgets = [budget for place, budget in enumerate(budgets) if budget not in budgets[:place]]
     for goal in asked:
         node, target = node_of[goal.id], value_of(goal.spec.targets)
         equal = [other for other in live if other.budget == goal.spec.budget]
-        enough = [other for other in equal if promised[other.index].scores.overall >= target]
+        enough = [other for other in equal if offers[other.index].scores.overall >= target]
         assert node.budget == goal.spec.budget
         if enough:
             assert node.index == enough[0].index
@@ -124,28 +124,28 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
         assert value_of(node.targets) >= target
         if equal:
             assert node.parent is not None
-            best = max(promised[other.index].scores.overall for other in equal)
-            assert promised[node.parent].scores.overall == best
+            best = max(offers[other.index].scores.overall for other in equal)
+            assert offers[node.parent].scores.overall == best
             assert nodes[node.parent].budget == goal.spec.budget
             continue
         expected = nearest_looser(goal.spec.budget, budgets)
         actual = None if node.parent is None else nodes[node.parent].budget
         assert actual == expected
         if node.parent in {other.index for other in plan.nodes}:
-            assert node.parent in promised
+            assert node.parent in offers
     for goal in placed:
         parent = node_of[goal.id].parent
         assert goal.parent == (None if parent is None else nodes[parent].goals[0])
 
 
 @given(ASKED, ASKED, st.sets(st.integers(0, 5)))
-def test_what_exists_stays_and_every_node_comes_after_its_parent(
+def test_existing_nodes_are_kept_and_every_node_follows_its_parent(
     first: Asked, later: Asked, live: set[int]
 ) -> None:
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
-    promised = {node.index: at(0.6) for node in plan.nodes if node.index in live}
+    offers = {node.index: at(0.6) for node in plan.nodes if node.index in live}
     asked = goals_of(later, "new")
-    grown, placed = insert_goals(plan, promised, asked)
+    grown, placed = insert_goals(plan, offers, asked)
 
     assert [goal.id for goal in placed] == [goal.id for goal in asked]
     for before, after in zip(plan.nodes, grown.nodes, strict=False):
@@ -162,8 +162,8 @@ def test_what_exists_stays_and_every_node_comes_after_its_parent(
 
 
 @given(ASKED)
-def test_a_plan_does_not_depend_on_how_its_goals_came(asked: Asked) -> None:
-    """All at once, or the looser ones of a path first: the same parents, but for equal budgets."""
+def test_a_plan_does_not_depend_on_the_order_in_which_goals_were_added(asked: Asked) -> None:
+    """Adding all goals at once or the looser ones first gives the same parents, except at equal budgets."""
     budgets = [{"flops": float(8 - number)} for number in range(len(asked))]
     chain = goals_of([(budget, None) for budget in budgets], "g")
     at_once, _ = insert_goals(BARE, {}, chain)
@@ -181,25 +181,25 @@ def chain_of(*limits: float) -> BatchPlan:
     ("limit", "made", "parent"),
     [
         (3.0, {0, 1, 2}, 1),  # between two nodes: the looser one
-        (3.0, {0, 2}, 0),  # which will have no checkpoint: the next one above
+        (3.0, {0, 2}, 0),  # the parent will have no checkpoint: the next one above
         (3.0, {2}, None),  # none above: the root
         (9.0, {0, 1, 2}, None),  # looser than all: the root
         (1.0, {0, 1, 2}, 2),
     ],
 )
-def test_a_goal_in_a_chain(limit: float, made: set[int], parent: int | None) -> None:
-    plan, promised = chain_of(8.0, 4.0, 2.0), dict.fromkeys(made, at(0.8))
-    grown, (placed,) = insert_goals(plan, promised, goals_of([({"flops": limit}, None)], "n"))
+def test_a_goal_is_inserted_into_a_chain(limit: float, made: set[int], parent: int | None) -> None:
+    plan, offers = chain_of(8.0, 4.0, 2.0), dict.fromkeys(made, at(0.8))
+    grown, (placed,) = insert_goals(plan, offers, goals_of([({"flops": limit}, None)], "n"))
     assert grown.nodes[:3] == plan.nodes
     assert (grown.nodes[3].parent, grown.nodes[3].goals) == (parent, ("n0",))
     assert placed.parent == (None if parent is None else f"g{parent}")
 
 
 def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None:
-    plan, promised = chain_of(4.0), {0: at(0.8)}
+    plan, offers = chain_of(4.0), {0: at(0.8)}
     budget = {"flops": 4.0}
     plan, placed = insert_goals(
-        plan, promised, goals_of([(budget, 0.8), (budget, 0.85), (budget, None), (budget, 0.9)], "n")
+        plan, offers, goals_of([(budget, 0.8), (budget, 0.85), (budget, None), (budget, 0.9)], "n")
     )
     assert [(node.goals, node.parent, node.targets) for node in plan.nodes] == [
         (("g0", "n0", "n2"), None, ()),
@@ -224,9 +224,7 @@ def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None
     ("axis", "joins"),
     [("latency_ms@host", False), ("latency_ms@jetson-nano", False), ("flops", True), ("size_bytes", True)],
 )
-def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_measured_at(
-    axis: str, *, joins: bool
-) -> None:
+def test_a_checkpoint_is_reused_for_a_latency_limit_at_measured_precisions(axis: str, *, joins: bool) -> None:
     asked = [
         Goal(
             name, batch=2, spec=PackageSpec({axis: 4.0}, quantization=QuantizationConfig(precision=precision))
@@ -239,7 +237,7 @@ def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_me
         ]
     ]
     plan, _ = insert_goals(BARE, {}, asked[:1])
-    plan, placed = insert_goals(plan, promised_of(plan, asked), asked[1:])
+    plan, placed = insert_goals(plan, offers_of(plan, asked), asked[1:])
     nodes = [(node.goals, node.parent) for node in plan.nodes]
     if joins:
         assert nodes == [(("a", "b", "c", "d"), None)]
@@ -247,47 +245,47 @@ def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_me
         assert nodes == [(("a", "b"), None), (("c", "d"), 0)]
         assert [goal.parent for goal in placed] == [None, "a", "a"]
         later = [replace(goal, id=f"later-{goal.id}") for goal in asked]
-        plan, _ = insert_goals(plan, promised_of(plan, asked), later)
+        plan, _ = insert_goals(plan, offers_of(plan, asked), later)
         assert [node.goals for node in plan.nodes] == [
             ("a", "b", "later-a", "later-b"),
             ("c", "d", "later-c", "later-d"),
         ]
 
 
-def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
+def test_a_checkpoint_is_reused_for_a_goal_with_output_targets_that_it_reaches() -> None:
     def priced(*targets: float) -> tuple[Target, ...]:
         return tuple(Target("price", Metric.MAE, value) for value in targets)
 
-    def placed(promise: Promise) -> list[tuple[str, ...]]:
+    def placed(offer: NodeOffer) -> list[tuple[str, ...]]:
         asked = (priced(0.2), priced(0.1), priced(0.15), priced(0.3))
         goals = [
             Goal(f"n{n}", batch=2, spec=PackageSpec({"flops": 4.0}, targets=targets))
             for n, targets in enumerate(asked)
         ]
-        plan, _ = insert_goals(chain_of(4.0), {0: promise}, goals)
+        plan, _ = insert_goals(chain_of(4.0), {0: offer}, goals)
         assert [node.targets for node in plan.nodes[1:]] == [priced(0.1)]
         return [node.goals for node in plan.nodes]
 
     made = Scores(0.8, (OutputScore("kind", Metric.ACCURACY, 0.9), OutputScore("price", Metric.MAE, 0.2)))
-    assert placed(Promise(made, (FLOAT32,))) == [("g0", "n0", "n3"), ("n1", "n2")]
+    assert placed(NodeOffer(made, (FLOAT32,))) == [("g0", "n0", "n3"), ("n1", "n2")]
     assert placed(at(0.8)) == [("g0",), ("n0", "n1", "n2", "n3")]
 
 
-def test_a_node_that_is_to_be_made_promises_the_targets_of_its_outputs() -> None:
+def test_a_planned_node_offers_the_targets_of_its_outputs() -> None:
     price = Target("price", Metric.MAE, 0.1)
     plan, _ = insert_goals(BARE, {}, [Goal("a", 2, PackageSpec({"flops": 4.0}, targets=(price,)))])
     goals = [Goal("a", 2, PackageSpec({"flops": 4.0}), state=GoalState.RUNNING)]
-    (promise,) = promises(BatchState(plan, None, {}), goals).values()
-    assert promise.scores == Scores(0.0, (OutputScore("price", Metric.MAE, 0.1),))
+    (offer,) = node_offers(BatchState(plan, None, {}), goals).values()
+    assert offer.scores == Scores(0.0, (OutputScore("price", Metric.MAE, 0.1),))
 
 
-def promised_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, Promise]:
-    """As in a job where every node has a checkpoint."""
+def offers_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, NodeOffer]:
+    """Return the offers of all nodes if every node has a checkpoint."""
     made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=1)
-    return promises(BatchState(plan, None, {node.index: made for node in plan.nodes}), goals)
+    return node_offers(BatchState(plan, None, {node.index: made for node in plan.nodes}), goals)
 
 
-def test_a_node_without_a_future_promises_nothing() -> None:
+def test_a_node_without_a_future_offers_nothing() -> None:
     nodes = [
         NodePlan(
             index=i, parent=None, budget={"flops": 1.0 + i}, targets=overall(target), seed=0, goals=goals
@@ -302,9 +300,9 @@ def test_a_node_without_a_future_promises_nothing() -> None:
         for node in nodes
         for name in node.goals
     ]
-    assert promises(BatchState(plan, None, {0: made}), goals) == {
+    assert node_offers(BatchState(plan, None, {0: made}), goals) == {
         0: at(0.8),
-        1: Promise(Scores(0.7), (FLOAT32, FLOAT32)),
+        1: NodeOffer(Scores(0.7), (FLOAT32, FLOAT32)),
     }
 
 

@@ -1,4 +1,4 @@
-"""Which inspections are made again: those of anything else than what was inspected before."""
+"""Inspections are repeated only if something has changed."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
 
 
 class Inspector:
-    """Counts what it inspects."""
+    """An inspector that counts its inspections."""
 
     def __init__(self, result: Result = INSPECTION, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.count = 0
@@ -44,7 +44,7 @@ def known(tmp_path: Path) -> KnownInspections:
 
 @pytest.fixture
 def task(tmp_path: Path) -> InspectTask:
-    """Of a model that is a directory, and two files."""
+    """Return a task for a model that is a directory, and two data files."""
     (tmp_path / "model" / "variables").mkdir(parents=True)
     (tmp_path / "model" / "variables" / "data").write_bytes(b"weights")
     for name in ("train.csv", "test.csv"):
@@ -60,8 +60,10 @@ def task(tmp_path: Path) -> InspectTask:
     return InspectTask(recipe=recipe)
 
 
-async def test_the_same_is_inspected_once(known: KnownInspections, task: InspectTask, tmp_path: Path) -> None:
-    """Also by another server, and when many ask at the same time."""
+async def test_identical_content_is_inspected_once(
+    known: KnownInspections, task: InspectTask, tmp_path: Path
+) -> None:
+    """This also holds across servers and for concurrent requests."""
     inspect = Inspector()
     results = await asyncio.gather(*(known.result(task, inspect) for _ in range(5)))
     again = KnownInspections(KeptInspections(tmp_path / "inspections"))
@@ -69,7 +71,7 @@ async def test_the_same_is_inspected_once(known: KnownInspections, task: Inspect
     assert inspect.count == 1
 
 
-async def test_the_same_content_elsewhere_is_not_inspected_again(
+async def test_identical_content_elsewhere_is_not_inspected_again(
     known: KnownInspections, task: InspectTask, tmp_path: Path
 ) -> None:
     inspect = Inspector()
@@ -92,7 +94,7 @@ def changed(**changes: Any) -> Callable[[InspectTask, Path], InspectTask]:
     return lambda task, _: by_recipe(task, **changes)
 
 
-#: Each changes something that the result may depend on.
+#: Changes that may affect the result.
 CHANGES: dict[str, Callable[[InspectTask, Path], InspectTask]] = {
     "a file of a model that is a directory": written("model/variables/data", "changed"),
     "another file in it": written("model/more", ""),
@@ -106,7 +108,7 @@ CHANGES: dict[str, Callable[[InspectTask, Path], InspectTask]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_what_has_changed_is_inspected_again(
+async def test_changed_content_is_inspected_again(
     known: KnownInspections, task: InspectTask, tmp_path: Path, change: str
 ) -> None:
     inspect = Inspector()
@@ -115,7 +117,7 @@ async def test_what_has_changed_is_inspected_again(
     assert inspect.count == 2
 
 
-async def test_another_plug_in_or_other_code_of_it_inspects_again(
+async def test_a_new_or_changed_plug_in_causes_a_new_inspection(
     known: KnownInspections, task: InspectTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspect = Inspector()
@@ -131,7 +133,7 @@ async def test_another_plug_in_or_other_code_of_it_inspects_again(
     assert inspect.count == 3
 
 
-async def test_other_code_of_its_own_inspects_again(
+async def test_changed_code_of_mistify_causes_a_new_inspection(
     known: KnownInspections, task: InspectTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspect = Inspector()
@@ -142,7 +144,7 @@ async def test_other_code_of_its_own_inspects_again(
     assert {path.parent.name for path in code.files_of("executors")} >= {"morphnet", "training"}
 
 
-async def test_what_is_wrong_is_looked_at_again(known: KnownInspections, task: InspectTask) -> None:
+async def test_failed_inspections_are_repeated(known: KnownInspections, task: InspectTask) -> None:
     problem = Problem("dataset.train", "nothing", "data", "add some")
     for result in (
         Inspection(costs={}, floor={}, problems=(problem,)),
@@ -153,7 +155,7 @@ async def test_what_is_wrong_is_looked_at_again(known: KnownInspections, task: I
         assert inspect.count == 2
 
 
-async def test_a_file_that_changes_meanwhile_leaves_nothing_known(
+async def test_an_inspection_is_discarded_if_a_file_changes_meanwhile(
     known: KnownInspections, task: InspectTask, tmp_path: Path
 ) -> None:
     first = Inspector(meanwhile=lambda: (tmp_path / "train.csv").write_text("changed meanwhile"))
@@ -163,7 +165,7 @@ async def test_a_file_that_changes_meanwhile_leaves_nothing_known(
     assert (first.count, second.count) == (1, 1)
 
 
-async def test_who_waits_goes_on_when_the_first_one_hangs_up(
+async def test_waiting_requests_continue_when_the_first_one_is_cancelled(
     known: KnownInspections, task: InspectTask
 ) -> None:
     started = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Plans and choices of a server, by scripted workers whose networks are figures."""
+"""Plans and choices of a server with scripted workers, whose networks are just costs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +31,12 @@ AUTO = {"name": "auto"}
 
 @pytest.fixture
 def foreseeable(site: Any) -> Any:
-    """A site whose inspections have estimates."""
+    """Return a site whose inspections contain estimates."""
     site.write("model.json", {"costs": SOURCE, "floor": FLOOR, "estimates": PROSPECTS})
     return site
 
 
-async def test_a_plan_has_every_goal_and_starts_nothing(
+async def test_a_plan_lists_every_goal_and_starts_nothing(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     plan = await caller.plan(
@@ -64,7 +64,7 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
     half, quarter, _ = batch.edges
     assert quarter.costs["params"] == pytest.approx(250, rel=1e-3)
     assert quarter.accuracy.middle < half.accuracy.middle  # type: ignore[union-attr]
-    # At least its 850 steps of a network of half the size and more, at most those of the source's size.
+    # At least its 850 steps at half the source's size, at most 850 steps at the source's size.
     assert 5 < quarter.seconds - 1 < half.seconds - 2 < 8.5
     assert (
         plan.seconds
@@ -78,10 +78,10 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
         assert jobs_in(store) == []
 
 
-async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
+async def test_without_estimates_nothing_is_chosen_or_predicted(
     site: Any, caller: Any, make_config: Config
 ) -> None:
-    """As of a graph, whose inspection has no estimates."""
+    """For example, the inspection of a graph has no estimates."""
     configs = [make_config("as-it-is", algorithm=AUTO, FLOP="1x", accuracy="0.7")]
     ((edge,),) = [batch.edges for batch in (await caller.plan(configs)).batches]
     assert (edge.goals, edge.algorithm, edge.accuracy, edge.steps) == (("as-it-is",), "", None, 0)
@@ -91,7 +91,7 @@ async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
     assert not site.tasks("prepare")
 
 
-async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
+async def test_the_error_for_an_unreachable_goal_suggests_the_nearest_reachable_one(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     configs = [
@@ -119,7 +119,7 @@ async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
     assert (nothing.batches, len(nothing.out_of_reach)) == ((), 1)
 
 
-async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
+async def test_a_plan_is_refused_for_the_same_problems_as_a_submission(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     wrong = [
@@ -130,7 +130,7 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
     assert (refused.code, refused.problems) == (submitted.code, submitted.problems)
 
 
-async def test_the_choice_and_its_reason_stand_in_the_goals_and_the_edges(
+async def test_goals_and_edges_contain_the_choice_and_its_reason(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     job = await caller.submit(
@@ -146,10 +146,8 @@ async def test_the_choice_and_its_reason_stand_in_the_goals_and_the_edges(
     assert [task["recipe"]["algorithm"] for task in foreseeable.tasks("prepare")] == ["chamnet"]
 
 
-async def test_edges_that_were_adapted_are_learned_from(
-    foreseeable: Any, caller: Any, make_config: Config
-) -> None:
-    """The scripted worker loses 0.02 of its source's 0.82 in 100 steps, which take it 2 seconds."""
+async def test_forecasts_learn_from_adapted_edges(foreseeable: Any, caller: Any, make_config: Config) -> None:
+    """The scripted worker loses 0.02 of the source's 0.82 in 100 steps, which take 2 seconds."""
     job = await caller.submit([make_config("half", algorithm=AUTO, FLOP="0.5x")])
     await caller.finished(job.id)
     with open_store(foreseeable.store) as store:
@@ -162,7 +160,7 @@ async def test_edges_that_were_adapted_are_learned_from(
     assert batch.evidence == "based on 1 edge of this model and data"
 
 
-async def test_what_worked_in_the_store_changes_the_choice(
+async def test_results_in_the_store_change_the_choice(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     job = await caller.submit(
@@ -178,10 +176,10 @@ async def test_what_worked_in_the_store_changes_the_choice(
     assert [goal.algorithm for goal in job.goals] == ["morphnet"] * 6
     assert [goal.algorithm for goal in later.goals] == ["chamnet"]
     added = await caller.add(job.id, [make_config("added", algorithm=AUTO, FLOP="0.3x")])
-    assert added.goals[-1].algorithm == "morphnet"  # the other has prepared nothing for this tree
+    assert added.goals[-1].algorithm == "morphnet"  # the other algorithm has no preparation for this tree
 
 
-async def test_a_target_that_is_likely_to_be_missed_is_warned_of_and_not_refused(
+async def test_a_target_that_is_likely_to_be_missed_causes_a_warning(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     configs = [
@@ -212,7 +210,7 @@ def _remember(store: Store, job_id: str, node: int, record: Any) -> None:
     )
 
 
-async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_known_there(
+async def test_a_goal_on_new_hardware_starts_from_a_network_not_measured_there(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     first = await caller.submit([make_config("a", algorithm=AUTO, FLOP="0.5x")])
@@ -232,4 +230,4 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_
     with open_store(foreseeable.store) as store:
         subject, kind = subject_of(FEATURES, store.jobs.batches(job.id)[0].plan.recipe.data), FEATURES.kind
         distances = [record.case.distance for record in store.jobs.edges(subject, kind, 9)]
-    assert distances == pytest.approx([1.0, 2.0])  # the root has 10 ms there, by its multiply-adds
+    assert distances == pytest.approx([1.0, 2.0])  # the root is predicted to take 10 ms

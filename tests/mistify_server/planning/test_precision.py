@@ -1,4 +1,4 @@
-"""The precision of goals that leave it to the server."""
+"""The choice of precision for goals that leave it to the server."""
 
 import json
 from collections.abc import Callable
@@ -64,20 +64,20 @@ def chosen(asked: PortingConfig, inspection: Inspection | None = None) -> tuple[
         ({"memory": "0.8x"}, "float16"),
         ({"memory": "0.5x"}, "dynamic"),
         ({"memory": "0.3x"}, "int8"),
-        ({"size": "0.3x"}, "dynamic"),  # leaves less of the network in int8, and costs less accuracy
-        ({"memory": "0.4x", "FLOP": "0.1x"}, "none"),  # multiply-adds bind, whatever the precision
+        ({"size": "0.3x"}, "dynamic"),  # leaves less of the network in int8, but loses less accuracy
+        ({"memory": "0.4x", "FLOP": "0.1x"}, "none"),  # multiply-adds are the tightest limit at any precision
         ({"memory": "0.02x", "FLOP": "0.1x"}, "int8"),
     ],
 )
-def test_limits_decide(goal: dict[str, object], precision: str) -> None:
+def test_the_choice_depends_on_the_limits(goal: dict[str, object], precision: str) -> None:
     assert chosen(config(**goal))[0] == precision
     assert chosen(config({"precision": "auto"}, **goal))[0] == precision
 
 
 @pytest.mark.parametrize("goal", [{"FLOP": "0.5x"}, {"latency": "1x"}, {"memory": "1.2x"}])
 @pytest.mark.parametrize("settings", [{"quantization": "auto"}, {}])
-def test_hardware_for_integers_gets_integers(goal: dict[str, object], settings: dict[str, object]) -> None:
-    """Also where no limit depends on the precision; and nothing is tried in their place."""
+def test_integer_hardware_gets_int8(goal: dict[str, object], settings: dict[str, object]) -> None:
+    """Even if no limit depends on the precision; no other precision is attempted."""
     given = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
     (asked,) = parse_batch(json.dumps({**given, "hardware": "edge-tpu", **settings}))
     assert asked.leaves_precision
@@ -94,12 +94,12 @@ def test_hardware_for_integers_gets_integers(goal: dict[str, object], settings: 
         ({"latency": "0.5x", "FLOP": "0.05x"}, "none"),
     ],
 )
-def test_latencies_that_were_measured_decide(goal: dict[str, object], precision: str) -> None:
+def test_measured_latencies_determine_the_choice(goal: dict[str, object], precision: str) -> None:
     inspection = Inspection(costs=COSTS, floor={})
     assert chosen(config(**goal), inspection)[0] == precision
 
 
-def test_a_latency_that_no_network_reaches_at_one_precision_is_left_to_another() -> None:
+def test_a_precision_at_which_no_network_is_fast_enough_is_not_chosen() -> None:
     floor = {f"latency_ms@{name}": 0.4 for name in ("host", "host@float16", "host@dynamic")}
     floor["latency_ms@host@int8"] = 0.2
     inspection = Inspection(costs=COSTS, floor=floor)
@@ -111,8 +111,8 @@ def test_a_latency_that_no_network_reaches_at_one_precision_is_left_to_another()
 
 
 @pytest.mark.parametrize(("limit", "precision"), [("0.5x", "dynamic"), ("0.25x", "none")])
-def test_latencies_of_narrow_networks_count(limit: str, precision: str) -> None:
-    """Halved widths take a quarter of the time in float32, and no less than before in `dynamic`."""
+def test_latencies_of_narrow_networks_are_considered(limit: str, precision: str) -> None:
+    """At half the widths, float32 takes a quarter of the time, and `dynamic` as long as before."""
     whole = {**COSTS, "latency_ms@host@int8": 3.0}
     narrow = {axis: cost / 4 for axis, cost in whole.items() if not axis.startswith("latency")}
     narrow |= {"latency_ms@host": 0.5, "latency_ms@host@float16": 0.5}
@@ -139,7 +139,7 @@ def test_latencies_of_narrow_networks_count(limit: str, precision: str) -> None:
         ({"tuning": {"trainable": "head"}}, {"memory": "0.3x"}, "none"),
     ],
 )
-def test_by_default_the_precision_is_chosen_where_limits_depend_on_it(
+def test_by_default_the_precision_is_chosen_if_limits_depend_on_it(
     settings: dict[str, Any], goal: dict[str, object], precision: str
 ) -> None:
     fields = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
@@ -148,7 +148,7 @@ def test_by_default_the_precision_is_chosen_where_limits_depend_on_it(
     assert chosen(parsed, inspection)[0] == precision
 
 
-def test_a_precision_that_is_asked_for_stays() -> None:
+def test_a_requested_precision_is_kept() -> None:
     assert chosen(config("float16", memory="0.1x")) == ("float16", "")
 
 
@@ -184,13 +184,15 @@ def test_a_precision_at_which_no_network_fits_is_not_chosen() -> None:
         ({"branches": {"count": 3}}, "int8"),
     ],
 )
-def test_a_precision_has_to_go_with_the_rest(settings: dict[str, Any], precision: str) -> None:
+def test_a_precision_has_to_be_compatible_with_other_settings(
+    settings: dict[str, Any], precision: str
+) -> None:
     assert chosen(config(settings=settings, memory="0.1x"))[0] == precision
 
 
 @given(st.floats(0.01, 2), st.floats(0.01, 2), st.floats(0.01, 2))
-def test_no_accuracy_is_paid_for_nothing(memory: float, size: float, flop: float) -> None:
-    """No safer precision leaves as much of the network as the one that is chosen."""
+def test_no_accuracy_is_sacrificed_without_a_benefit(memory: float, size: float, flop: float) -> None:
+    """No safer precision leaves as much of the network as the chosen one."""
     asked = config(memory=f"{memory}x", size=f"{size}x", FLOP=f"{flop}x")
     actual = Quantization(chosen(asked)[0])
 
@@ -206,7 +208,7 @@ Config = Callable[..., dict[str, object]]
 
 @pytest.fixture
 async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., Any]:
-    """A job of a goal that is adapted at int8, where packages lose ten points; it has ended."""
+    """Return an ended job with a goal adapted for int8, where packages lose ten points."""
     costs = {axis: cost for axis, cost in COSTS.items() if not axis.startswith("latency")}
     site.write("model.json", {"costs": costs, "floor": {axis: cost / 1000 for axis, cost in costs.items()}})
 
@@ -227,7 +229,9 @@ def packaged_as(site: Any) -> list[str]:
     return [task["spec"]["quantization"]["precision"] for task in site.tasks("package")]
 
 
-async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(site: Any, tight: Any) -> None:
+async def test_an_insufficient_package_is_made_again_at_the_next_safer_precision(
+    site: Any, tight: Any
+) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_399.0})
     assert packaged_as(site) == ["int8", "int8-qat", "float16"]
     assert site.tasks("package")[1]["spec"]["budget"] == {"memory_bytes@int8": 2_400}
@@ -236,17 +240,17 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
     assert goal.spec.quantization.precision is Quantization.FLOAT16
     assert dict(goal.spec.budget) == {"memory_bytes@float16": 2_400}
     assert goal.accuracy == pytest.approx(0.8)
-    expected = "float16 instead of int8, with which accuracy was 70.0% where the checkpoint has 80.0%"
+    expected = "float16 instead of int8, with which accuracy was 70.0%, compared with the checkpoint's 80.0%"
     assert goal.precision_choice == expected
 
 
-async def test_without_a_safer_precision_within_the_limits_the_package_stays(site: Any, tight: Any) -> None:
+async def test_without_a_safer_precision_within_the_limits_the_package_is_kept(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_401.0})
     assert packaged_as(site) == ["int8", "int8-qat", "dynamic", "float16"]
     assert (goal.state, goal.spec.quantization.precision) == (GoalState.MET, Quantization.INT8)
 
 
-async def test_a_precision_that_was_asked_for_is_never_replaced(
+async def test_a_requested_precision_is_never_replaced(
     caller: Any, site: Any, make_config: Config, tight: Any
 ) -> None:
     await tight({"dynamic": 1.0})
@@ -257,7 +261,7 @@ async def test_a_precision_that_was_asked_for_is_never_replaced(
     assert goal.precision_choice == ""
 
 
-async def test_goals_that_are_added_leave_it_to_the_server_too(
+async def test_added_goals_can_leave_the_precision_to_the_server(
     caller: Any, site: Any, make_config: Config, tight: Any
 ) -> None:
     await tight({})
@@ -275,10 +279,10 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
     assert b.precision_choice.startswith("dynamic instead of int8")
 
 
-async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would(
+async def test_a_smaller_network_is_tried_if_int8_loses_more(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """The limits leave 80 % of the network as int8, which loses ten points, and 40 % as dynamic."""
+    """The limits leave 80% of the network in int8, which loses ten points, and 40% in dynamic."""
     costs = {axis: cost for axis, cost in COSTS.items() if not axis.startswith("latency")}
     site.write("model.json", {"costs": costs, "floor": dict.fromkeys(costs, 1.0)})
     job = await caller.submit([{**make_config("a", memory=2_000), "quantization": "auto"}])
@@ -295,7 +299,7 @@ async def test_a_smaller_network_is_tried_where_integers_lose_more_than_it_would
 async def test_a_goal_is_missed_only_when_every_precision_misses_it(
     caller: Any, site: Any, make_config: Config
 ) -> None:
-    """The limits leave 60 % of the network as int8, 30 % as dynamic; its checkpoint is over as int8 alone."""
+    """The limits leave 60% of the network in int8, and 30% in dynamic; only in int8 are they exceeded."""
     costs = {"flops": 1e6, "memory_bytes": 10_000.0, "memory_bytes@float16": 9_000.0}
     costs |= {"memory_bytes@dynamic": 5_000.0, "memory_bytes@int8": 2_500.0}
     site.write("model.json", {"costs": costs, "floor": dict.fromkeys(costs, 1.0)})
@@ -313,7 +317,7 @@ async def test_a_goal_is_missed_only_when_every_precision_misses_it(
     assert "instead of int8" in goal.precision_choice
 
 
-async def test_a_plan_says_which_precision_is_chosen_and_why(
+async def test_a_plan_states_the_chosen_precision_and_the_reason(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     costs = {"flops": 1e6, "memory_bytes": 10_000.0, "memory_bytes@int8": 2_500.0}

@@ -1,4 +1,4 @@
-"""Attempts to package a goal at several precisions: when one falls short, which come next, which is kept."""
+"""Attempts to package a goal at several precisions: insufficient ones, the next ones, and the result."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def adapted(accuracy: float = 0.8, **costs: float) -> AdaptResult:
 
 
 def package(accuracy: float, **measured: float) -> PackageResult:
-    """Return a package by its accuracy on the validation data; on test data it is perfect."""
+    """Return a package with an accuracy on the validation data; its test accuracy is perfect."""
     return PackageResult(files={}, achieved={}, measured=measured, accuracy=1.0, validation_accuracy=accuracy)
 
 
@@ -41,19 +41,21 @@ def package(accuracy: float, **measured: float) -> PackageResult:
         (0.79, None, Metric.ACCURACY, False),
         (0.78, None, Metric.ACCURACY, True),
         (0.79, 0.795, Metric.ACCURACY, True),
-        (0.79, 0.85, Metric.ACCURACY, False),  # which the checkpoint misses as well
+        (0.79, 0.85, Metric.ACCURACY, False),  # the checkpoint misses it as well
         (0.85, None, Metric.MSE, False),
         (0.9, None, Metric.MSE, True),
         (0.85, 0.82, Metric.MSE, True),
     ],
 )
-def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
+def test_insufficient_packages_are_recognised(
+    accuracy: float, target: float | None, metric: Metric, short: bool
+) -> None:
     spec = replace(GOAL.spec, targets=overall(target, metric))
     goal = replace(GOAL, spec=spec, metric=metric)
     assert Attempt(goal, adapted(), package(accuracy)).falls_short is short
 
 
-def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measured() -> None:
+def test_another_package_replaces_one_if_better_and_within_all_measured_limits() -> None:
     costs = {"memory_bytes@int8": 90.0, "latency_ms@host@int8": 2.0}
     costs |= {"memory_bytes@dynamic": 100.0, "memory_bytes@float16": 101.0, "memory_bytes": 100.0}
     checkpoint = adapted(**costs)
@@ -78,12 +80,12 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
 
 
 def scored(price: float, accuracy: float = 0.8) -> PackageResult:
-    """Return a package by the error of an output on the validation data, and its accuracy."""
+    """Return a package with an error of an output on the validation data, and an accuracy."""
     scores = (OutputScore("price", Metric.MSE, price),)
     return package(accuracy).model_copy(update={"validation_output_scores": scores})
 
 
-def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
+def test_the_package_with_an_output_that_reaches_its_target_is_chosen() -> None:
     targets = (*overall(0.7), Target("price", Metric.MSE, 0.05))
     goal = replace(GOAL, spec=replace(GOAL.spec, budget={}, targets=targets))
     checkpoint = adapted().model_copy(update={"output_scores": (OutputScore("price", Metric.MSE, 0.04),)})
@@ -97,7 +99,7 @@ def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
 
 
 def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
-    """An attempt with a package of this accuracy, whose network has these costs."""
+    """Return an attempt with a package of this accuracy and a network with these costs."""
     return Attempt(goal, adapted(accuracy, **costs), package(accuracy))
 
 
@@ -111,7 +113,7 @@ def tried(attempt: Attempt, **floor: float) -> list[str]:
     return [goal.spec.quantization.precision.value for goal in others(attempt, SOURCE, floor)]
 
 
-def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() -> None:
+def test_a_missed_limit_is_tried_at_every_precision_that_can_meet_it() -> None:
     slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
     assert tried(slow) == ["dynamic", "none", "float16"]
     assert tried(slow, **{"latency_ms@host@dynamic": 2.5}) == ["none", "float16"]
@@ -119,13 +121,13 @@ def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() 
     assert dict(dynamic.spec.budget) == {"latency_ms@host@dynamic": 2.0}
 
 
-def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() -> None:
+def test_a_missed_accuracy_is_tried_at_precisions_that_leave_more_of_the_network() -> None:
     assert tried(missed(FAST, 0.8, **{"latency_ms@host@int8": 1.9})) == []
     dynamic = at_other_precision(FAST, Quantization.DYNAMIC)
     assert tried(missed(dynamic, 0.8, **{"latency_ms@host@dynamic": 1.9})) == ["int8"]
 
 
-def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
+def test_met_goals_and_requested_precisions_are_not_tried_again() -> None:
     met = missed(
         replace(FAST, spec=replace(FAST.spec, targets=overall(0.7))), 0.8, **{"latency_ms@host@int8": 1.9}
     )
@@ -138,27 +140,27 @@ def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
     ("accuracy", "precisions"),
     [
         (0.3, ["dynamic", "none", "float16"]),
-        (0.76, ["dynamic"]),  # to halve the source costs as much as int8 has; to quarter it costs more
+        (0.76, ["dynamic"]),  # halving the source loses as much as int8 did; quartering it loses more
         (0.79, []),
     ],
 )
-def test_what_a_precision_has_lost_is_compared_with_what_others_would_cut(
+def test_the_loss_of_a_precision_is_compared_with_that_of_smaller_networks_at_others(
     accuracy: float, precisions: list[str]
 ) -> None:
-    """As int8 the limit leaves 63 % of the source, as dynamic half of it, as floats a quarter."""
+    """The limit leaves 63% of the source in int8, half in dynamic, and a quarter in float32."""
     goal = replace(FAST, spec=replace(FAST.spec, targets=()))
     attempt = Attempt(goal, adapted(0.8, **{"latency_ms@host@int8": 1.9}), package(accuracy))
     assert attempt.meets
     assert tried(attempt) == precisions
 
 
-def test_what_is_lost_is_a_share_of_the_greater() -> None:
+def test_a_loss_is_relative_to_the_greater_value() -> None:
     assert Attempt(GOAL, adapted(0.8), package(0.2)).lost == pytest.approx(0.75)
     assert Attempt(replace(GOAL, metric=Metric.MSE), adapted(0.2), package(0.8)).lost == pytest.approx(0.75)
     assert Attempt(GOAL, adapted(0.0), package(0.0)).lost == 0.0
 
 
-def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None:
+def test_a_package_within_the_limits_replaces_a_more_accurate_one_beyond_them() -> None:
     slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
     fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
     better = slow.improved(fast)
@@ -167,4 +169,4 @@ def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None
     )
     assert fast.improved(slow) is fast
     noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
-    assert noted.goal.precision_choice.endswith("; the goal was missed with float32, too")
+    assert noted.goal.precision_choice.endswith("; the goal was missed with float32 as well")

@@ -14,7 +14,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
     return Artifacts(tmp_path / "artifacts")
 
 
-def test_content_comes_back_under_its_digest(artifacts: Artifacts) -> None:
+def test_content_is_stored_under_its_digest(artifacts: Artifacts) -> None:
     name = artifacts.put(b"weights", ".keras")
     assert name == hashlib.sha256(b"weights").hexdigest() + ".keras"
     assert artifacts.path(name).read_bytes() == b"weights"
@@ -39,7 +39,7 @@ def test_equal_content_is_kept_once(artifacts: Artifacts, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", ["bits", "cut", "same size and time"])
-def test_a_damaged_artifact_is_noticed_and_healed_by_whoever_makes_it_again(
+def test_a_damaged_artifact_is_detected_and_repaired_by_adding_it_again(
     artifacts: Artifacts, damage: str
 ) -> None:
     name = artifacts.put(b"weights", ".keras")
@@ -62,7 +62,7 @@ def test_a_missing_artifact_is_not_intact(artifacts: Artifacts, tmp_path: Path) 
     assert str(tmp_path) not in raised.value.message
 
 
-def test_what_a_killed_writer_left_is_cleared(artifacts: Artifacts, tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(artifacts: Artifacts, tmp_path: Path) -> None:
     name = artifacts.put(b"kept")
     (tmp_path / "artifacts" / "incoming" / "half").write_bytes(b"ha")
     artifacts.clear_incoming()
@@ -71,14 +71,14 @@ def test_what_a_killed_writer_left_is_cleared(artifacts: Artifacts, tmp_path: Pa
     artifacts.put(b"more")
 
 
-def test_files_of_others_are_no_artifacts(artifacts: Artifacts) -> None:
+def test_other_files_are_not_artifacts(artifacts: Artifacts) -> None:
     name = artifacts.put(b"kept", ".pb")
     for foreign in f".{name}.Xy12ab", "notes.txt":
         artifacts.path(name).with_name(foreign).write_bytes(b"of a copy that was broken off")
     assert artifacts.names() == [name]
 
 
-def test_who_removes_and_who_adds_wait_for_each_other(artifacts: Artifacts) -> None:
+def test_removing_and_adding_exclude_each_other(artifacts: Artifacts) -> None:
     with artifacts.adding(), artifacts.adding():
         with pytest.raises(MistifyError, match="try again") as raised, artifacts.removing():
             pass
@@ -90,7 +90,7 @@ def test_who_removes_and_who_adds_wait_for_each_other(artifacts: Artifacts) -> N
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a" * 64 + "/x", "A" * 64, "a" * 64 + "\n", ""])
-def test_only_names_of_artifacts_are_looked_up(artifacts: Artifacts, name: str) -> None:
+def test_only_valid_artifact_names_are_looked_up(artifacts: Artifacts, name: str) -> None:
     with pytest.raises(MistifyError, match="not the name of an artifact") as raised:
         artifacts.path(name)
     assert raised.value.code is ErrorCode.NOT_FOUND
@@ -102,19 +102,19 @@ def test_a_missing_artifact_is_an_error(artifacts: Artifacts) -> None:
     assert raised.value.code is ErrorCode.NOT_FOUND
 
 
-def test_a_suffix_leads_nowhere(artifacts: Artifacts) -> None:
+def test_a_suffix_cannot_contain_a_path(artifacts: Artifacts) -> None:
     with pytest.raises(ValueError, match="suffix"):
         artifacts.put(b"", "/../x")
 
 
-def test_a_disk_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+def test_an_unwritable_disk_is_explained(tmp_path: Path) -> None:
     (tmp_path / "artifacts").write_text("a file where the directory should be")
     with pytest.raises(MistifyError, match="cannot be written") as raised:
         Artifacts(tmp_path / "artifacts").put(b"x")
     assert raised.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_a_failed_write_leaves_nothing_behind(
+def test_a_failed_write_leaves_no_files(
     artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:

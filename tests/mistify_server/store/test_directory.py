@@ -7,13 +7,13 @@ from pathlib import Path
 from mistify_server.store.directory import open_store, serving
 
 
-def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
+def test_a_new_store_is_not_accessible_to_other_users(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with open_store(directory):
         assert modes(directory, directory / "logs") == [0o700, 0o700]
 
 
-def test_a_server_closes_a_store_that_an_earlier_version_made(tmp_path: Path) -> None:
+def test_a_server_removes_access_for_other_users_from_an_old_store(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with file_mode_mask(0o022):
         with open_store(directory) as store:

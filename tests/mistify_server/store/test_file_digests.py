@@ -1,4 +1,4 @@
-"""Digests that are not made again as long as nothing has changed."""
+"""Digests are cached until a file changes."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from mistify_server.store.file_digests import FileDigests
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of two files, all of whose changes show, however soon they come."""
+    """Return a directory with two files whose changes are always detectable, however quickly they follow."""
     monkeypatch.setattr(file_digests, "_SAME_TICK_NS", 0)
     directory = tmp_path / "data"
     (directory / "cats").mkdir(parents=True)
@@ -28,15 +28,15 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_digests, "_digest", read)
 
 
-def test_what_has_not_changed_is_not_read_again(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_not_read_again(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = FileDigests()
     before = [digests.of(path) for path in (files, files / "two.png")]
     unread(monkeypatch)
     assert [digests.of(path) for path in (files, files / "two.png")] == before
 
 
-def test_what_has_just_changed_is_read_again(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next change may come before the clock of the disk has gone on."""
+def test_recently_changed_files_are_read_again(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next change may happen before the file system's clock advances."""
     monkeypatch.setattr(file_digests, "_SAME_TICK_NS", 3_600_000_000_000)
     digests = FileDigests()
     digests.of(files)
@@ -45,7 +45,7 @@ def test_what_has_just_changed_is_read_again(files: Path, monkeypatch: pytest.Mo
         digests.of(files)
 
 
-def test_equal_content_has_equal_digests_wherever_it_is(files: Path, tmp_path: Path) -> None:
+def test_equal_content_has_equal_digests_at_any_path(files: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"two")
     assert FileDigests().of(other) == FileDigests().of(files / "two.png")
@@ -56,7 +56,7 @@ def test_equal_content_has_equal_digests_wherever_it_is(files: Path, tmp_path: P
 @pytest.mark.parametrize(
     "change", ["content", "another file of the same size and time", "new file", "renamed", "removed"]
 )
-def test_every_change_is_seen(files: Path, change: str) -> None:
+def test_every_change_is_detected(files: Path, change: str) -> None:
     digests, changed = FileDigests(), files / "cats" / "one.png"
     before, status = digests.of(files), changed.stat()
     match change:
@@ -75,10 +75,8 @@ def test_every_change_is_seen(files: Path, change: str) -> None:
     assert digests.of(files) != before
 
 
-def test_a_file_that_was_only_asked_for_is_not_read_again(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As uploads are, whose time of the last use is set."""
+def test_a_new_access_time_does_not_cause_another_read(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads have their time of last use set."""
     digests, file = FileDigests(), files / "two.png"
     before = digests.of(file)
     unread(monkeypatch)
@@ -86,13 +84,13 @@ def test_a_file_that_was_only_asked_for_is_not_read_again(
     assert digests.of(file) == before
 
 
-def test_links_to_directories_are_not_followed(files: Path) -> None:
-    """They may lead around; what is behind them would change unseen."""
+def test_symbolic_links_to_directories_are_not_followed(files: Path) -> None:
+    """They may form loops, and changes behind them would go unnoticed."""
     (files / "cats" / "again").symlink_to(files)
     with pytest.raises(OSError, match="symbolic links"):
         FileDigests().of(files)
 
 
-def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FileDigests().of(tmp_path / "missing")

@@ -1,4 +1,4 @@
-"""Inspections in the store: kept, bounded, and gone with the files that they are of."""
+"""Stored inspections: persistent, bounded, and removed together with their files."""
 
 import os
 from pathlib import Path
@@ -16,13 +16,13 @@ def kept(tmp_path: Path) -> KeptInspections:
     return KeptInspections(tmp_path / "inspections", most=2)
 
 
-def test_what_is_kept_is_there_for_the_next_server(kept: KeptInspections, tmp_path: Path) -> None:
+def test_inspections_survive_a_restart(kept: KeptInspections, tmp_path: Path) -> None:
     assert kept.get("a") is None
     kept.keep("a", INSPECTION, [])
     assert KeptInspections(tmp_path / "inspections").get("a") == INSPECTION
 
 
-def test_what_was_asked_for_longest_ago_goes_first(kept: KeptInspections, tmp_path: Path) -> None:
+def test_the_least_recently_used_inspection_is_removed_first(kept: KeptInspections, tmp_path: Path) -> None:
     for age, key in enumerate(("a", "b")):
         kept.keep(key, INSPECTION, [])
         os.utime(tmp_path / "inspections" / f"{key}.json", (age, age))
@@ -31,7 +31,7 @@ def test_what_was_asked_for_longest_ago_goes_first(kept: KeptInspections, tmp_pa
     assert [kept.get(key) is None for key in "abc"] == [False, True, False]
 
 
-def test_what_cannot_be_read_is_made_again(kept: KeptInspections, tmp_path: Path) -> None:
+def test_an_unreadable_inspection_is_made_again(kept: KeptInspections, tmp_path: Path) -> None:
     kept.keep("a", INSPECTION, [])
     (tmp_path / "inspections" / "a.json").write_text('{"sources": ')
     assert kept.get("a") is None
@@ -39,7 +39,7 @@ def test_what_cannot_be_read_is_made_again(kept: KeptInspections, tmp_path: Path
     assert kept.get("a") == INSPECTION
 
 
-def test_an_inspection_goes_with_any_of_its_files(kept: KeptInspections, tmp_path: Path) -> None:
+def test_an_inspection_is_removed_with_any_of_its_files(kept: KeptInspections, tmp_path: Path) -> None:
     model, data = tmp_path / "model.keras", tmp_path / "data"
     model.touch()
     data.mkdir()

@@ -1,4 +1,4 @@
-"""What is kept of preparations, and for how long."""
+"""Stored preparations and their lifetime."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def preparations(artifacts: Artifacts) -> Preparations:
     return Preparations(artifacts)
 
 
-def test_a_part_is_found_by_its_key_and_the_last_one_counts(preparations: Preparations) -> None:
+def test_the_last_part_with_a_key_is_found(preparations: Preparations) -> None:
     assert preparations.part(KEY, "segment-0") == b""
     for content in (b"first", b"second"):
         preparations.keep(KEY, "segment-0", content)
@@ -37,9 +37,7 @@ def test_a_part_is_found_by_its_key_and_the_last_one_counts(preparations: Prepar
     assert preparations.artifact(KEY) is None
 
 
-def test_what_is_finished_is_an_artifact_in_place_of_the_parts(
-    preparations: Preparations, artifacts: Artifacts
-) -> None:
+def test_a_finished_preparation_replaces_its_parts(preparations: Preparations, artifacts: Artifacts) -> None:
     preparations.keep(KEY, "segment-0", b"part")
     made = preparations.finish(KEY, b"whole")
     assert artifacts.path(made).read_bytes() == b"whole"
@@ -49,7 +47,9 @@ def test_what_is_finished_is_an_artifact_in_place_of_the_parts(
     assert preparations.artifact(KEY) is None
 
 
-def test_one_at_a_time_makes_the_same(preparations: Preparations, artifacts: Artifacts) -> None:
+def test_the_same_preparation_is_made_by_one_worker_at_a_time(
+    preparations: Preparations, artifacts: Artifacts
+) -> None:
     with preparations.held(OTHER):
         (directory,) = artifacts.directory.glob(f"*/{OTHER}")
         with preparations.held(KEY):
@@ -59,14 +59,14 @@ def test_one_at_a_time_makes_the_same(preparations: Preparations, artifacts: Art
     os.close(handle)
 
 
-def test_what_is_found_is_in_use_again(preparations: Preparations, artifacts: Artifacts) -> None:
+def test_finding_a_preparation_marks_it_as_used(preparations: Preparations, artifacts: Artifacts) -> None:
     path = artifacts.path(preparations.finish(KEY, b"whole"))
     os.utime(path, (1.0, 1.0))
     preparations.artifact(KEY)
     assert path.stat().st_mtime > 1
 
 
-def test_nothing_is_removed_that_something_refers_to_or_that_is_new(preparations: Preparations) -> None:
+def test_referenced_and_new_preparations_are_not_removed(preparations: Preparations) -> None:
     made = digest_of(preparations.finish(KEY, b"whole"))
     preparations.keep(OTHER, "segment-0", b"part")
     assert preparations.remove_unused({made}, FOREVER, with_parts=False) == 0
@@ -78,9 +78,7 @@ def test_nothing_is_removed_that_something_refers_to_or_that_is_new(preparations
     assert preparations.artifact(KEY) is None
 
 
-def test_what_an_unfinished_job_may_take_up_stays_when_others_are_removed(
-    tmp_path: Path, plan: BatchPlan
-) -> None:
+def test_parts_that_an_unfinished_job_may_resume_are_kept(tmp_path: Path, plan: BatchPlan) -> None:
     with open_store(tmp_path) as store:
         job = Job("j", JobState.QUEUED, (), 1)
         store.jobs.create(Submission(job, [plan], "[]", None))

@@ -1,4 +1,4 @@
-"""Jobs that are removed from a store, with the files that nothing else needs."""
+"""Removing jobs from a store together with files that nothing else needs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ Config = Callable[..., dict[str, object]]
 
 
 def contents(store: Store) -> dict[str, bytes]:
-    """Of every file of every package."""
+    """Return the content of every file of every package."""
     return {
         f"{job.id} {goal.id} {file.name}": store.artifacts.path(f"{file.sha256}{suffix}").read_bytes()
         for job in jobs_in(store)
@@ -33,7 +33,7 @@ def contents(store: Store) -> dict[str, bytes]:
 
 @pytest.fixture
 async def two_jobs(site: Any, make_config: Config, serving_at: Any) -> list[str]:
-    """The ids of two ended jobs, which have the source and one network in common."""
+    """Return the ids of two ended jobs that share the source and one network."""
     actual = []
     async with serving_at(site.settings()) as caller:
         for goals in ({"a": "0.5x", "b": "0.3x"}, {"c": "0.5x"}):
@@ -42,7 +42,7 @@ async def two_jobs(site: Any, make_config: Config, serving_at: Any) -> list[str]
     return actual
 
 
-def test_what_other_jobs_need_stays_and_all_else_goes(two_jobs: list[str], site: Any) -> None:
+def test_files_of_other_jobs_are_kept_and_all_others_removed(two_jobs: list[str], site: Any) -> None:
     first, second = two_jobs
     with open_store(site.store) as store:
         kept = {name: content for name, content in contents(store).items() if name.startswith(second)}
@@ -67,12 +67,12 @@ def test_what_other_jobs_need_stays_and_all_else_goes(two_jobs: list[str], site:
         assert store.artifacts.names() == []
 
 
-def test_they_are_listed(two_jobs: list[str], site: Any) -> None:
+def test_jobs_are_listed_newest_first(two_jobs: list[str], site: Any) -> None:
     output = CliRunner().invoke(app, ["jobs", "list", "--store", str(site.store)]).output
     assert output.index(two_jobs[1]) < output.index(two_jobs[0])
 
 
-def test_models_that_have_a_name_stay(site: Any) -> None:
+def test_named_models_are_kept(site: Any) -> None:
     orphan = b"of a removal that was broken off"
     with open_store(site.store) as store:
         model = store.artifacts.put(b"a model", ".keras")
@@ -82,7 +82,7 @@ def test_models_that_have_a_name_stay(site: Any) -> None:
         assert store.artifacts.names() == [model]
 
 
-async def test_a_job_that_goes_on_stays(site: Any, make_config: Config, serving_at: Any) -> None:
+async def test_a_running_job_is_kept(site: Any, make_config: Config, serving_at: Any) -> None:
     (site.control / "hold-adapt").touch()
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x")])
@@ -91,7 +91,7 @@ async def test_a_job_that_goes_on_stays(site: Any, make_config: Config, serving_
     assert caught.value.code is ErrorCode.CONFLICT
 
 
-def test_a_job_whose_packages_a_group_tunes_stays(two_jobs: list[str], site: Any) -> None:
+def test_a_job_with_packages_tuned_by_a_group_is_kept(two_jobs: list[str], site: Any) -> None:
     with open_store(site.store) as store:
         store.tuning.add_group(Group("cameras", two_jobs[0], 0, "spatiotemporal", {}))
     with pytest.raises(MistifyError, match='"cameras" tunes packages') as caught:
@@ -108,13 +108,13 @@ def test_nothing_is_removed_while_a_server_uses_the_store(two_jobs: list[str], s
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_a_model_that_is_being_added_stays(site: Any) -> None:
+def test_a_model_that_is_being_added_is_kept(site: Any) -> None:
     file = site.root / "net.h5"
     with h5py.File(file, "w") as content:
         content.attrs["model_config"] = '{"class_name": "Sequential", "config": {"layers": []}}'
 
     class SlowNames(SqlModelStore):
-        """Names, before each of which jobs are removed."""
+        """A model store that tries to remove jobs before each addition."""
 
         def add(self, model: NamedModel) -> None:
             with pytest.raises(MistifyError, match="a model is being added") as caught:

@@ -1,4 +1,4 @@
-"""Uploads: what has arrived stays, what is kept is what was announced, and what nothing needs goes."""
+"""Uploads resume, contain exactly the announced content, and are removed when nothing needs them."""
 
 import asyncio
 import errno
@@ -26,16 +26,16 @@ def digest_of(content: bytes) -> FileDigest:
 
 
 def bytes_below(directory: Path) -> int:
-    """Return the bytes of the files below a directory; one with several names counts once."""
+    """Return the total size of files below a directory; hard-linked files count once."""
     files = {path.stat().st_ino: path.stat().st_size for path in directory.rglob("*") if path.is_file()}
     return sum(files.values())
 
 
 class Clock:
-    """Seconds since 1970, as far as they are told."""
+    """A manually set clock, in seconds since 1970."""
 
     def __init__(self) -> None:
-        self.seconds = 2e9  # later than any file that the tests make by themselves
+        self.seconds = 2e9  # later than any file that the tests create
 
     def __call__(self) -> float:
         return self.seconds
@@ -69,7 +69,7 @@ def send(uploads: Uploads, content: bytes, file: FileDigest | None = None, offse
     return file
 
 
-def test_a_file_is_kept_under_the_names_that_configs_give_it(uploads: Uploads, tmp_path: Path) -> None:
+def test_a_file_is_stored_under_the_names_in_configs(uploads: Uploads, tmp_path: Path) -> None:
     file = send(uploads, CONTENT)
     assert uploads.state(file) == FileState(True, 1024)
     for name in ("train.npz", "test.npz"):
@@ -78,7 +78,7 @@ def test_a_file_is_kept_under_the_names_that_configs_give_it(uploads: Uploads, t
     assert bytes_below(tmp_path) == 1024
 
 
-def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uploads, tmp_path: Path) -> None:
+def test_an_upload_resumes_where_it_broke_off_even_after_a_restart(uploads: Uploads, tmp_path: Path) -> None:
     file = digest_of(CONTENT)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
@@ -89,9 +89,7 @@ def test_an_upload_goes_on_where_it_broke_off_also_after_a_restart(uploads: Uplo
     assert again.find(UploadName(file.sha256, "net.keras")).read_bytes() == CONTENT
 
 
-def test_a_damaged_upload_is_taken_again_and_heals_under_all_its_names(
-    uploads: Uploads, tmp_path: Path
-) -> None:
+def test_repeating_a_damaged_upload_repairs_it_under_all_its_names(uploads: Uploads, tmp_path: Path) -> None:
     file = send(uploads, CONTENT)
     named = [uploads.find(UploadName(file.sha256, name)) for name in ("a.npz", "b.npz")]
     (stored,) = (tmp_path / "uploads" / "files").glob("*/*")
@@ -103,14 +101,14 @@ def test_a_damaged_upload_is_taken_again_and_heals_under_all_its_names(
     assert uploads.kept == bytes_below(tmp_path / "uploads") == len(CONTENT)
 
 
-def test_data_that_would_leave_a_gap_are_refused(uploads: Uploads) -> None:
-    with pytest.raises(MistifyError, match="expected them from byte 0 on") as caught:
+def test_data_that_would_leave_a_gap_is_refused(uploads: Uploads) -> None:
+    with pytest.raises(MistifyError, match="expected byte 0,") as caught:
         send(uploads, CONTENT, offset=100)
     assert caught.value.code is ErrorCode.CONFLICT
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"!", b"?" + CONTENT[1:]])
-def test_what_is_not_as_announced_is_not_kept(uploads: Uploads, content: bytes) -> None:
+def test_content_that_differs_from_the_announcement_is_not_kept(uploads: Uploads, content: bytes) -> None:
     file = digest_of(CONTENT)
     with pytest.raises(MistifyError, match="did not arrive as announced") as caught:
         send(uploads, content, file)
@@ -120,7 +118,7 @@ def test_what_is_not_as_announced_is_not_kept(uploads: Uploads, content: bytes) 
     assert uploads.state(file).complete
 
 
-def test_no_more_than_the_limit_is_kept(uploads: Uploads, tmp_path: Path) -> None:
+def test_uploads_do_not_exceed_the_size_limit(uploads: Uploads, tmp_path: Path) -> None:
     send(uploads, b"a" * 6_000)
     with pytest.raises(MistifyError, match="got a file of 6KB; expected at most 4KB") as caught:
         send(uploads, b"b" * 6_000)
@@ -129,7 +127,7 @@ def test_no_more_than_the_limit_is_kept(uploads: Uploads, tmp_path: Path) -> Non
     assert bytes_below(tmp_path) == uploads.kept == 10_000
 
 
-def test_a_file_that_is_arriving_has_its_room(uploads: Uploads) -> None:
+def test_space_is_reserved_for_an_incomplete_upload(uploads: Uploads) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         other = b"b" * 6_000
         with pytest.raises(MistifyError, match="expected at most 4KB") as caught:
@@ -142,7 +140,7 @@ def test_a_file_that_is_arriving_has_its_room(uploads: Uploads) -> None:
 
 
 @pytest.mark.parametrize("size", [1_024, 100_000])
-def test_what_a_full_disk_has_taken_counts(tmp_path: Path, size: int) -> None:
+def test_data_written_before_the_disk_was_full_counts(tmp_path: Path, size: int) -> None:
     content = b"a" * size
     uploads = Uploads(tmp_path / "uploads", 1e6, set)
     with files_limited_to(500), pytest.raises(MistifyError, match="cannot be written") as caught:
@@ -153,7 +151,7 @@ def test_what_a_full_disk_has_taken_counts(tmp_path: Path, size: int) -> None:
     assert uploads.kept == size
 
 
-def test_room_is_made_by_what_nothing_needs(
+def test_unneeded_uploads_are_removed_to_make_space(
     uploads: Uploads, clock: Clock, referenced: set[str], tmp_path: Path
 ) -> None:
     needed, other = send(uploads, b"a" * 4_000), send(uploads, b"b" * 6_000)
@@ -167,7 +165,7 @@ def test_room_is_made_by_what_nothing_needs(
     assert bytes_below(tmp_path) == 9_000
 
 
-def test_what_somebody_has_asked_for_stays_for_a_day(uploads: Uploads, clock: Clock) -> None:
+def test_a_requested_upload_is_kept_for_a_day(uploads: Uploads, clock: Clock) -> None:
     file = send(uploads, CONTENT)
     clock.seconds += KEPT_SECONDS - 10
     before = uploads.find(UploadName(file.sha256, "a")).stat().st_mtime_ns
@@ -188,7 +186,7 @@ def directory_of(uploads: Uploads, files: dict[str, bytes]) -> UploadName:
     return UploadName(send(uploads, listing).sha256, "photos", directory=True)
 
 
-def test_a_directory_is_made_of_its_files_and_keeps_them(
+def test_a_directory_is_assembled_from_its_files_and_keeps_them(
     uploads: Uploads, clock: Clock, referenced: set[str]
 ) -> None:
     files = {"cats/1.png": b"cat", "dogs/1.png": b"dog", "dogs/2.png": b"cat"}
@@ -214,7 +212,9 @@ def test_a_directory_with_a_missing_file_is_missing(uploads: Uploads) -> None:
 @pytest.mark.parametrize(
     "path", ["../out", "/etc/passwd", "a/../../b", "a//b", ".", "", "a\0b", "x" * 300, "\ud800"]
 )
-def test_a_listing_leads_nowhere_else(uploads: Uploads, path: str, tmp_path: Path) -> None:
+def test_a_listing_cannot_contain_paths_outside_the_directory(
+    uploads: Uploads, path: str, tmp_path: Path
+) -> None:
     listing = send(uploads, listing_text({path: send(uploads, b"evil")}))
     with pytest.raises(MistifyError, match="paths below the directory"):
         uploads.find(UploadName(listing.sha256, "photos", directory=True))
@@ -222,7 +222,7 @@ def test_a_listing_leads_nowhere_else(uploads: Uploads, path: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/".join("a" * 2_000), "/".join(["b" * 255] * 5)])
-def test_paths_that_file_systems_do_not_take_are_refused_and_leave_nothing(
+def test_paths_that_file_systems_reject_are_refused_and_leave_no_files(
     uploads: Uploads, path: str, tmp_path: Path
 ) -> None:
     listing = send(uploads, listing_text({"1.png": send(uploads, b"cat"), path: send(uploads, b"dog")}))
@@ -232,15 +232,15 @@ def test_paths_that_file_systems_do_not_take_are_refused_and_leave_nothing(
     assert list((tmp_path / "uploads" / "named").rglob("*.png")) == []
 
 
-def test_a_directory_may_have_the_longest_of_names(uploads: Uploads) -> None:
+def test_file_names_in_a_directory_may_have_the_maximum_length(uploads: Uploads) -> None:
     listing = send(uploads, listing_text({"/".join(["b" * 255] * 3): send(uploads, b"cat")}))
     assert uploads.find(UploadName(listing.sha256, "n" * 255, directory=True)).is_dir()
 
 
-def test_a_file_may_have_more_names_than_the_disk_takes(
+def test_a_file_may_have_more_names_than_the_file_system_supports(
     uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory with 70,000 equal files: ext4 takes 65,000 names of one."""
+    """A directory with 70,000 equal files: ext4 supports 65,000 hard links to a file."""
     link = os.link
 
     def up_to_ten(source: Path, target: Path, **options: Any) -> None:
@@ -259,7 +259,7 @@ def test_a_file_may_have_more_names_than_the_disk_takes(
     assert list((tmp_path / "uploads" / "arriving").iterdir()) == []
 
 
-def test_a_file_that_is_too_large_for_a_listing_is_not_read(uploads: Uploads, tmp_path: Path) -> None:
+def test_too_large_a_listing_is_not_read(uploads: Uploads, tmp_path: Path) -> None:
     file = send(uploads, CONTENT)
     (place,) = tmp_path.glob("uploads/files/??/*")
     with place.open("r+b") as large:
@@ -273,17 +273,17 @@ def test_a_file_that_is_too_large_for_a_listing_is_not_read(uploads: Uploads, tm
     "text",
     ["train.npz", "upload:12/x", f"upload:{'0' * 64}/..", f"upload:{'0' * 64}/a/b", f"upload:{'0' * 64}/"],
 )
-def test_other_names_are_no_uploads(text: str) -> None:
+def test_other_names_are_not_uploads(text: str) -> None:
     assert UploadName.parse(text) is None
 
 
 @pytest.mark.parametrize("directory", [False, True])
-def test_names_are_read_as_they_are_written(directory: bool) -> None:
+def test_names_of_uploads_survive_a_round_trip(directory: bool) -> None:
     name = UploadName("0" * 64, "net v2.keras", directory)
     assert UploadName.parse(str(name)) == name
 
 
-def test_an_upload_that_goes_on_after_days_is_not_collected_meanwhile(uploads: Uploads, clock: Clock) -> None:
+def test_an_upload_resumed_after_days_is_not_removed_meanwhile(uploads: Uploads, clock: Clock) -> None:
     file = digest_of(CONTENT)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
@@ -297,7 +297,7 @@ def test_an_upload_that_goes_on_after_days_is_not_collected_meanwhile(uploads: U
     assert uploads.state(file).complete
 
 
-def test_an_upload_that_takes_days_is_not_collected_meanwhile(uploads: Uploads, clock: Clock) -> None:
+def test_an_upload_that_takes_days_is_not_removed_meanwhile(uploads: Uploads, clock: Clock) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield CONTENT[:500]
         clock.seconds += KEPT_SECONDS + 1
@@ -309,7 +309,7 @@ def test_an_upload_that_takes_days_is_not_collected_meanwhile(uploads: Uploads, 
     assert uploads.state(file).complete
 
 
-def test_files_are_collected_once_though_two_look_for_them(tmp_path: Path, clock: Clock) -> None:
+def test_concurrent_collections_remove_files_once(tmp_path: Path, clock: Clock) -> None:
     start = Barrier(2)
 
     def referenced() -> set[str]:
@@ -327,7 +327,7 @@ def test_files_are_collected_once_though_two_look_for_them(tmp_path: Path, clock
 
 
 class HeldClock(Clock):
-    """Seconds since 1970, for which other threads than the main one wait until they are released."""
+    """A clock that blocks all threads except the main one until they are released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -340,14 +340,14 @@ class HeldClock(Clock):
         return super().__call__()
 
 
-async def test_a_file_that_is_being_checked_is_let_go_after_that(tmp_path: Path) -> None:
+async def test_a_file_is_released_after_it_has_been_checked(tmp_path: Path) -> None:
     clock, file = HeldClock(), digest_of(CONTENT)
     uploads = Uploads(tmp_path / "uploads", 10_000, set, clock)
     receiving = asyncio.create_task(uploads.receive(file, 0, pieces(CONTENT)))
     try:
         await asyncio.to_thread(clock.asked.wait)
         receiving.cancel()
-        for _ in range(10):  # turns of the loop, in which a task that can end does
+        for _ in range(10):  # event loop iterations in which the task could end
             await asyncio.sleep(0)
         assert not receiving.done()
         with pytest.raises(MistifyError, match="is being uploaded"):
@@ -360,7 +360,7 @@ async def test_a_file_that_is_being_checked_is_let_go_after_that(tmp_path: Path)
 
 
 @pytest.mark.parametrize("directory", [False, True])
-def test_several_jobs_may_find_an_upload_at_once(uploads: Uploads, directory: bool) -> None:
+def test_several_jobs_can_use_an_upload_at_once(uploads: Uploads, directory: bool) -> None:
     files = {f"{number}.png": bytes([number]) for number in range(50)}
     file = UploadName(send(uploads, CONTENT).sha256, "net.keras")
     name = directory_of(uploads, files) if directory else file

@@ -1,4 +1,4 @@
-"""A line of JSON for each event: what it is about, and nothing that is nobody else's business."""
+"""Logs: a JSON line for each event with its context, and without confidential data."""
 
 import io
 import json
@@ -22,13 +22,13 @@ TOKEN = "0123456789abcdef" * 4
 
 
 class Log:
-    """What the server logs in a format."""
+    """The log of a server in a given format."""
 
     def __init__(self) -> None:
         self.text = io.StringIO()
 
     def lines(self, **about: object) -> list[dict[str, Any]]:
-        """Return the lines that are about something."""
+        """Return the lines with the given fields."""
         lines = [json.loads(line) for line in self.text.getvalue().splitlines()]
         return [line for line in lines if about.items() <= line.items()]
 
@@ -46,13 +46,13 @@ def written(request: pytest.FixtureRequest) -> Iterator[Log]:
     root.setLevel(before)
 
 
-async def test_each_line_says_what_it_is_about(written: Log, caller: Any, make_config: Config) -> None:
+async def test_each_line_states_its_context(written: Log, caller: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("half", FLOP="0.5x"), make_config("small", FLOP="0.2x")])
     await caller.events(job.id)
     assert all({"time", "level", "event"} <= line.keys() for line in written.lines())
     of_job = [line["event"] for line in written.lines(job=job.id)]
     assert (of_job[0], of_job[-1]) == ("a job was submitted", "the job is done")
-    # The looser of the two goals is adapted first, and the other one from it.
+    # The looser goal is adapted first, and the other one starts from it.
     edges = written.lines(job=job.id, event="the edge is adapted")
     assert [(line["goal"], line["edge"], line["steps"]) for line in edges] == [
         ("half", "0/0", 100),
@@ -62,7 +62,7 @@ async def test_each_line_says_what_it_is_about(written: Log, caller: Any, make_c
     assert written.lines(event="a worker has started", worker="worker-0")
 
 
-async def test_a_lost_worker_is_named_with_all_that_it_worked_for(
+async def test_a_lost_worker_is_logged_with_its_job_and_goals(
     written: Log, caller: Any, make_config: Config, site: Any
 ) -> None:
     (site.control / "crash-adapt").write_text("3")
@@ -77,7 +77,7 @@ async def test_a_lost_worker_is_named_with_all_that_it_worked_for(
     assert failed["event"].startswith("goals have failed: ")
 
 
-async def test_nothing_of_a_config_is_logged(
+async def test_contents_of_configs_are_not_logged(
     written: Log, caller: Any, make_config: Config, site: Any
 ) -> None:
     site.write("hush-model.json", json.loads((site.root / "model.json").read_text()))
@@ -89,7 +89,7 @@ async def test_nothing_of_a_config_is_logged(
 
 
 @pytest.mark.parametrize("written", LogFormat, indirect=True)
-def test_tracebacks_have_no_values(written: Log) -> None:
+def test_tracebacks_do_not_contain_values(written: Log) -> None:
     token = TOKEN
     try:
         raise ValueError(len(token))
@@ -100,7 +100,7 @@ def test_tracebacks_have_no_values(written: Log) -> None:
     assert TOKEN not in written.text.getvalue()
 
 
-def test_a_server_writes_nothing_but_json_where_it_was_told_to(tmp_path: Path) -> None:
+def test_a_server_configured_for_json_writes_only_json(tmp_path: Path) -> None:
     token_file = write_token(tmp_path / "token", TOKEN)
     options = ("--log-format", "json", "--token-file", token_file, "--http", "127.0.0.1:0")
     with (tmp_path / "log").open("w") as log, server(tmp_path / "store", *options, log=log) as (address, _):

@@ -26,7 +26,7 @@ def free_port() -> int:
 
 @contextmanager
 def redis_server(port: int, directory: Path) -> Iterator[str]:
-    """A Redis server, which keeps nothing; its address."""
+    """Start a Redis server without persistence, and yield its address."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server")
     if program is None:
@@ -40,7 +40,7 @@ def redis_server(port: int, directory: Path) -> Iterator[str]:
 
 
 def started(command: Sequence[str]) -> subprocess.Popen[str]:
-    """A Redis server that is ready; another program may have its port for some seconds."""
+    """Return a ready Redis server; another program may occupy its port for some seconds."""
     until = time.monotonic() + 10
     while True:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -80,13 +80,13 @@ def storage(index_address: str) -> IndexStorage:
 
 @pytest.fixture
 def index_name(tmp_path: Path) -> str:
-    """Another one for each test, as the tests share the Redis server."""
+    """Return a unique name for each test, because the tests share the Redis server."""
     return tmp_path.name
 
 
 @dataclass
 class Clock:
-    """Seconds since 1970, moved by hand."""
+    """A manually set clock, in seconds since 1970."""
 
     now: float = 1_800_000_000.0
 
@@ -101,7 +101,7 @@ def clock() -> Clock:
 
 @dataclass(frozen=True)
 class Coordinator:
-    """A service over a store that is ready for tuning, and devices' calls of it."""
+    """A service with a store prepared for tuning, and the calls of devices."""
 
     store: Store
     service: TuningService
@@ -119,7 +119,7 @@ class Coordinator:
         await self.service.publish(device.key, self.publication(device, **changes), chunks())
 
     async def enter(self, *numbers: int) -> list[Device]:
-        """Let devices join and publish."""
+        """Let devices join the group and publish their weights."""
         devices = [fleet.device(number) for number in numbers]
         for device in devices:
             self.service.join(device.key)
@@ -137,7 +137,7 @@ class Coordinator:
 
     @property
     def files(self) -> set[str]:
-        """Digests of the weights on the disk."""
+        """Return the digests of the weights on the disk."""
         return {name.partition(".")[0] for name in self.store.weights.names()}
 
 

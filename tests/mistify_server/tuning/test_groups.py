@@ -52,7 +52,7 @@ def test_groups_are_added_listed_and_removed(store):
         (["remove", "a"], ErrorCode.NOT_FOUND, 'no group "a"'),
     ],
 )
-def test_what_cannot_be_done_is_reported(store, arguments, code, reported):
+def test_impossible_operations_are_reported(store, arguments, code, reported):
     exit_code, output = run(store, *arguments)
     assert exit_code == code.exit_code
     assert reported in " ".join(output.split())

@@ -1,4 +1,4 @@
-"""The model of what is found, against counting; and that near points are."""
+"""Locality-sensitive hashing: predicted and counted recall, and finding near points."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ DRAWS = 400
 
 @pytest.mark.parametrize("distance", [0.2, 0.7, 1.5, 4.0])
 @pytest.mark.parametrize("parameters", [Parameters(1, 1, 1.0), Parameters(1, 4, 2.0), Parameters(3, 3, 1.5)])
-def test_the_share_that_is_found_is_the_one_that_is_predicted(parameters, distance):
-    """Each draw has hashes of its own, and two points at the distance."""
+def test_the_recall_matches_the_prediction(parameters, distance):
+    """Each sample draws new hashes and two points at the distance."""
     dimension, actual = 5, 0
     for seed in range(DRAWS):
         hashes = Hashes(parameters, dimension, seed)
@@ -24,15 +24,15 @@ def test_the_share_that_is_found_is_the_one_that_is_predicted(parameters, distan
     assert abs(actual / DRAWS - expected) < 4 * spread + 1e-3
 
 
-def test_a_point_is_in_the_buckets_that_are_looked_into():
+def test_a_point_is_in_the_searched_buckets():
     hashes = Hashes(Parameters(4, 6, 0.5), 3, seed=2)
     points = np.random.default_rng(0).normal(size=(200, 3))
     for point, keys in zip(points, hashes.keys(points), strict=True):
         assert np.isin(keys, hashes.probes(point)).all()
 
 
-def test_probes_are_the_own_buckets_and_those_behind_the_nearer_boundaries():
-    """By whole numbers, for points on either side of zero."""
+def test_probes_are_the_own_bucket_and_its_nearest_neighbours():
+    """With integers, for points on either side of zero."""
     tables, count = 3, 4
     hashes = Hashes(Parameters(tables, count, 0.5), 3, seed=4)
     for point in np.random.default_rng(7).normal(scale=5, size=(50, 3)):
@@ -49,7 +49,7 @@ def test_probes_are_the_own_buckets_and_those_behind_the_nearer_boundaries():
         assert hashes.probes(point).tolist() == expected
 
 
-def test_equal_points_are_always_found_and_far_ones_hardly_ever():
+def test_equal_points_are_always_found_and_distant_ones_rarely():
     shares = share_of_neighbours(np.array([0.0, 1e-9, 1e9]), Parameters(2, 8, 1.0))
     assert shares[:2] == pytest.approx(1)
     assert shares[2] < 1e-6
@@ -67,7 +67,7 @@ def test_parameters_follow_the_scale_of_the_points():
     assert large.width == pytest.approx(small.width * 1e3)
 
 
-def test_chosen_parameters_are_predicted_to_find_enough():
+def test_chosen_parameters_have_a_sufficient_predicted_recall():
     points = np.random.default_rng(1).normal(size=(5_000, 4))
     parameters = choose(points, np.random.default_rng(0))
     squares = ((points[:50, None] - points[None]) ** 2).sum(axis=2)
@@ -77,7 +77,7 @@ def test_chosen_parameters_are_predicted_to_find_enough():
 
 
 @pytest.mark.parametrize("kind", ["one place", "two places", "one stranger"])
-def test_points_that_lie_on_each_other_get_parameters(kind):
+def test_identical_points_get_parameters(kind):
     points = np.zeros((5_000, 2))
     if kind == "two places":
         points[::2] = 1.0

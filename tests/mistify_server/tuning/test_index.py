@@ -1,4 +1,4 @@
-"""One suite for the index in memory and in Redis."""
+"""Contract tests for the index in memory and in Redis."""
 
 import socket
 import traceback
@@ -25,7 +25,7 @@ def name(number: int) -> str:
 
 
 def by_hand(points, query, count):
-    """The nearest points by comparing with each."""
+    """Return the nearest points by brute force."""
     distances = {member: float(np.sqrt(((point - query) ** 2).sum())) for member, point in points.items()}
     return sorted(distances.items(), key=lambda item: (item[1], item[0]))[:count]
 
@@ -50,9 +50,7 @@ steps = st.lists(
 @pytest.mark.parametrize("parameters", [None, NARROW])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, count=st.integers(1, 6))
-def test_answers_are_exactly_ranked_members_whatever_was_put_in_and_taken_out(
-    storage, parameters, steps, count
-):
+def test_answers_are_ranked_members_after_any_insertions_and_removals(storage, parameters, steps, count):
     index, held = PeerIndex(storage, uuid4().hex, DIMENSION, parameters), {}
     for action, number, vector in steps:
         if action == "insert":
@@ -65,13 +63,13 @@ def test_answers_are_exactly_ranked_members_whatever_was_put_in_and_taken_out(
         everybody = by_hand(held, vector, len(held))
         assert set(actual) <= set(everybody)
         assert actual == sorted(actual, key=lambda neighbour: (neighbour.distance, neighbour.member))
-        assert len(actual) == min(count, len(held))  # this few are all in the sample
+        assert len(actual) == min(count, len(held))  # so few that the sample contains all of them
         assert len(index) == len(held)
         if parameters is None:
             assert actual == everybody[:count]
 
 
-def test_narrow_buckets_hold_who_is_near_and_the_sample_stands_in_for_the_others(make):
+def test_narrow_buckets_contain_near_members_and_the_sample_adds_others(make):
     index = make(NARROW)
     near = {name(number): np.full(DIMENSION, number / 100) for number in range(5)}
     far = {name(number): np.full(DIMENSION, 1e3 * number) for number in range(5, 50)}
@@ -80,7 +78,7 @@ def test_narrow_buckets_hold_who_is_near_and_the_sample_stands_in_for_the_others
     assert index.query(np.full(DIMENSION, 1e6), 3) == by_hand(far, 1e6, 3)
 
 
-def test_nothing_is_left_of_members_that_are_taken_out(make, storage, index_name):
+def test_all_data_of_removed_members_is_deleted(make, storage, index_name):
     index, rng = make(NARROW), np.random.default_rng(3)
     for number in range(40):
         index.insert(name(number), rng.normal(size=DIMENSION))
@@ -93,8 +91,8 @@ def test_nothing_is_left_of_members_that_are_taken_out(make, storage, index_name
     assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
-def test_members_leave_values_that_they_share_and_the_others_stay(make):
-    """A build puts many rows of a bucket into one value, here more than one value takes."""
+def test_removing_members_keeps_others_in_shared_values(make):
+    """A build packs many rows of a bucket into one value, and here needs several values."""
     index, count = make(Parameters(tables=2, hashes=1, width=1e3)), 3 * index_module._RUN
     held = {name(number): np.full(DIMENSION, float(number)) for number in range(count)}
     index.build(held)
@@ -108,7 +106,7 @@ def test_members_leave_values_that_they_share_and_the_others_stay(make):
     assert list(index._buckets.keys()) == []
 
 
-def test_a_build_replaces_what_was_there(make):
+def test_a_build_replaces_the_previous_content(make):
     index = make(NARROW)
     index.build({name(number): np.zeros(DIMENSION) for number in range(30)})
     index.build({name(7): np.ones(DIMENSION)})
@@ -122,7 +120,7 @@ def test_an_empty_index_has_no_answer(make):
     assert index.query(np.zeros(DIMENSION), 3) == []
 
 
-def test_it_finds_enough_of_the_nearest_and_looks_at_few(make):
+def test_the_recall_is_sufficient_with_few_comparisons(make):
     rng = np.random.default_rng(5)
     points = clustered(8_000, rng)
     held = {name(number): point for number, point in enumerate(points)}
@@ -141,8 +139,8 @@ def test_it_finds_enough_of_the_nearest_and_looks_at_few(make):
     assert np.mean(looked_at) < 800
 
 
-def test_an_index_that_is_outgrown_is_built_again_and_loses_nobody(make):
-    """By then all are still found, and they are no longer all in one bucket."""
+def test_an_outgrown_index_is_rebuilt_without_losing_members(make):
+    """Afterwards all members are found, and are no longer in one bucket."""
     points = clustered(2_001, np.random.default_rng(6))
     held = {name(number): point for number, point in enumerate(points)}
     index = make(dimension=points.shape[1])
@@ -160,14 +158,14 @@ def test_an_index_that_is_outgrown_is_built_again_and_loses_nobody(make):
     assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
-def test_a_database_that_the_redis_server_does_not_have_is_reported(redis_address):
+def test_a_missing_redis_database_is_reported(redis_address):
     storage = IndexStorage.of(f"{redis_address}/999")
     with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
         PeerIndex(storage, "name", DIMENSION).insert(name(1), np.zeros(DIMENSION))
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_a_redis_server_that_says_nothing_is_reported(monkeypatch):
+def test_an_unresponsive_redis_server_is_reported(monkeypatch):
     pytest.importorskip("redis")
     monkeypatch.setattr(storage_module, "ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -177,7 +175,7 @@ def test_a_redis_server_that_says_nothing_is_reported(monkeypatch):
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_an_index_is_whole_from_its_build_until_it_is_cleared_by_whomever(make):
+def test_an_index_is_complete_from_its_build_until_any_server_clears_it(make):
     index = make()
     assert not index.whole()
     index.build({})
@@ -187,14 +185,14 @@ def test_an_index_is_whole_from_its_build_until_it_is_cleared_by_whomever(make):
     assert not index.whole()
 
 
-def test_an_index_that_another_server_has_built_is_not_whole(redis_address, index_name):
+def test_an_index_built_by_another_server_is_incomplete(redis_address, index_name):
     one, other = (PeerIndex(IndexStorage.of(redis_address), index_name, DIMENSION) for _ in range(2))
     one.build({})
     other.build({})
     assert (one.whole(), other.whole()) == (False, True)
 
 
-def test_an_index_whose_change_was_broken_off_is_not_whole(redis_at, port):
+def test_an_index_with_an_interrupted_change_is_incomplete(redis_at, port):
     with redis_at(port) as address:
         index = PeerIndex(IndexStorage.of(address), "name", DIMENSION)
         index.build({})
@@ -204,7 +202,7 @@ def test_an_index_whose_change_was_broken_off_is_not_whole(redis_at, port):
 
 
 @pytest.mark.parametrize("address", ["", "disk", "http://here", "redis://", "redis://here/first"])
-def test_other_addresses_are_refused(address):
+def test_invalid_addresses_are_refused(address):
     pytest.importorskip("redis")
     with pytest.raises(MistifyError, match="expected memory or redis://HOST:PORT") as caught:
         IndexStorage.of(address)
@@ -223,14 +221,14 @@ def test_other_addresses_are_refused(address):
         "rediss://me:secret@here",
     ],
 )
-def test_the_password_of_an_address_that_is_refused_is_not_shown(address):
+def test_the_error_for_an_invalid_address_does_not_contain_the_password(address):
     with pytest.raises(MistifyError, match="here") as caught:
         IndexStorage.of(address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_the_parts_of_an_address():
+def test_the_parts_of_an_address_are_parsed():
     pytest.importorskip("redis")
     storage = IndexStorage.of("redis://me:p%40ss@there:7000/3")
     assert storage.config["redis"] == {

@@ -1,4 +1,4 @@
-"""What a group's neighbourhood answers while its index is built."""
+"""A group's neighbourhood while its index is being built."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ NEW = "f" * 32, "e" * 32, "d" * 32
 
 @dataclass
 class SlowStore:
-    """A store that says what it holds when it is let go on; as it was when it was asked."""
+    """A store that blocks reads until it is released, then returns its content at the time of the request."""
 
     store: TuningStore
     asked: threading.Event = field(default_factory=threading.Event)
@@ -43,7 +43,7 @@ class SlowStore:
 
 @pytest.fixture
 async def devices(coordinator, monkeypatch):
-    """As many as an index made for five can hold."""
+    """Return as many devices as an index built for five can hold."""
     monkeypatch.setattr(index_module, "_SAMPLE", 5)
     return await coordinator.enter(*range(20))
 
@@ -72,7 +72,7 @@ def hints_of(devices):
 
 
 async def check(neighbourhood, hints):
-    """It finds whom comparing with each finds."""
+    """Assert that the neighbourhood finds the same devices as brute force."""
     measure = correlation("spatiotemporal", fleet.SETTINGS).point
     points = {member: measure(of) for member, of in hints.items()}
     for member, point in points.items():
@@ -83,9 +83,7 @@ async def check(neighbourhood, hints):
         ]
 
 
-async def test_while_an_index_is_built_again_the_old_one_answers_and_no_change_is_lost(
-    neighbourhood, devices, slow
-):
+async def test_during_a_rebuild_the_old_index_answers_and_no_change_is_lost(neighbourhood, devices, slow):
     hints = hints_of(devices)
     old, built = neighbourhood._index, neighbourhood._next
 
@@ -112,7 +110,7 @@ async def test_while_an_index_is_built_again_the_old_one_answers_and_no_change_i
     assert list(old._entries.keys()) == list(old._buckets.keys()) == []
 
 
-async def test_an_index_that_cannot_be_built_again_answers_until_it_can(neighbourhood, devices, slow):
+async def test_an_index_keeps_answering_if_it_cannot_be_rebuilt(neighbourhood, devices, slow):
     old, built = neighbourhood._index, neighbourhood._next
     slow.fails = True
     slow.let_go.set()
@@ -124,7 +122,7 @@ async def test_an_index_that_cannot_be_built_again_answers_until_it_can(neighbou
     await check(neighbourhood, hints_of(devices))
 
 
-async def test_who_goes_away_while_an_index_is_built_leaves_it_to_the_others(
+async def test_a_caller_that_disconnects_during_a_build_does_not_interrupt_it(
     coordinator, devices, slow, storage
 ):
     group = coordinator.store.tuning.group(fleet.GROUP)
@@ -146,7 +144,7 @@ async def test_who_goes_away_while_an_index_is_built_leaves_it_to_the_others(
     assert slow.readings == 1
 
 
-async def test_a_neighbourhood_that_could_not_be_made_is_made_when_it_is_asked_for_again(
+async def test_a_neighbourhood_that_could_not_be_built_is_built_at_the_next_request(
     coordinator, devices, slow, storage
 ):
     group = coordinator.store.tuning.group(fleet.GROUP)
@@ -159,7 +157,7 @@ async def test_a_neighbourhood_that_could_not_be_made_is_made_when_it_is_asked_f
     await check(neighbourhood, hints_of(devices))
 
 
-async def test_the_index_of_a_group_that_was_removed_is_cleared(coordinator, devices, storage):
+async def test_the_index_of_a_removed_group_is_cleared(coordinator, devices, storage):
     group = coordinator.store.tuning.group(fleet.GROUP)
     neighbourhoods = Neighbourhoods(coordinator.store.tuning, storage)
     neighbourhood = neighbourhoods.of(group)
@@ -172,7 +170,7 @@ async def test_the_index_of_a_group_that_was_removed_is_cleared(coordinator, dev
     assert await neighbourhood.nearest(NEW[0], devices[0].hints, 1) == []
 
 
-async def test_a_group_of_the_same_name_waits_until_the_index_is_no_longer_used(
+async def test_a_new_group_with_the_same_name_waits_until_the_index_is_unused(
     coordinator, devices, slow, storage
 ):
     group = coordinator.store.tuning.group(fleet.GROUP)

@@ -1,4 +1,4 @@
-"""What the coordinator accepts, refuses, finds and forgets."""
+"""The coordinator: accepting and refusing publications, finding peers, and expiring members."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from tests.mistify_client.coordinators import running
 
 
 async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **changes):
-    """The places and the text of a refusal after which nothing is kept."""
+    """Return the places and the text of a refusal, asserting that nothing was stored."""
     files = coordinator.files
     before = coordinator.store.tuning.publications(fleet.GROUP)
     with pytest.raises(MistifyError) as caught:
@@ -40,14 +40,14 @@ async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **cha
 
 
 def with_weights(device, **changes):
-    """The device with some of its weights changed."""
+    """Return the device with some weights changed."""
     weights = {**fleet.tuned(0), **changes}
     kept = {name: values for name, values in weights.items() if values is not None}
     return replace(device, weights=write_weights(kept))
 
 
 def with_integers(device, name):
-    """The device with some of its weights sent as integers, which `write_weights` never writes."""
+    """Return the device with some weights sent as integers, which `write_weights` never does."""
     integers = {**fleet.tuned(0), name: np.zeros(3, np.int32)}
     data = safetensors.numpy.save(integers)
     return replace(device, weights=zlib.compress(data[0::2] + data[1::2]))
@@ -60,7 +60,7 @@ async def device(coordinator):
     return device
 
 
-async def test_peers_are_the_nearest_with_their_weights_and_what_they_told(coordinator):
+async def test_peers_are_the_nearest_members_with_their_weights_and_hints(coordinator):
     devices = await coordinator.enter(*range(20))
     me, others = devices[0], devices[1:]
     actual = await coordinator.peers(me, 4)
@@ -74,14 +74,14 @@ async def test_peers_are_the_nearest_with_their_weights_and_what_they_told(coord
         assert peer.distance == pytest.approx(np.linalg.norm(measure(other.hints) - measure(me.hints)))
 
 
-async def test_what_the_caller_has_is_not_sent_again(coordinator):
+async def test_weights_that_the_caller_has_are_not_sent_again(coordinator):
     me, whole, part = await coordinator.enter(0, 1, 2)
     held = {sha256(whole.weights).hexdigest(): len(whole.weights), sha256(part.weights).hexdigest(): 10}
     sent = {peer.member: weights for peer, weights in (await coordinator.peers(me, 5, held)).items()}
     assert sent == {whole.key.member: b"", part.key.member: part.weights[10:]}
 
 
-async def test_a_new_version_takes_the_place_of_the_old_one_and_its_file(coordinator):
+async def test_a_new_version_replaces_the_old_one_and_its_file(coordinator):
     me, peer = await coordinator.enter(0, 1)
     again = replace(peer, weights=fleet.device(5).weights)
     await coordinator.publish(again, version=2)
@@ -90,7 +90,7 @@ async def test_a_new_version_takes_the_place_of_the_old_one_and_its_file(coordin
     assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, again)}
 
 
-async def test_a_device_that_moved_has_other_peers(coordinator):
+async def test_a_moved_device_has_other_peers(coordinator):
     me, near, far = await coordinator.enter(0, 1, 50)
     assert [peer.member for peer in await coordinator.peers(me, 1)] == [near.key.member]
     moved = replace(me, hints=far.hints)
@@ -98,7 +98,7 @@ async def test_a_device_that_moved_has_other_peers(coordinator):
     assert [peer.member for peer in await coordinator.peers(me, 1)] == [far.key.member]
 
 
-async def test_equal_weights_stay_while_one_of_their_members_does(coordinator):
+async def test_equal_weights_are_kept_while_any_of_their_members_remains(coordinator):
     one, other = fleet.device(0), replace(fleet.device(1), weights=fleet.device(0).weights)
     for device in (one, other):
         coordinator.service.join(device.key)
@@ -109,7 +109,7 @@ async def test_equal_weights_stay_while_one_of_their_members_does(coordinator):
     assert coordinator.files == set()
 
 
-async def test_who_left_is_nobodys_peer_and_may_come_back(coordinator):
+async def test_a_member_that_left_is_not_a_peer_and_may_return(coordinator):
     me, peer = await coordinator.enter(0, 1)
     for _ in range(2):
         coordinator.service.leave(peer.key)
@@ -121,7 +121,7 @@ async def test_who_left_is_nobodys_peer_and_may_come_back(coordinator):
     assert len(await coordinator.peers(me, 5)) == 1
 
 
-async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coordinator, clock):
+async def test_silent_members_expire_and_calling_members_do_not(coordinator, clock):
     me, silent = await coordinator.enter(0, 1)
     for _ in range(3):
         clock.now += 0.4 * LEASE_SECONDS
@@ -134,7 +134,7 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_a_fleet_that_falls_silent_is_forgotten_bit_by_bit(coordinator, clock):
+async def test_a_silent_fleet_expires_in_small_steps(coordinator, clock):
     await coordinator.enter(*range(45))
     clock.now += 1.1 * LEASE_SECONDS
     left = []
@@ -145,7 +145,7 @@ async def test_a_fleet_that_falls_silent_is_forgotten_bit_by_bit(coordinator, cl
     assert coordinator.files == set()
 
 
-async def test_a_server_that_nobody_calls_forgets_a_fleet(coordinator, clock, tmp_path, wait_until):
+async def test_a_fleet_expires_even_without_calls(coordinator, clock, tmp_path, wait_until):
     clock.now = time.time()
     await coordinator.enter(30)
     clock.now -= 1.1 * LEASE_SECONDS
@@ -166,16 +166,16 @@ async def test_everything_survives_a_restart(coordinator, storage, clock):
     assert restarted.join(peer.key).version == 1
 
 
-async def test_the_same_again_is_accepted_and_an_old_version_is_stale(coordinator, device):
+async def test_a_repeated_publication_is_accepted_and_an_older_version_refused(coordinator, device):
     await coordinator.publish(device, version=3)
     await coordinator.publish(device, version=3)
     other = with_weights(device, **{"dense/bias": np.ones(3, np.float32)})
     for version in (3, 2):
         _, text = await refused(coordinator, other, ErrorCode.CONFLICT, version=version)
-        assert "is stale; expected one above 3" in text
+        assert "is stale; expected a version above 3" in text
 
 
-async def test_joining_tells_how_devices_are_compared(coordinator):
+async def test_joining_returns_the_correlation_settings(coordinator):
     device = fleet.device(0)
     membership = coordinator.service.join(device.key)
     assert (membership.member, membership.version) == (device.key.member, 0)
@@ -187,7 +187,7 @@ async def test_joining_tells_how_devices_are_compared(coordinator):
     assert unknown.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, device):
+async def test_errors_tell_strangers_to_join_and_members_to_publish(coordinator, device):
     stranger = fleet.device(9)
     for call in (coordinator.publish(stranger), coordinator.peers(stranger, 1)):
         with pytest.raises(MistifyError, match="not a member") as caught:
@@ -213,9 +213,7 @@ async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, de
         ({"dense/kernel": np.zeros((4, 3), np.float32)}, "weights['dense/kernel']", "a norm of 0"),
     ],
 )
-async def test_weights_that_do_not_fit_are_refused_with_the_reason(
-    coordinator, device, changes, place, reported
-):
+async def test_unsuitable_weights_are_refused_with_the_reason(coordinator, device, changes, place, reported):
     places, text = await refused(coordinator, with_weights(device, **changes))
     assert places == [place]
     assert reported in text
@@ -233,7 +231,7 @@ async def test_half_precision_is_accepted(coordinator, device):
 
 
 @pytest.mark.parametrize("content", [b"no safetensors", b"\xff" * 64, b"", b"\x08" + b"\0" * 7 + b"{}      "])
-async def test_files_that_are_no_safetensors_are_refused(coordinator, device, content):
+async def test_invalid_safetensors_files_are_refused(coordinator, device, content):
     await refused(coordinator, replace(device, weights=content))
 
 
@@ -252,7 +250,7 @@ async def test_files_that_are_no_safetensors_are_refused(coordinator, device, co
         ({"version": 0}, "version: got 0"),
     ],
 )
-async def test_uploads_that_are_not_as_announced_are_refused(coordinator, device, changes, reported):
+async def test_uploads_that_differ_from_the_announcement_are_refused(coordinator, device, changes, reported):
     _, text = await refused(coordinator, device, **changes)
     assert reported in text
 
@@ -263,7 +261,7 @@ async def test_other_packages_are_refused(coordinator, device, field):
     assert (await refused(coordinator, device, package=package))[0] == [f"package.{field}"]
 
 
-def test_a_package_that_one_group_tunes_is_still_none_of_anothers(coordinator):
+def test_a_package_of_one_group_is_refused_in_another(coordinator):
     packages, group = PublishedModels(coordinator.store), coordinator.store.tuning.group(fleet.GROUP)
     assert packages.tunable(group, coordinator.package)
     with pytest.raises(MistifyError, match="the group's job"):
@@ -277,11 +275,11 @@ def test_a_package_that_one_group_tunes_is_still_none_of_anothers(coordinator):
         (Hints(view_degrees=3, location=Location(latitude=1, longitude=1), labels=(1.0,)), "hints.labels"),
     ],
 )
-async def test_hints_that_the_group_does_not_compare_by_are_refused(coordinator, device, hints, place):
+async def test_hints_that_the_group_does_not_use_are_refused(coordinator, device, hints, place):
     assert (await refused(coordinator, device, hints=hints))[0] == [place]
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(coordinator, device):
+async def test_an_interrupted_upload_leaves_no_files(coordinator, device):
     async def chunks():
         yield device.weights[:20]
         raise ConnectionResetError
@@ -292,7 +290,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(coordinator, device):
 
 
 class SlowFiles(Artifacts):
-    """Files that are written when they are let go on."""
+    """Files that block writes until they are released."""
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -309,18 +307,18 @@ class SlowFiles(Artifacts):
 
 @pytest.fixture
 def slow(coordinator, storage, clock, tmp_path):
-    """The coordinator over slow files."""
+    """Return the coordinator with slow files."""
     store = replace(coordinator.store, weights=SlowFiles(tmp_path / "store" / "weights"))
     yield replace(coordinator, store=store, service=TuningService(store, storage, clock))
     store.weights.let_go.set()
 
 
-async def test_who_hangs_up_while_the_weights_are_written_leaves_nothing(slow, device):
+async def test_disconnecting_while_weights_are_written_leaves_no_files(slow, device):
     call = asyncio.create_task(slow.publish(device))
     await asyncio.to_thread(slow.store.weights.asked.wait, 60)
     call.cancel()
     for _ in range(5):
-        await asyncio.sleep(0)  # the call is told
+        await asyncio.sleep(0)  # the call notices it
     slow.store.weights.let_go.set()
     await asyncio.to_thread(slow.store.weights.written.wait, 60)
     with pytest.raises(asyncio.CancelledError):
@@ -328,7 +326,7 @@ async def test_who_hangs_up_while_the_weights_are_written_leaves_nothing(slow, d
     assert slow.files == set()
 
 
-async def test_what_a_removed_group_has_published_is_swept(coordinator, clock, wait_until):
+async def test_publications_of_a_removed_group_are_swept(coordinator, clock, wait_until):
     await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
     clock.now += SWEEP_SECONDS
@@ -337,7 +335,7 @@ async def test_what_a_removed_group_has_published_is_swept(coordinator, clock, w
     watching.cancel()
 
 
-async def test_what_arrives_is_not_swept(slow, device):
+async def test_incoming_uploads_are_not_swept(slow, device):
     digest = sha256(device.weights).hexdigest()
     Artifacts.put(slow.store.weights, device.weights, ".weights")
     call = asyncio.create_task(slow.publish(device))
@@ -349,7 +347,7 @@ async def test_what_arrives_is_not_swept(slow, device):
     assert slow.files == {digest}
 
 
-async def test_a_group_that_was_removed_and_made_again_knows_nobody_of_before(coordinator):
+async def test_a_recreated_group_has_no_earlier_members(coordinator):
     group = coordinator.store.tuning.group(fleet.GROUP)
     me, _ = await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
@@ -359,7 +357,7 @@ async def test_a_group_that_was_removed_and_made_again_knows_nobody_of_before(co
     assert await coordinator.peers(me, 5) == {}
 
 
-async def test_who_published_while_redis_was_away_is_found_after_trying_again(
+async def test_a_member_that_published_while_redis_was_down_is_found_after_a_retry(
     tmp_path, clock, redis_at, port, coordinator_over
 ):
     package = fleet.prepare(tmp_path / "store")
@@ -378,9 +376,7 @@ async def test_who_published_while_redis_was_away_is_found_after_trying_again(
             assert [peer.member for peer in await coordinator.peers(other, 5)] == [one.key.member]
 
 
-async def test_no_file_is_left_of_what_changed_while_redis_was_away(
-    tmp_path, clock, redis_at, port, coordinator_over
-):
+async def test_changes_while_redis_is_down_leave_no_files(tmp_path, clock, redis_at, port, coordinator_over):
     package = fleet.prepare(tmp_path / "store")
     with open_store(tmp_path / "store") as store:
         with redis_at(port) as address:
@@ -399,9 +395,7 @@ async def test_no_file_is_left_of_what_changed_while_redis_was_away(
         assert coordinator.files == {sha256(again.weights).hexdigest()}
 
 
-async def test_an_index_that_redis_has_lost_is_filled_again(
-    tmp_path, clock, redis_at, port, coordinator_over
-):
+async def test_an_index_lost_by_redis_is_rebuilt(tmp_path, clock, redis_at, port, coordinator_over):
     package = fleet.prepare(tmp_path / "store")
     with open_store(tmp_path / "store") as store:
         with redis_at(port) as address:
@@ -413,7 +407,7 @@ async def test_an_index_that_redis_has_lost_is_filled_again(
                 assert [actual.member for actual in await coordinator.peers(me, 5)] == [peer.key.member]
 
 
-async def test_servers_that_share_a_redis_have_groups_of_the_same_name(
+async def test_servers_that_share_a_redis_may_have_groups_of_the_same_name(
     tmp_path, clock, redis_address, coordinator_over
 ):
     package = fleet.prepare(tmp_path / "production")
@@ -429,7 +423,7 @@ async def test_servers_that_share_a_redis_have_groups_of_the_same_name(
         assert [actual.member for actual in await one.peers(me, 5)] == [peer.key.member]
 
 
-async def test_while_redis_says_nothing_the_server_answers(
+async def test_the_server_responds_while_redis_is_unresponsive(
     tmp_path, redis_at, port, coordinator_over, monkeypatch
 ):
     redis = pytest.importorskip("redis")

@@ -1,4 +1,4 @@
-"""Uploads where the disk takes no more."""
+"""Uploads to a full disk."""
 
 import pytest
 
@@ -15,8 +15,8 @@ async def device(coordinator):
 
 
 @pytest.mark.parametrize("chunk", [50, 10_000])
-async def test_weights_that_the_disk_cannot_take_may_be_sent_again(coordinator, device, chunk):
-    await coordinator.enter(1)  # what else is written once, is written by then
+async def test_weights_can_be_sent_again_after_the_disk_was_full(coordinator, device, chunk):
+    await coordinator.enter(1)  # files that are only written once exist by then
     files = coordinator.files
     with (
         files_limited_to(120),
@@ -29,7 +29,7 @@ async def test_weights_that_the_disk_cannot_take_may_be_sent_again(coordinator, 
     await coordinator.publish(device, chunk=chunk)
 
 
-async def test_a_directory_that_cannot_be_made_is_reported(coordinator, device, tmp_path):
+async def test_a_directory_that_cannot_be_created_is_reported(coordinator, device, tmp_path):
     weights = tmp_path / "store" / "weights"
     weights.write_text("a file where the directory should be")
     with pytest.raises(MistifyError, match=r"the server's .* cannot be written .*free space") as caught:

@@ -1,4 +1,4 @@
-"""A server with scripted workers, spoken to by HTTP."""
+"""A server with scripted workers, called over HTTP."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -9,7 +9,7 @@ import pytest
 
 from mistify_server.server import running_server
 
-#: Opens a server with settings, and yields a client of its HTTP.
+#: Starts a server with settings, and yields an HTTP client.
 Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 

@@ -1,4 +1,4 @@
-"""Nobody is let in who is not known, whatever the route, and no other site acts through a browser."""
+"""All routes require authentication, and other sites cannot act through a browser."""
 
 import json
 import sqlite3
@@ -24,7 +24,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 async def routes(web: httpx.AsyncClient) -> list[tuple[str, str]]:
-    """Return the method and path of every route, as the server describes itself."""
+    """Return the method and path of every route in the server's OpenAPI description."""
     described = (await web.get("/openapi.json", headers=BEARER)).json()["paths"]
     return [
         (method.upper(), path.replace("{", "").replace("}", ""))
@@ -33,7 +33,7 @@ async def routes(web: httpx.AsyncClient) -> list[tuple[str, str]]:
     ]
 
 
-async def test_every_route_but_the_open_ones_needs_the_token(serve: Serve) -> None:
+async def test_every_route_except_public_ones_needs_the_token(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         known = await routes(web)
         assert len(known) > 15
@@ -85,11 +85,11 @@ async def status_of(channel: grpc.aio.Channel, service: Any, method: Any) -> grp
     return grpc.StatusCode.OK
 
 
-async def test_a_browser_logs_in_by_the_token_and_out(serve: Serve) -> None:
+async def test_a_browser_logs_in_with_the_token_and_logs_out(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         refused = await web.post("/v1/session", json={"token": "other"})
         assert (refused.status_code, "Authorization" in refused.text) == (401, False)
-        assert "enter the one in the server's --token-file" in refused.json()["detail"]
+        assert "enter the token from the server's --token-file" in refused.json()["detail"]
         answer = await web.post("/v1/session", json={"token": TOKEN})
         cookie = answer.headers["set-cookie"]
         assert answer.status_code == 204
@@ -101,7 +101,7 @@ async def test_a_browser_logs_in_by_the_token_and_out(serve: Serve) -> None:
         assert (await web.get("/v1/jobs", headers={"cookie": kept})).status_code == 401
 
 
-async def test_a_login_is_small(serve: Serve) -> None:
+async def test_the_size_of_a_login_is_limited(serve: Serve) -> None:
     login = json.dumps({"token": TOKEN})
     async with serve(token=TOKEN) as web:
         assert (await web.post("/v1/session", content=login.ljust(4_096))).status_code == 204
@@ -110,7 +110,7 @@ async def test_a_login_is_small(serve: Serve) -> None:
         assert "more than 4,096 bytes" in answer.json()["detail"]
 
 
-async def test_what_is_no_login_is_refused(web: httpx.AsyncClient) -> None:
+async def test_an_invalid_login_is_refused(web: httpx.AsyncClient) -> None:
     wrong = {b'{"token": 1}': "body.token", b"{}": "body.token", b"[]": "body", b"": "body", b"\xff": "body"}
     for body, place in wrong.items():
         answer = await web.post("/v1/session", content=body)
@@ -118,13 +118,13 @@ async def test_what_is_no_login_is_refused(web: httpx.AsyncClient) -> None:
         assert [problem["place"] for problem in answer.json()["problems"]] == [place]
 
 
-async def test_a_login_is_described(web: httpx.AsyncClient) -> None:
+async def test_the_login_is_described_in_openapi(web: httpx.AsyncClient) -> None:
     described = (await web.get("/openapi.json")).json()["paths"]["/v1/session"]["post"]["requestBody"]
     assert described["required"]
     assert described["content"]["application/json"]["schema"]["required"] == ["token"]
 
 
-async def test_no_other_site_changes_anything(serve: Serve, make_config: Config) -> None:
+async def test_other_sites_cannot_change_anything(serve: Serve, make_config: Config) -> None:
     async with serve() as web:
         own = f"http://127.0.0.1:{web.base_url.port}"
         for origin in ("https://evil.example", "null", own.replace("http", "https")):
@@ -139,19 +139,19 @@ async def test_no_other_site_changes_anything(serve: Serve, make_config: Config)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "["])
-async def test_no_other_name_leads_here(serve: Serve, host: str) -> None:
+async def test_other_host_names_are_refused(serve: Serve, host: str) -> None:
     async with serve() as web:
         for path in ("/v1/jobs", "/healthz"):
             assert (await web.get(path, headers={"host": host})).status_code == 403
 
 
-async def test_names_of_this_machine_lead_here(serve: Serve) -> None:
+async def test_host_names_of_this_machine_are_accepted(serve: Serve) -> None:
     async with serve() as web:
         for host in ("localhost", f"localhost:{web.base_url.port}", "[::1]:7466", "127.0.0.1"):
             assert (await web.get("/v1/jobs", headers={"host": host})).status_code == 200
 
 
-async def test_every_answer_forbids_what_is_from_elsewhere(serve: Serve) -> None:
+async def test_every_response_forbids_content_from_other_sites(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         for path in ("/v1/jobs", "/healthz", "/nowhere"):
             answer = await web.get(path)
@@ -160,13 +160,13 @@ async def test_every_answer_forbids_what_is_from_elsewhere(serve: Serve) -> None
             assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_health_is_told_to_everybody(serve: Serve) -> None:
+async def test_health_is_public(serve: Serve) -> None:
     async with serve(token=TOKEN) as web:
         for path in ("/healthz", "/readyz"):
             assert (await web.get(path)).json() == {"status": "ok"}
 
 
-async def test_a_server_whose_store_cannot_be_read_is_not_ready(serve: Serve, site: Any) -> None:
+async def test_a_server_with_an_unreadable_store_is_not_ready(serve: Serve, site: Any) -> None:
     async with serve() as web:
         with sqlite3.connect(site.store / "mistify.db") as database:
             database.execute("ALTER TABLE jobs RENAME TO gone")
@@ -177,7 +177,9 @@ async def test_a_server_whose_store_cannot_be_read_is_not_ready(serve: Serve, si
         assert (await web.get("/readyz")).status_code == 200
 
 
-async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, make_config: Config) -> None:
+async def test_browsers_reach_the_server_through_a_proxy_that_terminates_tls(
+    serve: Serve, make_config: Config
+) -> None:
     public = "https://porting.example.org"
     behind = {**BEARER, "host": "porting.example.org"}
     goals = [make_config("x", FLOP="0.5x")]
@@ -193,7 +195,7 @@ async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, 
         for origin in refused:
             answer = await web.post("/v1/jobs", json=goals, headers={**behind, "origin": origin})
             assert answer.status_code == 403, origin
-        # Its pages may not act through another name of the server.
+        # Its pages must not act through another host name of the server.
         answer = await web.post("/v1/jobs", json=goals, headers={**BEARER, "origin": public})
         assert answer.status_code == 403
         assert "--http-origin" in answer.json()["detail"]
@@ -208,7 +210,7 @@ async def test_a_proxy_that_ends_tls_shows_the_server_to_browsers(serve: Serve, 
         assert page.status_code == 200
 
 
-async def test_what_a_proxy_shows_to_others_needs_a_token(site: Any) -> None:
+async def test_a_server_behind_a_proxy_needs_a_token(site: Any) -> None:
     with pytest.raises(MistifyError, match="--token-file") as caught:
         async with running_server(
             site.settings(http="127.0.0.1:0", http_origins=["https://porting.example.org"])
@@ -217,14 +219,14 @@ async def test_what_a_proxy_shows_to_others_needs_a_token(site: Any) -> None:
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
 
 
-async def test_other_machines_need_a_token(site: Any) -> None:
+async def test_a_public_address_requires_a_token(site: Any) -> None:
     with pytest.raises(MistifyError, match="or a token") as caught:
         async with running_server(site.settings(http="0.0.0.0:0")):
             pass
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
 
 
-async def test_an_address_that_is_taken_is_an_error_where_it_was_asked_for(serve: Serve, site: Any) -> None:
+async def test_a_configured_address_in_use_is_an_error(serve: Serve, site: Any) -> None:
     async with serve() as web:
         taken = urlsplit(str(web.base_url)).netloc
         other = replace(site.settings(http=taken), store=site.base / "other")
@@ -234,7 +236,7 @@ async def test_an_address_that_is_taken_is_an_error_where_it_was_asked_for(serve
         assert caught.value.code is ErrorCode.ADDRESS_IN_USE
 
 
-async def test_the_default_address_is_done_without_where_it_is_taken(
+async def test_a_default_address_in_use_is_skipped(
     serve: Serve, site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve() as web:

@@ -1,4 +1,4 @@
-"""Connections whose callers leave the server waiting."""
+"""Connections of clients that keep the server waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def connected(web: httpx.AsyncClient, said: bytes, limit: int = 2**16) -> 
 
 
 @pytest.mark.parametrize("said", [b"", HEAD, HEAD + b"\r\n" + HEAD, BODY, BODY + b'"' * 998])
-async def test_who_says_half_a_request_is_hung_up_on(
+async def test_a_connection_with_an_incomplete_request_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
@@ -39,7 +39,7 @@ async def test_who_says_half_a_request_is_hung_up_on(
     assert answer.count(b"HTTP/1.1 200 OK") == said.count(b"\r\n\r\n") - (b"POST" in said)
 
 
-async def test_who_does_not_take_the_answer_is_hung_up_on(
+async def test_a_connection_that_does_not_read_the_response_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, wait_until: Any
 ) -> None:
     monkeypatch.setattr(protocol, "PROGRESS_SECONDS", 0.1)
@@ -51,7 +51,9 @@ async def test_who_does_not_take_the_answer_is_hung_up_on(
         await wait_until(lambda: len(ended) == 1)
 
 
-async def test_idle_connections_make_room_for_new_ones(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed_for_new_ones(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serving, "most_connections", lambda: 4)
     async with serve() as web:
         opened = [await connected(web, said).__aenter__() for said in (HEAD, BODY) * 8]

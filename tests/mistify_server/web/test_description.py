@@ -1,4 +1,4 @@
-"""The server answers as its OpenAPI description says, whatever it is asked (schemathesis)."""
+"""The server conforms to its OpenAPI description for generated requests (schemathesis)."""
 
 import asyncio
 import re
@@ -13,13 +13,13 @@ from mistify_server.server import running_server
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(900)]
 
-#: Of each route and phase; there are more than 1,000 cases in all.
+#: Examples per route and phase; there are more than 1,000 cases in total.
 EXAMPLES = 100
 CASES = 1_000
 
 
-def test_nothing_is_answered_that_is_not_described(site: Any) -> None:
-    """Streams of events have no end. That configs are refused for their content no schema can say."""
+def test_all_responses_conform_to_the_description(site: Any) -> None:
+    """Event streams do not end, and no schema can describe which configs are refused for their content."""
 
     async def asked() -> subprocess.CompletedProcess[str]:
         async with running_server(site.settings(http="127.0.0.1:0")) as (_, url):
@@ -38,7 +38,7 @@ def test_nothing_is_answered_that_is_not_described(site: Any) -> None:
                 text=True,
             )
 
-    with ThreadPoolExecutor(1) as thread:  # the main thread may have Playwright's loop
+    with ThreadPoolExecutor(1) as thread:  # the main thread may run Playwright's event loop
         run = thread.submit(asyncio.run, asked()).result()
     assert run.returncode == 0, run.stdout
     generated = re.search(r"([\d,]+) generated", run.stdout)

@@ -1,4 +1,4 @@
-"""Details of a goal, the same by HTTP, by gRPC and on its page."""
+"""Details of a goal are the same over HTTP, over gRPC and on its page."""
 
 import asyncio
 import json
@@ -45,21 +45,21 @@ async def test_http_and_grpc_have_the_same_details(site: Any, make_config: Confi
             assert (await web.get(f"/v1/jobs/{missing}/details")).status_code == 404
 
 
-async def test_events_can_begin_behind_what_a_page_has(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_events_can_start_after_those_on_a_page(web: httpx.AsyncClient, make_config: Config) -> None:
     job = await submitted(web, make_config("half", FLOP="0.5x"))
     every = await events(web, job)
     rest = await web.get(f"/v1/jobs/{job}/events", params={"after": 3})
     assert [int(number) for number in re.findall(r"^id: (\d+)$", rest.text, re.M)] == list(
         range(4, len(every) + 1)
     )
-    # A browser that reconnects has seen more since.
+    # A reconnecting browser has received more events since.
     later = await web.get(f"/v1/jobs/{job}/events", params={"after": 3}, headers={"last-event-id": "5"})
     assert [int(number) for number in re.findall(r"^id: (\d+)$", later.text, re.M)] == list(
         range(6, len(every) + 1)
     )
 
 
-async def test_the_page_of_a_goal_has_its_layers_and_its_curve(
+async def test_the_page_of_a_goal_shows_its_layers_and_curve(
     web: httpx.AsyncClient, make_config: Config, site: Any
 ) -> None:
     (site.control / "hold-package").touch()
@@ -74,7 +74,7 @@ async def test_the_page_of_a_goal_has_its_layers_and_its_curve(
     await events(web, job)
     page = (await web.get(address)).text
     assert 'data-ended="yes"' in page
-    assert re.search(r"stem <span class=.kind.>Conv2D, left out</span>", page)
+    assert re.search(r"stem <span class=.kind.>Conv2D, removed</span>", page)
     assert "8 &rarr; 0" in page
     found = re.search(r'id="curves-data">(.*?)</script>', page)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Jobs by HTTP: the same service, the same errors, events that resume, packages in whole and in part."""
+"""Jobs over HTTP: the same service and errors, resumable events, and downloads of packages and ranges."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ Config = Callable[..., dict[str, object]]
 
 
 async def events(web: httpx.AsyncClient, job: str, after: int = 0, **headers: str) -> list[dict[str, str]]:
-    """Read the stream of a job to its end; return the fields of each event."""
+    """Read the event stream of a job to its end, and return the fields of each event."""
     answer = await web.get(
         f"/v1/jobs/{job}/events", params={"after": after} if after else {}, headers=headers
     )
@@ -29,7 +29,7 @@ async def submitted(web: httpx.AsyncClient, *configs: dict[str, object], **heade
     return str(answer.json()["job"]["id"])
 
 
-async def test_a_config_is_posted_as_curl_does_it(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_a_config_can_be_posted_with_curl(web: httpx.AsyncClient, make_config: Config) -> None:
     text = "// goals\n" + json.dumps(
         [make_config("half", FLOP="0.5x"), make_config("small", num_of_params=100)]
     )
@@ -50,7 +50,7 @@ async def test_a_config_is_posted_as_curl_does_it(web: httpx.AsyncClient, make_c
     )
 
 
-async def test_events_resume_behind_the_last_one(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_events_resume_after_the_last_one(web: httpx.AsyncClient, make_config: Config) -> None:
     job = await submitted(web, make_config("half", FLOP="0.5x"))
     every = await events(web, job)
     assert [int(event["id"]) for event in every] == list(range(1, len(every) + 1))
@@ -64,7 +64,7 @@ async def test_events_resume_behind_the_last_one(web: httpx.AsyncClient, make_co
     rest = await events(web, job, **{"last-event-id": every[2]["id"]})
     assert rest == every[3:]
     assert await events(web, job, after=3) == every[3:]
-    # A browser that connects again asks for the same address, and says what it has received since.
+    # A reconnecting browser requests the same address, and sends the id of the last event it received.
     assert await events(web, job, after=3, **{"last-event-id": every[4]["id"]}) == every[5:]
 
 
@@ -79,7 +79,7 @@ async def test_the_same_key_returns_the_same_job(web: httpx.AsyncClient, make_co
     assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
 
 
-async def test_mistakes_are_problem_details_with_their_places(
+async def test_mistakes_are_reported_as_problem_details_with_places(
     web: httpx.AsyncClient, make_config: Config
 ) -> None:
     wrong = [make_config("half", FLOP="fast"), make_config("small", model="nothing.json", num_of_params=100)]
@@ -100,7 +100,7 @@ async def test_a_plan_starts_nothing(web: httpx.AsyncClient, make_config: Config
     assert (await web.get("/v1/jobs")).json()["jobs"] == []
 
 
-async def test_jobs_and_goals_come_page_by_page(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_jobs_and_goals_are_paginated(web: httpx.AsyncClient, make_config: Config) -> None:
     goals = [make_config(f"g{number}", FLOP=f"0.{number}x") for number in range(1, 6)]
     ids = [await submitted(web, *goals) for _ in range(3)]
     first = (await web.get("/v1/jobs", params={"page_size": 2})).json()
@@ -130,7 +130,7 @@ async def test_goals_are_added_cancelled_and_removed(
     assert (await web.get(f"/v1/jobs/{job}/events")).status_code == 404
 
 
-async def test_packages_come_as_files_as_ranges_and_as_archives(
+async def test_packages_are_downloaded_as_files_ranges_and_archives(
     web: httpx.AsyncClient, make_config: Config
 ) -> None:
     job = await submitted(web, make_config("half", FLOP="0.5x"))
@@ -152,7 +152,9 @@ async def test_packages_come_as_files_as_ranges_and_as_archives(
         assert (await web.get(f"/v1/jobs/{job}/goals/{missing}")).status_code == 404
 
 
-async def test_uploads_go_on_and_configs_name_them(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_uploads_resume_and_can_be_named_in_configs(
+    web: httpx.AsyncClient, make_config: Config
+) -> None:
     model = json.dumps(
         {
             "costs": {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3},
@@ -179,7 +181,7 @@ async def test_models_devices_and_groups_are_listed(web: httpx.AsyncClient) -> N
     assert (await web.get("/v1/devices")).status_code == 200
 
 
-async def test_too_large_a_config_is_refused_unread(web: httpx.AsyncClient) -> None:
+async def test_too_large_a_config_is_refused_without_reading_it(web: httpx.AsyncClient) -> None:
     answer = await web.post("/v1/jobs", content=b" " * (64 * 2**20 + 1))
     assert answer.status_code == 400
     assert "split the config" in answer.json()["detail"]

@@ -1,4 +1,4 @@
-"""Metrics say what happened, whoever asked, and nothing that callers make up becomes a label."""
+"""Metrics count events of all clients, and invented paths do not become labels."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ Config = Callable[..., dict[str, object]]
 
 
 async def figures(web: httpx.AsyncClient, **headers: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return the samples that the server tells: by name, and by the values of their labels."""
+    """Return the server's samples by name and label values."""
     answer = await web.get("/metrics", headers=headers)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples: dict[str, dict[tuple[str, ...], float]] = {}
@@ -35,7 +35,7 @@ async def finished(web: httpx.AsyncClient, *configs: object) -> str:
     return job
 
 
-async def test_jobs_goals_edges_and_their_seconds(
+async def test_jobs_goals_and_edges_are_counted_with_their_durations(
     web: httpx.AsyncClient, make_config: Config, site: Any
 ) -> None:
     before = await figures(web)
@@ -52,10 +52,10 @@ async def test_jobs_goals_edges_and_their_seconds(
         ("package", "done"): 2,
         ("reference", "done"): 1,
     }
-    # What the scripted worker says of each edge.
+    # As the scripted worker reports for each edge.
     assert after["mistify_activity_seconds_total"]["tracing",] == 2 * 0.5
     assert after["mistify_activity_seconds_total"]["training",] >= 2 * 1.5
-    # The one for inspections beside the job has started, or is about to.
+    # The additional worker for inspections has started, or is about to.
     assert after["mistify_workers"][()] in (1, 2)
     assert after["mistify_workers_busy"][()] == 0
     assert (after["mistify_queue_length"][()], after["mistify_workers_lost_total"][()]) == (0, 0)
@@ -63,7 +63,7 @@ async def test_jobs_goals_edges_and_their_seconds(
     assert after["mistify_store_free_bytes"][()] > 0
 
 
-async def test_workers_that_are_lost_and_edges_that_fail(
+async def test_lost_workers_and_failed_edges_are_counted(
     web: httpx.AsyncClient, make_config: Config, site: Any
 ) -> None:
     (site.control / "crash-adapt").write_text("4")
@@ -74,7 +74,9 @@ async def test_workers_that_are_lost_and_edges_that_fail(
     assert after["mistify_goals"]["failed",] == 1
 
 
-async def test_what_waits_and_what_is_busy(web: httpx.AsyncClient, make_config: Config, site: Any) -> None:
+async def test_waiting_and_running_tasks_are_counted(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
     (site.control / "hold-adapt").touch()
     goals = [
         make_config(f"g{number}", FLOP=f"0.{number}x", num_of_params=100 - number) for number in (2, 3, 4)
@@ -93,10 +95,10 @@ async def test_what_waits_and_what_is_busy(web: httpx.AsyncClient, make_config: 
     assert (after["mistify_queue_length"][()], after["mistify_workers_busy"][()]) == (0, 0)
 
 
-async def test_uploads_are_counted_as_they_come(web: httpx.AsyncClient) -> None:
+async def test_uploaded_bytes_are_counted(web: httpx.AsyncClient) -> None:
     content = b"x" * 12_345
     address = f"/v1/files/{hashlib.sha256(content).hexdigest()}"
-    for _ in range(2):  # what is there is not sent again
+    for _ in range(2):  # existing content is not sent again
         await web.put(address, content=content)
     after = await figures(web)
     assert (after["mistify_upload_received_bytes_total"][()], after["mistify_uploads_bytes"][()]) == (
@@ -104,7 +106,7 @@ async def test_uploads_are_counted_as_they_come(web: httpx.AsyncClient) -> None:
     ) * 2
 
 
-async def test_requests_by_route_and_nothing_that_is_made_up(web: httpx.AsyncClient) -> None:
+async def test_requests_are_counted_by_known_routes_only(web: httpx.AsyncClient) -> None:
     for path in ("/v1/jobs/one", "/v1/jobs/two", "/v1/jobs/three", "/made/up", "/made/up/again"):
         assert (await web.get(path)).status_code == 404
     await web.request("BREW", "/coffee")
@@ -118,7 +120,7 @@ async def test_requests_by_route_and_nothing_that_is_made_up(web: httpx.AsyncCli
     }
 
 
-async def test_calls_by_method_and_status(site: Any) -> None:
+async def test_calls_are_counted_by_method_and_status(site: Any) -> None:
     token = "0123456789abcdef" * 4
     metadata = (("authorization", f"Bearer {token}"),)
     settings = site.settings(http="127.0.0.1:0", token=token)

@@ -1,4 +1,4 @@
-"""Archives of packages: nothing stays of one on the server, whatever is asked for and whatever goes wrong."""
+"""Archives of packages leave no files on the server, whatever is requested and whatever fails."""
 
 import hashlib
 import io
@@ -38,7 +38,7 @@ def temporary(archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def files_in(directory: Path) -> list[str]:
-    """Return what is in a directory: files with names, and those that this process has open."""
+    """Return the files in a directory, including unlinked files that this process has open."""
     targets = [path.name for path in directory.iterdir()]
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -46,7 +46,7 @@ def files_in(directory: Path) -> list[str]:
     return targets
 
 
-async def test_an_archive_comes_whole_whatever_range_is_asked_for(
+async def test_an_archive_is_sent_completely_even_for_a_range_request(
     web: httpx.AsyncClient, archive: str, temporary: Path, wait_until: WaitUntil
 ) -> None:
     for asked in ("bytes=1-", "bytes=999999999-", "bytes=x", "lines=1-2"):
@@ -56,13 +56,13 @@ async def test_an_archive_comes_whole_whatever_range_is_asked_for(
         assert answer.headers["content-type"] == "application/zip"
         assert answer.headers["content-disposition"] == 'attachment; filename="half.zip"'
         assert zipfile.ZipFile(io.BytesIO(answer.content)).testzip() is None
-        await wait_until(lambda: not files_in(temporary))  # the last byte comes before the end of the call
+        await wait_until(lambda: not files_in(temporary))  # the last byte arrives before the end of the call
 
 
-async def test_a_damaged_package_is_refused_until_it_was_made_again(
+async def test_a_damaged_package_is_refused_until_it_is_made_again(
     web: httpx.AsyncClient, archive: str, site: Any, make_config: Config
 ) -> None:
-    """Another job makes the same network, and so its file."""
+    """Another job makes the same network, and thereby the same file."""
     network = archive.replace("package.zip", "files/serve.tflite")
     manifest = archive.replace("package.zip", "files/manifest.json")
     content = (await web.get(network)).content
@@ -80,7 +80,7 @@ async def test_a_damaged_package_is_refused_until_it_was_made_again(
     assert (await web.get(archive)).status_code == 200
 
 
-async def test_nothing_stays_of_an_archive_for_which_the_disk_has_no_room(
+async def test_an_archive_too_large_for_the_disk_leaves_no_files(
     web: httpx.AsyncClient, archive: str, temporary: Path
 ) -> None:
     with files_limited_to(10):

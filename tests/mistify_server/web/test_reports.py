@@ -1,4 +1,4 @@
-"""The report over HTTP and over gRPC, where there is HTTP and where there is none."""
+"""Reports over HTTP and gRPC, with HTTP enabled and disabled."""
 
 import json
 import re
@@ -15,7 +15,9 @@ from tests.mistify_server.web.conftest import Serve
 Config = Callable[..., dict[str, object]]
 
 
-async def test_a_report_comes_with_its_own_policy(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_a_report_has_its_own_content_security_policy(
+    web: httpx.AsyncClient, make_config: Config
+) -> None:
     configs = [make_config("half", FLOP="0.5x"), make_config("small", num_of_params=100)]
     job = (await web.post("/v1/jobs", content=json.dumps(configs))).json()["job"]["id"]
     await web.get(f"/v1/jobs/{job}/events")
@@ -39,8 +41,8 @@ async def test_a_report_needs_the_token(serve: Serve) -> None:
         assert (await web.get("/v1/jobs/none/report.html")).status_code == 401
 
 
-async def test_a_server_without_http_sends_reports_in_pieces(caller: Any, make_config: Config) -> None:
-    """A page of more pieces than one, which are those of one page: it is whole, and the job's."""
+async def test_a_server_without_http_sends_reports_in_chunks(caller: Any, make_config: Config) -> None:
+    """The chunks of a long report form the complete page of the job."""
     job = await caller.submit([make_config(f"g{n}", FLOP=f"0.{90 - n}x") for n in range(3)])
     await caller.finished(job.id)
     stream = caller.stream(caller.stub.FetchReport, pb.FetchReportRequest(job_id=job.id))

@@ -1,4 +1,4 @@
-"""Uploads by HTTP that break off."""
+"""Interrupted uploads over HTTP."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import pytest
 from tests.mistify_server.web.test_metrics import figures
 
 
-async def test_an_upload_that_breaks_off_is_no_failure_of_the_server(
+async def test_an_interrupted_upload_is_not_logged_as_a_server_error(
     web: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writing = await asyncio.open_connection(web.base_url.host, web.base_url.port)
@@ -26,6 +26,6 @@ async def test_an_upload_that_breaks_off_is_no_failure_of_the_server(
 
 
 async def status_of_uploads(web: httpx.AsyncClient) -> list[str]:
-    """Return the status of every upload that has ended."""
+    """Return the statuses of all completed upload requests."""
     counted = (await figures(web)).get("mistify_http_request_seconds_count", {})
     return [labels[-1] for labels in counted if labels[0] == "PUT"]

@@ -1,4 +1,4 @@
-"""Checkpoints: equal networks have one file, and a damaged file is no network."""
+"""Checkpoints: equal networks give equal files, and damaged files are refused."""
 
 import zipfile
 from pathlib import Path
@@ -25,10 +25,10 @@ def with_dropout() -> keras.Model:
     return keras.Model(inputs, layers.Dense(2)(layers.Dropout(0.5)(inputs)))
 
 
-def test_equal_networks_have_one_file_whenever_they_were_made(artifacts: Artifacts) -> None:
+def test_equal_networks_give_equal_files_whenever_they_were_made(artifacts: Artifacts) -> None:
     checkpoints, model = Checkpoints(artifacts), with_dropout()
     first = checkpoints.save(model)
-    for state in seed_states(model):  # as after a training, or where it was loaded once more
+    for state in seed_states(model):  # as after training, or after loading it again
         state.assign([7, 7])
     assert checkpoints.save(model) == first
     with zipfile.ZipFile(artifacts.path(first)) as parts:
@@ -36,14 +36,14 @@ def test_equal_networks_have_one_file_whenever_they_were_made(artifacts: Artifac
         assert b"202" not in parts.read("metadata.json").replace(keras.__version__.encode(), b"")
 
 
-def test_a_checkpoint_is_the_network_that_was_saved(artifacts: Artifacts) -> None:
+def test_a_checkpoint_restores_the_saved_network(artifacts: Artifacts) -> None:
     checkpoints, model = Checkpoints(artifacts), with_dropout()
     inputs = np.ones((3, 4), np.float32)
     loaded = checkpoints.load(checkpoints.save(model))
     np.testing.assert_array_equal(loaded(inputs), model(inputs))
 
 
-def test_a_damaged_checkpoint_is_named_as_one(artifacts: Artifacts) -> None:
+def test_a_damaged_checkpoint_is_reported(artifacts: Artifacts) -> None:
     checkpoints, model = Checkpoints(artifacts), with_dropout()
     name = checkpoints.save(model)
     content = artifacts.path(name).read_bytes()

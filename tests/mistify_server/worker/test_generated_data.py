@@ -1,4 +1,4 @@
-"""Source tasks whose data are generated."""
+"""Source tasks with generated data."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, recipe, saved_source
 
 
-def test_generating_is_reported_and_training_data_are_mixed_further(tmp_path: Path) -> None:
+def test_generating_reports_progress_and_training_data_is_mixed(tmp_path: Path) -> None:
     updates: list[ProgressUpdate] = []
     runner = TaskRunner(artifacts_of(tmp_path), updates.append)
     common = {**COMMON, "data": DataSource(train="generated:6", test="generated:4", labelled=False)}

@@ -1,4 +1,4 @@
-"""What a worker imports before its first task."""
+"""Modules that a worker imports before its first task."""
 
 import subprocess
 import sys
@@ -14,6 +14,6 @@ print(gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
 
 
-def test_a_worker_starts_without_libraries_that_its_tasks_seldom_need_and_has_them_later() -> None:
+def test_a_worker_imports_rarely_needed_libraries_on_demand() -> None:
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", "True True"]

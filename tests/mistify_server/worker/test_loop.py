@@ -1,4 +1,4 @@
-"""What a worker says of errors that TensorFlow raises."""
+"""Classification of TensorFlow errors in a worker."""
 
 import errno
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from mistify_server.worker.loop import resource_errors_as_python_errors
 
 
-def test_a_disk_that_is_full_for_tensorflow_is_reported_as_such() -> None:
+def test_a_full_disk_in_tensorflow_is_reported() -> None:
     with (
         pytest.raises(OSError, match="No space left on device") as raised,
         resource_errors_as_python_errors(),
@@ -17,13 +17,13 @@ def test_a_disk_that_is_full_for_tensorflow_is_reported_as_such() -> None:
     assert raised.value.errno == errno.ENOSPC
 
 
-def test_a_quota_that_is_used_up_is_a_full_disk() -> None:
+def test_an_exhausted_quota_counts_as_a_full_disk() -> None:
     with pytest.raises(OSError, match="Disk quota exceeded") as raised, resource_errors_as_python_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "/home/a/saved_model.pb; Disk quota exceeded")
     assert raised.value.errno == errno.ENOSPC
 
 
 @pytest.mark.slow
-def test_what_else_is_exhausted_is_memory() -> None:
+def test_other_exhausted_resources_count_as_memory() -> None:
     with pytest.raises(MemoryError, match="OOM"), resource_errors_as_python_errors():
         tf.zeros([10**7, 10**7, 10])

@@ -1,4 +1,4 @@
-"""Prepare tasks: what they find, what they take up again, and by what they know it."""
+"""Prepare tasks: reusing and resuming preparations, and the keys that identify them."""
 
 import os
 import random
@@ -41,7 +41,7 @@ class InterruptionError(Exception):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SourceResult]:
-    """The directory of a store, and a source in it."""
+    """Return the directory of a store with a source."""
     directory = tmp_path_factory.mktemp("source")
     runner = TaskRunner(artifacts_of(directory), lambda _: None)
     task = SourceTask(recipe=recipe(saved_source(directory, deeper())), exceed={})
@@ -49,12 +49,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SourceResult
 
 
 def task_of(source: SourceResult, share: float = 0.1, **changes: Any) -> PrepareTask:
-    """For goals that take two segments, or one from a quarter on."""
+    """Return a task for goals that need two segments, or one starting at a quarter."""
     least = {"flops": share * source.source_costs["flops"]}
     return PrepareTask(recipe=taught(source.teacher, **{**NESTED, **changes}), least=least)
 
 
-def test_what_was_prepared_before_is_found_and_nothing_else(source: tuple[Path, SourceResult]) -> None:
+def test_only_a_preparation_with_the_same_key_is_reused(source: tuple[Path, SourceResult]) -> None:
     directory, root = source
     updates: list[ProgressUpdate] = []
     first: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.5))
@@ -73,10 +73,10 @@ def test_what_was_prepared_before_is_found_and_nothing_else(source: tuple[Path, 
 
 
 @pytest.mark.slow
-async def test_a_worker_that_is_killed_in_the_middle_takes_up_what_it_has_done(
+async def test_a_preparation_resumes_after_its_worker_was_killed(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:
-    """With real workers, the first of which is killed in the second of two segments."""
+    """The first of two real workers is killed in the second of two segments."""
     directory, root = source
     updates: list[ProgressUpdate] = []
 
@@ -102,7 +102,7 @@ async def test_a_worker_that_is_killed_in_the_middle_takes_up_what_it_has_done(
     assert any(map(is_failure, updates))
     after = updates[[*map(is_failure, updates)].index(True) :]
     (first, *_) = (update.step for update in after if update.stage == "preparing nested")
-    assert 48 + 12 < first <= 48 + 24  # neither the first segment again nor all of the second
+    assert 48 + 12 < first <= 48 + 24  # neither the first segment nor all of the second again
     assert len(loaded(artifacts_of(directory).path(result.prepared).read_bytes())) == 2
 
 
@@ -111,14 +111,14 @@ def is_failure(update: ProgressUpdate) -> bool:
 
 
 def children() -> list[int]:
-    """The workers of this process."""
+    """Return the workers of this process."""
     lists = Path("/proc/self/task").glob("*/children")
     pids = [int(pid) for text in map(Path.read_text, lists) for pid in text.split()]
     return [pid for pid in pids if b"mistify_server.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.slow
-def test_what_is_taken_up_after_a_segment_ends_as_if_nothing_had_happened(
+def test_a_preparation_resumed_after_a_segment_gives_the_same_result(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:
     directory, root = source
@@ -167,7 +167,7 @@ def other_data(setup: TrainingSetup) -> TrainingSetup:
     return replace(setup, train=replace(setup.train, inputs={name: changed}))
 
 
-#: Each changes one of what a preparation is made from.
+#: Each changes one of the inputs of a preparation.
 CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]] = {
     "weights of the source": lambda t, m, s: (t, with_other_weights(m), s),
     "data": lambda t, m, s: (t, m, other_data(s)),
@@ -195,12 +195,12 @@ CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_key_belongs_to_another(made: Any, change: str) -> None:
+def test_any_changed_input_changes_the_key(made: Any, change: str) -> None:
     assert key_of(*CHANGES[change](*made)) != key_of(*made)
 
 
-def test_seeds_of_dropout_make_no_difference(made: Any, tmp_path: Path) -> None:
-    """They are drawn whenever a network is loaded."""
+def test_seeds_of_dropout_do_not_change_the_key(made: Any, tmp_path: Path) -> None:
+    """They are drawn anew whenever a network is loaded."""
     task, _, setup = made
     inputs = keras.Input((8,))
     outputs = keras.layers.Dense(3)(keras.layers.Dropout(0.5)(inputs))
@@ -216,9 +216,7 @@ def test_seeds_of_dropout_make_no_difference(made: Any, tmp_path: Path) -> None:
     assert key_of(task, models[0], setup) == key_of(task, models[1], setup)
 
 
-def test_another_key_belongs_to_other_code(
-    made: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_changed_code_changes_the_key(made: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = key_of(*made)
     files = code.files_of
 
@@ -236,10 +234,10 @@ def test_another_key_belongs_to_other_code(
 
 
 @pytest.mark.slow
-def test_names_of_files_and_hardware_without_a_limit_make_no_difference(
+def test_file_names_and_hardware_without_a_limit_do_not_change_the_key(
     source: tuple[Path, SourceResult], tmp_path: Path
 ) -> None:
-    """The same data under another name, and the same source saved once more, at another time."""
+    """The same data has another name, and the same source was saved again at another time."""
     directory, root = source
     first: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task_of(root, 0.5, seed=4))
     artifacts = artifacts_of(directory)

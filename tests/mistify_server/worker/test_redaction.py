@@ -1,4 +1,4 @@
-"""What callers see of a failed task has none of the server's directories in it."""
+"""Error messages of failed tasks do not contain the server's directories."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def shown(result: Result) -> Result:
         ("1/2 of it", "1/2 of it"),
     ],
 )
-def test_messages_name_files_alone(message: str, expected: str) -> None:
+def test_messages_contain_only_file_names(message: str, expected: str) -> None:
     problem = Problem(message, message, "one", "correct it")
     failure = shown(TaskFailure(code="INTERNAL", message=message, problems=(problem,)))
     assert isinstance(failure, TaskFailure)
@@ -50,6 +50,6 @@ def test_messages_name_files_alone(message: str, expected: str) -> None:
     assert inspection.problems == failure.problems
 
 
-def test_other_results_stay_as_they_are() -> None:
+def test_other_results_are_not_changed() -> None:
     done = PrepareResult(prepared="/var/lib/mistify/x", steps=0)
     assert shown(done) is done

@@ -32,7 +32,7 @@ layers = keras.layers
 
 
 class Ticks:
-    """A clock that goes on by a second whenever it is read."""
+    """A clock that advances by a second at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,7 +60,7 @@ def source(tmp_path: Path) -> ModelSource:
 
 
 @pytest.mark.slow
-def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
+def test_every_second_of_a_task_is_attributed_to_an_activity(
     runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     def done(task: Task) -> Any:
@@ -103,7 +103,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
     assert packaged.spent["loading"] == 1
 
 
-def test_a_task_that_fails_is_not_booked_to_the_next(
+def test_the_time_of_a_failed_task_is_not_attributed_to_the_next(
     runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     broken = AdaptTask(recipe=taught("gone"), parent="gone", budget={"flops": 1.0})
@@ -114,7 +114,7 @@ def test_a_task_that_fails_is_not_booked_to_the_next(
 
 
 def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, tmp_path: Path) -> None:
-    """Scores of Keras on the same data are the reference."""
+    """The reference are Keras scores on the same data."""
     artifacts = artifacts_of(tmp_path)
     runner = TaskRunner(artifacts, lambda progress: None)
     test = read_builtin("builtin:digits-test")
@@ -135,7 +135,7 @@ def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, 
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:
-    """A model of three figures that tells their sum, and data of theirs with a mean of 100."""
+    """Return a model that predicts the sum of three numbers, and data with a mean of 100."""
     rng = np.random.default_rng(0)
     for part, count in (("train", 200), ("test", 40)):
         figures = rng.normal(100, 10, (count, 3))
@@ -152,8 +152,8 @@ def regression(directory: Path) -> tuple[ModelSource, DataSource]:
 
 
 @pytest.mark.slow
-def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path: Path) -> None:
-    """The metric, its direction and the scaling go from the config into every task."""
+def test_a_regression_model_is_ported_with_squared_error(runner: TaskRunner, tmp_path: Path) -> None:
+    """The metric, its direction and the scaling are passed from the config to every task."""
     model, data = regression(tmp_path)
     common = {
         **COMMON,
@@ -181,7 +181,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
     assert re.match(r"mse 0\.\d+ above 0\.0000 on the validation data after", made.reason)
 
 
-def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, source: ModelSource) -> None:
+def test_settings_that_do_not_suit_the_model_are_reported(runner: TaskRunner, source: ModelSource) -> None:
     settings = DataSettings(
         metric=Metric.MSE,
         class_weights=(1.0, 2.0),
@@ -205,7 +205,7 @@ def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, sou
     ]
 
 
-def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
+def test_a_preparation_is_stored_and_passed_to_the_edges_of_its_algorithm(
     tmp_path: Path, source: ModelSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifacts = artifacts_of(tmp_path)
@@ -221,7 +221,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
     result: Any = runner.run(PrepareTask(recipe=taught(root.teacher, **search), least={}))
     prepared = result.prepared
     samples = Predictor.loaded(artifacts.path(prepared).read_bytes()).samples
-    assert 1 < len(samples) <= 5  # those that the least share can be reached with
+    assert 1 < len(samples) <= 5  # steps with which the smallest share can be reached
     known = []
     learn = Predictor.learn
 
@@ -242,7 +242,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
 
 
 def of_sides(directory: Path, turned: float) -> tuple[ModelSource, DataSource]:
-    """A source that compares how bright both sides of images are, or adds them, and data that it knows."""
+    """Return a source that compares or adds the brightness of both image sides, and data for it."""
     inputs = keras.Input((4, 6, 1), name="x")
     hidden = layers.Dense(3, activation="relu", name="hidden")(layers.Flatten()(inputs))
     model = keras.Model(inputs, layers.Dense(2, name="y")(hidden))
@@ -266,7 +266,7 @@ def of_sides(directory: Path, turned: float) -> tuple[ModelSource, DataSource]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("turned", "flips"), [(1.0, True), (-1.0, False)])
-def test_goals_learn_from_flipped_images_where_the_source_does_not_mind(
+def test_goals_learn_from_flipped_images_if_the_source_is_invariant(
     runner: TaskRunner, tmp_path: Path, turned: float, flips: bool
 ) -> None:
     model, data = of_sides(tmp_path, turned)

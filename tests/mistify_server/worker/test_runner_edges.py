@@ -1,4 +1,4 @@
-"""Edges of a goal tree, one after the other: what is gone on with, and what is left untouched."""
+"""Edges of a goal tree, one after another: independence from earlier tasks, and branches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ layers = keras.layers
 
 
 def deeper() -> keras.Model:
-    """Three convolutions; the first takes a tenth of the multiply-adds."""
+    """Return a network with three convolutions; the first takes a tenth of the multiply-adds."""
     inputs = x = keras.Input((8, 8, 1))
     for place, width in enumerate((4, 12, 12)):
         x = layers.Conv2D(width, 3, use_bias=False, name=f"conv_{place}")(x)
@@ -47,7 +47,7 @@ def deeper() -> keras.Model:
 
 
 class Tree:
-    """The root of a goal tree, and what makes and does its edges."""
+    """The root of a goal tree, with helpers to create and run its edges."""
 
     def __init__(self, directory: Path, model: keras.Model | None = None) -> None:
         self._artifacts = artifacts_of(directory)
@@ -55,19 +55,19 @@ class Tree:
         self.root: Any = self.runner().run(task)
 
     def runner(self) -> TaskRunner:
-        """A new one, of the same artifacts."""
+        """Return a new runner with the same artifacts."""
         return TaskRunner(self._artifacts, lambda progress: None)
 
     def read(self, artifact: str) -> bytes:
-        """The content of an artifact."""
+        """Return the content of an artifact."""
         return self.path(artifact).read_bytes()
 
     def path(self, artifact: str) -> Path:
-        """Where an artifact is."""
+        """Return the path of an artifact."""
         return self._artifacts.path(artifact)
 
     def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
-        """From a checkpoint to a share of the root's multiply-adds."""
+        """Return an edge from a checkpoint to a share of the root's multiply-adds."""
         return AdaptTask(
             recipe=taught(self.root.teacher, seed=7, settings={**SETTINGS, **changes}),
             parent=parent,
@@ -75,7 +75,7 @@ class Tree:
         )
 
     def network(self, done: Any) -> keras.Model:
-        """The network of an edge that has met its goal."""
+        """Return the network of an edge, asserting that its goal is met."""
         assert done.met, done.reason
         return keras.models.load_model(self._artifacts.path(done.checkpoint))
 
@@ -111,12 +111,12 @@ def assert_equal(network: keras.Model, expected: keras.Model) -> None:
 
 
 def validation_data(model: keras.Model) -> Dataset:
-    """A tenth of the training data, as no setting says otherwise."""
+    """Return the validation data: by default a tenth of the training data."""
     return split(load_dataset(DATA.train, signature_of(model)), 0.1)[1]
 
 
 def with_dropout() -> keras.Model:
-    """A classifier whose training draws random numbers in the network itself."""
+    """Return a classifier with random numbers in the network itself during training."""
     inputs = keras.Input((8, 8, 1))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(inputs)))
     x = layers.Dropout(0.3)(layers.GlobalAveragePooling2D()(x))
@@ -124,21 +124,21 @@ def with_dropout() -> keras.Model:
 
 
 def path(tree: Tree, runner: Callable[[], TaskRunner]) -> list[str]:
-    """The checkpoints of two goals on one path, each adapted by a runner."""
+    """Return the checkpoints of two goals on one path, each adapted by a runner."""
     parent: Any = runner().run(tree.edge(tree.root.root, 0.8))
     child: Any = runner().run(tree.edge(parent.checkpoint, 0.5))
     return [parent.checkpoint, child.checkpoint]
 
 
-def test_a_path_is_the_same_whatever_its_workers_have_done_before(tmp_path: Path) -> None:
-    """By a new worker for each edge, by one for both, and by the same one again."""
+def test_a_path_does_not_depend_on_earlier_tasks_of_its_workers(tmp_path: Path) -> None:
+    """With a new worker for each edge, one worker for both, and the same worker again."""
     tree = Tree(tmp_path, with_dropout())
     one = tree.runner()
     assert path(tree, tree.runner) == path(tree, lambda: one) == path(tree, lambda: one)
 
 
 @pytest.mark.slow
-def test_a_package_is_the_same_whatever_its_worker_has_done_before(tmp_path: Path) -> None:
+def test_a_package_does_not_depend_on_earlier_tasks_of_its_worker(tmp_path: Path) -> None:
     tree = Tree(tmp_path, with_dropout())
     one = tree.runner()
     _, checkpoint = path(tree, lambda: one)
@@ -156,8 +156,8 @@ def test_a_package_is_the_same_whatever_its_worker_has_done_before(tmp_path: Pat
     assert len({result.files["serve.tflite"] for result in results}) == 1
 
 
-def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor has come some way towards the child when training diverges."""
+def test_a_failed_edge_does_not_affect_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training diverges when the executor is partway to the child."""
     runner = tree.runner()
     parent: Any = runner.run(tree.edge(tree.root.root, 0.9))
     onward = tree.edge(parent.checkpoint, 0.7)
@@ -175,8 +175,8 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
-    """From less than half of the goal's budget to the source's costs, whose first layers all of them have."""
+def test_branches_share_an_unchanged_base(tmp_path: Path) -> None:
+    """Branches with up to the source's costs share the first layers of the source."""
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.625))
@@ -227,7 +227,7 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     assert reported == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
 
 
-def test_the_goals_own_network_is_the_largest_branch_where_no_budget_is_larger(tmp_path: Path) -> None:
+def test_the_network_of_the_goal_is_the_largest_branch_if_no_budget_is_larger(tmp_path: Path) -> None:
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
@@ -241,10 +241,10 @@ def test_the_goals_own_network_is_the_largest_branch_where_no_budget_is_larger(t
         assert_equal(small.get_layer(name), own.get_layer(name))
 
 
-def test_branches_below_the_source_are_not_trained_as_those_that_grow(
+def test_only_branches_larger_than_the_source_are_trained_repeatedly(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From twice the source's costs to 0.8 of them, and to half of them, which the goal has."""
+    """From twice the source's costs to 0.8 of them, and to the goal's half."""
     used: list[tuple[bool, AdaptationExecutor]] = []
 
     def run_edge(executor: AdaptationExecutor, assignment: Assignment, *_: Any, **__: Any) -> EdgeOutcome:
@@ -262,8 +262,8 @@ def test_branches_below_the_source_are_not_trained_as_those_that_grow(
 
 
 @pytest.mark.slow
-def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Path) -> None:
-    """A limit of parameters, which the source's first layers alone exceed."""
+def test_branches_share_no_layer_that_exceeds_the_smallest_budget(tmp_path: Path) -> None:
+    """The source's first layers alone exceed the limit on parameters."""
     keras.utils.set_random_seed(0)
     inputs = x = keras.Input((8, 8, 1))
     for width, stride in ((32, 4), (8, 1)):
@@ -282,8 +282,8 @@ def test_branches_share_no_layer_that_the_smallest_has_no_room_for(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_branches_share_no_layer_whose_channels_others_add_to(tmp_path: Path) -> None:
-    """The first layers could not be cut without them; the goal's own network and the source are branches."""
+def test_branches_share_no_layer_tied_to_later_ones_by_a_sum(tmp_path: Path) -> None:
+    """Such layers could not be cut separately; the goal's own network and the source are branches."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
 
@@ -308,7 +308,7 @@ def test_branches_share_no_layer_whose_channels_others_add_to(tmp_path: Path) ->
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])
-def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> None:
+def test_a_checkpoint_is_packaged_in_int8(tree: Tree, precision: str) -> None:
     root = tree.root
     result: Any = tree.runner().run(
         PackageTask(
@@ -330,10 +330,10 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ["nested", "adaptivenet"])
-def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
+def test_packages_are_trained_even_if_goals_are_not_tuned(
     tree: Tree, algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by any other algorithm, unless the config says otherwise."""
+    """Training for the package does not depend on the algorithm, unless the config disables it."""
 
     def package_model(*_: Any, training_steps: int, **__: Any) -> None:
         raise LookupError(training_steps)
@@ -354,8 +354,8 @@ def test_networks_are_trained_for_their_packages_also_where_goals_are_not_tuned(
             runner.run(by_recipe(task, settings=config))
 
 
-def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
-    """Tuning, adapting and branches get by with a file that is not there."""
+def test_only_packaging_reads_the_test_data(tmp_path: Path) -> None:
+    """Tuning, adapting and branches work although the file is missing."""
     blind = DATA.model_copy(update={"test": str(tmp_path / "missing.npz")})
     artifacts = artifacts_of(tmp_path)
     runner = TaskRunner(artifacts, lambda progress: None)

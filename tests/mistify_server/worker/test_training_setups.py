@@ -1,4 +1,4 @@
-"""Training setups: a teacher's predictions are made once, and only for the data that they are of."""
+"""Training setups: a teacher's predictions are computed once for each data set."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ def setups() -> TrainingSetups:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
-    """The teachers that were called on training data, in order."""
+    """Return the teachers that were called on training data, in order."""
     called = []
 
     class Counting(worker_setup.Evaluation):
@@ -54,7 +54,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
     return called
 
 
-def test_predictions_are_of_the_data_and_the_teacher_that_they_are_given_with(setups):
+def test_predictions_belong_to_their_data_and_teacher(setups):
     orders = [("a", "first"), ("a", "second"), ("b", "second"), ("a", "first")]
     for name, train in orders:
         setup = setups.prepare(taught(name, data=DataSource(train=train, test="test")), Params())
@@ -62,14 +62,14 @@ def test_predictions_are_of_the_data_and_the_teacher_that_they_are_given_with(se
         np.testing.assert_allclose(setup.teacher["y"], expected, atol=1e-6)
 
 
-def test_predictions_are_made_once_for_all_goals(setups, passes):
+def test_predictions_are_computed_once_for_all_goals(setups, passes):
     source = DataSource(train="first", test="test")
     first, second = (setups.prepare(taught("a", data=source), Params()) for _ in range(2))
     assert second.teacher is first.teacher
     assert passes == [teacher("a")]
 
 
-def test_predictions_end_with_the_files_that_they_are_of(setups, passes, tmp_path):
+def test_predictions_are_removed_with_their_files(setups, passes, tmp_path):
     file, source = tmp_path / "first", DataSource(train=str(tmp_path / "first"), test="test")
     for content in ("old", "old", "new content"):
         if not file.exists() or file.read_text() != content:
@@ -78,7 +78,7 @@ def test_predictions_end_with_the_files_that_they_are_of(setups, passes, tmp_pat
     assert len(passes) == 2
 
 
-def test_what_a_teacher_says_of_mirror_images_is_known_where_images_are_flipped():
+def test_predictions_include_mirror_images_if_images_are_flipped():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4, 6, 1), name="x")
     model = keras.Model(inputs, layers.Dense(3, "softmax", name="y")(layers.Flatten()(inputs)))
@@ -95,7 +95,7 @@ def test_what_a_teacher_says_of_mirror_images_is_known_where_images_are_flipped(
     np.testing.assert_allclose(setup.mirrored["y"], model(train[:, :, ::-1]), atol=1e-6)
 
 
-def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):
+def test_nothing_is_predicted_without_distillation(setups, passes):
     recipe = taught("a", data=DataSource(train="first", test="test"))
     assert setups.prepare(recipe, Params(), distilled=False).teacher is None
     assert passes == []

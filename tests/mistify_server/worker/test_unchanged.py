@@ -1,4 +1,4 @@
-"""Graphs without Keras structure in a worker: from the look at them to their packages."""
+"""Graphs without Keras structure in a worker, from inspection to packaging."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ PARAMS = 9 + 64 * 32 + 32 + 32 * 10 + 10
 
 
 class Bench:
-    """A worker with the digits' graph."""
+    """A worker with a graph for the digits."""
 
     def __init__(self, directory: Path) -> None:
         self.module: Digits = save_digits(directory / "digits")
@@ -90,7 +90,7 @@ def test_a_graph_is_measured_with_each_number_of_threads(bench: Bench) -> None:
         assert costs[f"{axis}@int8"] == costs[axis] > 0
 
 
-def test_the_source_is_measured_and_stays(bench: Bench) -> None:
+def test_the_source_is_measured_and_not_changed(bench: Bench) -> None:
     train = read_builtin("builtin:digits-train")
     _, validation = split(Dataset({"x": train["x"]}, {"y": train["y"]}), 0.1)
     predicted = bench.module.serve(tf.constant(validation.inputs["x"]))["digit"].numpy().argmax(axis=1)
@@ -156,7 +156,7 @@ def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> Non
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
-def test_a_graph_takes_no_unlabelled_inputs_beside_labelled_ones(bench: Bench) -> None:
+def test_a_graph_accepts_no_unlabelled_inputs_next_to_labelled_ones(bench: Bench) -> None:
     data = DataSource(
         train="builtin:digits-train", test="builtin:digits-test", unlabelled="builtin:digits-test"
     )
@@ -172,7 +172,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_graph(
+def test_without_labels_a_package_is_scored_by_its_agreement_with_the_graph(
     bench: Bench, photos: str
 ) -> None:
     unlabelled = DataSource(unlabelled=photos, labelled=False)
@@ -207,7 +207,7 @@ def test_where_there_are_no_labels_a_package_is_told_by_its_agreement_with_the_g
     assert "your unlabelled inputs" in manifest.note
 
 
-def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_right(
+def test_labelled_test_data_gives_the_accuracy_of_a_package_without_other_labels(
     bench: Bench, photos: str
 ) -> None:
     data = DataSource(unlabelled=photos, test="builtin:digits-test")
@@ -218,7 +218,7 @@ def test_labelled_test_data_tell_how_often_a_package_without_other_labels_is_rig
     assert root.source_accuracy == 1.0
 
 
-def test_without_labels_nobody_knows_what_is_right(bench: Bench, photos: str) -> None:
+def test_without_labels_there_is_no_accuracy(bench: Bench, photos: str) -> None:
     settings = DataSettings(metric=Metric.ACCURACY)
     data = DataSource(unlabelled=photos, labelled=False, settings=settings)
     (problem,) = bench.inspect(data=data).problems
@@ -226,14 +226,14 @@ def test_without_labels_nobody_knows_what_is_right(bench: Bench, photos: str) ->
     assert problem.expected.startswith("agreement")
 
 
-def test_data_that_do_not_fit_are_reported(bench: Bench, tmp_path: Path) -> None:
+def test_unsuitable_data_is_reported(bench: Bench, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.zeros((4, 8, 8, 2), np.float32), y=np.arange(4))
     data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")
     (problem,) = bench.inspect(data=data).problems
     assert (problem.place, problem.value) == ("dataset.train", "x of shape (4, 8, 8, 2)")
 
 
-def test_a_graph_at_which_litert_ends_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_crashes_litert_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "measure_latency", end)
     monkeypatch.setattr(isolated, "measure_latencies", end)
     as_foreseen = bench.inspect()
@@ -245,7 +245,7 @@ def test_a_graph_at_which_litert_ends_is_reported(bench: Bench, monkeypatch: pyt
     assert "LiteRT ends" in problem.value
 
 
-def test_what_litert_lacks_is_reported(tmp_path: Path) -> None:
+def test_operations_missing_in_litert_are_reported(tmp_path: Path) -> None:
     module = tf.Module()
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})

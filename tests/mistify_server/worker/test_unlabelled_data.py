@@ -1,4 +1,4 @@
-"""Tasks whose data are inputs of the user's own, without labels that are read."""
+"""Tasks with the user's own unlabelled inputs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +31,14 @@ from tests.mistify_server.digits_tasks import SETTINGS, recipe, taught
 
 Figures = npt.NDArray[Any]
 
-#: Digits, the first of which the built-in network was trained on; with blurred ones, on which it errs.
+#: Digits, including the training data of the built-in network, and blurred ones that it misclassifies.
 UNLABELLED, TEST = slice(0, 300), slice(300, 500)
 MODEL = ModelSource(builtin="digits-resnet")
 COMMON: dict[str, Any] = {"algorithm": "morphnet", "settings": SETTINGS, "hardware": {}}
 
 
 def digits(rows: slice) -> tuple[Figures, Figures]:
-    """Return images [examples, 8, 8, 1] that are hard to read, and their classes."""
+    """Return images [examples, 8, 8, 1] that are hard to classify, and their classes."""
     x, y = load_digits(return_X_y=True)
     images = x.reshape(-1, 8, 8, 1).astype(np.float32) / 16
     noise = np.random.default_rng(0).normal(size=images.shape).astype(np.float32)
@@ -47,7 +47,7 @@ def digits(rows: slice) -> tuple[Figures, Figures]:
 
 @dataclass
 class Ported:
-    """A source, and the source's own package, on some data."""
+    """A source and a package of it, with data."""
 
     artifacts: Artifacts
     root: SourceResult
@@ -69,7 +69,7 @@ class Ported:
         )
 
     def says(self, images: Figures) -> Figures:
-        """Return the classes that the package names, one image at a time."""
+        """Return the classes predicted by the package, one image at a time."""
         network = Interpreter(str(self.artifacts.path(self.package.files["serve.tflite"])))
         run = network.get_signature_runner(SIGNATURE)
         (name,) = run.get_input_details()
@@ -86,7 +86,7 @@ def says(model: keras.Model, images: Figures) -> Figures:
 
 
 def ported(directory: Path, data: DataSource) -> Ported:
-    """Package the widened source, cut by hand: a network that often says something else than the source."""
+    """Package the widened source after cutting it by hand, so that it often disagrees with the source."""
     runner = TaskRunner(artifacts_of(directory), lambda _: None)
     metric = runner.run(InspectTask(recipe=recipe(MODEL, data=data, **COMMON))).metric  # type: ignore[union-attr]
     data = data.model_copy(update={"settings": data.settings.model_copy(update={"metric": metric})})
@@ -111,7 +111,7 @@ def ported(directory: Path, data: DataSource) -> Ported:
 
 
 @pytest.mark.slow
-def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
+def test_with_only_unlabelled_inputs_the_score_is_agreement_on_held_out_inputs(
     tmp_path: Path, source: keras.Model
 ) -> None:
     images, classes = digits(UNLABELLED)
@@ -122,7 +122,7 @@ def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
     again = ported(tmp_path / "other", DataSource(unlabelled=str(tmp_path / "labelled.npz"), labelled=False))
     assert [Path(path).name for path in again.data.answered.values()] == [
         Path(path).name for path in alone.data.answered.values()
-    ]  # their digests: labels in the file are not used
+    ]  # digests of the inputs: labels in the file are not used
     (name,) = (tensor.name for tensor in source.inputs)
     (said,) = (key for key in alone.answered("test") if key != name)
     parts = [alone.answered(part) for part in ("train", "test")]
@@ -143,7 +143,7 @@ def test_what_unlabelled_inputs_alone_say_is_agreement_on_inputs_set_apart(
 
 
 @pytest.mark.slow
-def test_labelled_test_data_say_how_often_a_network_is_right_that_agreement_has_chosen(
+def test_labelled_test_data_gives_the_accuracy_of_a_network_chosen_by_agreement(
     tmp_path: Path, source: keras.Model
 ) -> None:
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
@@ -157,11 +157,13 @@ def test_labelled_test_data_say_how_often_a_network_is_right_that_agreement_has_
     assert made.root.source_accuracy == 1.0
     assert np.mean(says(source, images) == classes) < 1
     assert set(made.data.answered) == {"train"}
-    assert "agrees with the source, without labels" in made.package.note
+    assert "agreement with the source, without labels" in made.package.note
 
 
 @pytest.mark.slow
-def test_labelled_validation_data_say_so_before(tmp_path: Path, source: keras.Model) -> None:
+def test_labelled_validation_data_gives_the_accuracy_during_adaptation(
+    tmp_path: Path, source: keras.Model
+) -> None:
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
     images, classes = digits(TEST)
     np.savez(tmp_path / "test.npz", x=images, y=classes)
@@ -175,7 +177,7 @@ def test_labelled_validation_data_say_so_before(tmp_path: Path, source: keras.Mo
     assert "without labels" not in made.package.note
 
 
-def test_unlabelled_inputs_beside_training_data_are_learned_from_the_teacher_alone(
+def test_unlabelled_inputs_next_to_training_data_are_only_used_for_distillation(
     tmp_path: Path, source: keras.Model
 ) -> None:
     images, _ = digits(UNLABELLED)
@@ -205,10 +207,10 @@ def test_unlabelled_inputs_beside_training_data_are_learned_from_the_teacher_alo
     [
         ({"pixels": np.zeros((9, 8, 8, 1))}, "no array"),
         ({"x": np.full((9, 8, 8, 1), np.inf)}, "NaN or infinity"),
-        ({"x": np.zeros((2, 8, 8, 1))}, "3 at least, one to train on, one to choose by"),
+        ({"x": np.zeros((2, 8, 8, 1))}, "at least 3, one for training, one for validation"),
     ],
 )
-def test_problems_with_unlabelled_inputs_are_told_before_anything_starts(
+def test_problems_with_unlabelled_inputs_are_reported_at_inspection(
     tmp_path: Path, arrays: dict[str, Figures], text: str
 ) -> None:
     np.savez(tmp_path / "photos.npz", **arrays)  # type: ignore[arg-type]
@@ -222,7 +224,7 @@ def test_problems_with_unlabelled_inputs_are_told_before_anything_starts(
 
 
 @pytest.mark.slow
-def test_an_inspection_tells_that_the_source_agrees_with_itself(tmp_path: Path) -> None:
+def test_at_inspection_the_source_agrees_with_itself_completely(tmp_path: Path) -> None:
     np.savez(tmp_path / "photos.npz", x=digits(UNLABELLED)[0])
     data = DataSource(unlabelled=str(tmp_path / "photos.npz"), labelled=False)
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)

@@ -1,1 +1,1 @@
-"""Migrations, which bring the database of a store to the current schema when the store is opened."""
+"""Migrations, which update a store's database to the current schema when the store is opened."""

@@ -1,4 +1,4 @@
-"""Migration of a database that an older Mistify has written."""
+"""Migration of a database written by an older Mistify."""
 
 import logging
 import sqlite3
@@ -11,14 +11,14 @@ from mistify.files.writing import write_bytes
 from mistify_server.store.sql.failures import disk_failure, translated
 from mistify_server.store.sql.migrations.steps import OLDEST, STEPS
 
-#: Of the tables as `mistify_server.store.sql.schema` has them.
+#: Version of the tables in `mistify_server.store.sql.schema`.
 SCHEMA_VERSION = OLDEST + len(STEPS)
 
-#: Keys of the table `meta`.
+#: Key of the schema version in the table `meta`.
 VERSION_KEY = "schema_version"
 _WRITER_KEY = "mistify_version"
 
-#: How long a writer waits for another one.
+#: How long a writer waits for another writer.
 BUSY_SECONDS = 30
 
 _DISTRIBUTION = "mistify-porting"
@@ -27,16 +27,15 @@ _log = logging.getLogger(__name__)
 
 
 def version_rows() -> list[tuple[str, str]]:
-    """Return the rows of the table `meta` that this Mistify writes: the schema, and its own version."""
+    """Return this Mistify's rows of the table `meta`: the schema version and its own version."""
     return [(VERSION_KEY, str(SCHEMA_VERSION)), (_WRITER_KEY, installed(_DISTRIBUTION))]
 
 
 def is_outdated(path: Path) -> bool:
-    """Check whether a database has to be migrated; a missing one has not.
+    """Check whether a database needs migration; False if it does not exist.
 
     Raises:
-        MistifyError: STORE_VERSION, a newer Mistify wrote it, or one that is too old; UNAVAILABLE, it cannot
-            be read.
+        MistifyError: STORE_VERSION, a newer or a much older Mistify wrote it; UNAVAILABLE, it cannot be read.
     """
     if not path.exists():
         return False
@@ -49,16 +48,16 @@ def is_outdated(path: Path) -> bool:
 
 
 def migrate(path: Path) -> None:
-    """Bring a database to the current schema by all missing steps, or leave it unchanged.
+    """Migrate a database to the current schema by all missing steps, or leave it unchanged.
 
-    Before the first step a copy is saved beside it, named after the old version. Nothing happens to a
-    database of the current schema, or to one that does not exist.
+    Before the first step, a copy is saved next to it, named after the old version. A database that is up to
+    date or does not exist is not touched.
 
     Args:
-        path: A database that nobody else writes to.
+        path: A database without other writers.
 
     Raises:
-        MistifyError: STORE_VERSION, as `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
+        MistifyError: STORE_VERSION, as in `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
     """
     if not is_outdated(path):
         return
@@ -84,13 +83,13 @@ def migrate(path: Path) -> None:
 
 
 def make_shrinkable(path: Path) -> None:
-    """Rewrite a database once, if it cannot give the space of removed rows back to the disk.
+    """Rewrite a database once if it cannot release the disk space of removed rows.
 
-    This needs as much room as the database; without it the database stays as it is. The file itself records
-    whether it can shrink, whatever its schema.
+    This temporarily needs as much free space as the database uses; otherwise the database stays unchanged.
+    The file itself records whether it can shrink, independent of its schema.
 
     Args:
-        path: A database that nobody else uses; nothing happens if it does not exist.
+        path: A database without other users; no effect if it does not exist.
     """
     if not path.exists():
         return
@@ -105,19 +104,19 @@ def make_shrinkable(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a database whose transactions the caller begins and ends."""
+    """Open a database; the caller begins and ends transactions."""
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 def _meta(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the facts about the store; none where the database is still empty."""
+    """Return the metadata of the store; empty for an empty database."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
         return {}
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
 def _keep_copy(path: Path, version: int) -> Path:
-    """Copy a database, without the open transaction, and return the path of the copy."""
+    """Copy a database without its open transaction, and return the path of the copy."""
     copy = path.with_name(f"{path.name}.v{version}")
     with closing(_connect(path)) as source:
         write_bytes(copy, source.serialize(), durable=True, private=True)

@@ -1,8 +1,8 @@
-"""Steps between schema versions, in order; each changes the database of one version into the next.
+"""Steps between schema versions, in order; each migrates a database from one version to the next.
 
-A step of a released version is never changed. It uses neither the tables of `schema` nor the models of the
-domain, which keep changing: only SQL, and JSON as plain objects. Foreign keys are not enforced while steps
-run, so that tables can be rebuilt; they are checked after the last one.
+A step of a released version is never changed. It uses only SQL and plain JSON objects, because the tables in
+`schema` and the domain models keep changing. Foreign keys are not enforced while steps run, so that tables
+can be rebuilt; they are checked after the last step.
 """
 
 import json
@@ -23,11 +23,11 @@ def rename_prospects(connection: Connection) -> None:
 
 
 def add_threads(connection: Connection) -> None:
-    """Give goals a number of threads, one, and each number of threads of a device a profile of its own.
+    """Set the number of threads of goals to one, and give each device a profile per number of threads.
 
-    A device's predictions used the fastest of its measured numbers of threads. Plans keep its model with one
-    thread, or with the fewest. Reports of a device measured with several are dropped: they were about the
-    fastest.
+    Predictions for a device used the fastest of its measured numbers of threads. Plans keep its model with
+    one thread, or with the fewest. Reports of a device measured with several numbers are dropped, because
+    they refer to the fastest.
     """
     connection.execute("ALTER TABLE goals ADD COLUMN threads INTEGER NOT NULL DEFAULT 1")
 
@@ -51,7 +51,7 @@ def add_threads(connection: Connection) -> None:
 
 
 def _by_threads(profile: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the profiles of a device with each of its numbers of threads, the fewest first."""
+    """Return the profiles of a device for each of its numbers of threads, fewest first."""
     rest = {key: value for key, value in profile.items() if key not in ("models", "watts")}
     hardware, *precision = profile["name"].split("@")
     return [
@@ -67,9 +67,9 @@ def _by_threads(profile: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def add_efficiency(connection: Connection) -> None:
-    """Give the tiles of measured hardware no narrower ones, and let data sheets count as they stand.
+    """Add efficiencies to profiles: no narrower tiles for measured hardware, none for data sheets.
 
-    So plans and devices predict what they did; and no algorithm is worse under limits on latency.
+    Predictions of plans and devices stay unchanged, and no algorithm is worse under limits on latency.
     """
 
     def change(profile: dict[str, Any]) -> None:
@@ -95,11 +95,11 @@ def add_efficiency(connection: Connection) -> None:
 
 
 def separate_validation_from_test_scores(connection: Connection) -> None:
-    """Give goals scores of outputs, batches a reference, data metrics of outputs; drop what edges lost.
+    """Add output scores to goals, a reference to batches and output metrics to data; drop records of edges.
 
-    The losses of edges are on test data, by which nothing may be chosen. Sources of earlier jobs have not
-    been measured on test data as their packages were, and nothing records the forecasts for their goals. No
-    time of a plan was spent on generating data.
+    The losses of edges were measured on test data, which must not influence choices. Sources of earlier jobs
+    were not measured on test data like their packages, and the forecasts for their goals were not recorded.
+    Plans spent no time on generating data.
     """
     connection.execute("DELETE FROM edges")
     connection.execute("ALTER TABLE goals ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
@@ -126,7 +126,7 @@ def separate_validation_from_test_scores(connection: Connection) -> None:
 
 
 def qualify_targets(connection: Connection) -> None:
-    """Give each target of a goal its output and metric: so far all outputs, and the goal's metric.
+    """Add an output and a metric to each target of a goal: until now, all outputs and the goal's metric.
 
     The output scores of earlier checkpoints and sources are unknown.
     """
@@ -150,7 +150,7 @@ def qualify_targets(connection: Connection) -> None:
 
 
 def add_fleet(connection: Connection) -> None:
-    """Make the table of device reports."""
+    """Create the table of device reports."""
     connection.execute(
         "CREATE TABLE fleet (name VARCHAR NOT NULL, status JSON NOT NULL, seen_unix_ms INTEGER NOT NULL, "
         "PRIMARY KEY (name))"
@@ -159,7 +159,7 @@ def add_fleet(connection: Connection) -> None:
 
 
 def add_details(connection: Connection) -> None:
-    """Make the tables of layers and curves; those of earlier goals are unknown."""
+    """Create the tables of layers and curves, which are unknown for earlier goals."""
     of_goal = "FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id)"
     connection.execute(
         "CREATE TABLE layers (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, layers JSON NOT NULL, "
@@ -177,10 +177,10 @@ def add_details(connection: Connection) -> None:
 
 
 def move_preparations_from_roots(connection: Connection) -> None:
-    """Move preparations of algorithms from roots to a column, and record by distance how long they take.
+    """Move preparations of algorithms from roots to a column, and record their duration by distance.
 
-    The number of their steps is unknown. Only ChamNet and nested networks have prepared anything; the time of
-    the latter was never predicted.
+    Their number of steps is unknown. Only ChamNet and nested networks have preparations; the duration of the
+    latter was never predicted.
     """
     connection.execute("ALTER TABLE batches ADD COLUMN preparations JSON NOT NULL DEFAULT '{}'")
     for job, number, text in connection.execute("SELECT job_id, number, root FROM batches").fetchall():
@@ -213,7 +213,7 @@ def move_preparations_from_roots(connection: Connection) -> None:
 
 
 def add_source_output_scores(connection: Connection) -> None:
-    """Add the scores of sources' outputs, which are unknown for earlier jobs, and that oneDNN was used."""
+    """Add output scores of sources, unknown for earlier jobs, and the fact that oneDNN was used."""
 
     def change_root(root: dict[str, Any]) -> None:
         root.update(teacher_scores=[], onednn=True)
@@ -233,7 +233,7 @@ def add_source_output_scores(connection: Connection) -> None:
 
 
 def embed_recipes(connection: Connection) -> None:
-    """Gather the parts that a plan's networks are made from into its `recipe`."""
+    """Move the inputs of a plan's networks into its `recipe`."""
     named = {"algorithm_config": "settings"}
     parts = ("model", "data", "algorithm", "algorithm_config", "hardware", "seed")
 
@@ -244,7 +244,7 @@ def embed_recipes(connection: Connection) -> None:
 
 
 def name_options(connection: Connection) -> None:
-    """Name the options that devices run by ids, where they were numbers of branches, or of subnets."""
+    """Identify the options that devices run by ids instead of indices of branches or subnets."""
 
     def change_status(status: dict[str, Any]) -> None:
         kind = "branch" if status["pool"] is None else "subnet"
@@ -257,9 +257,9 @@ def name_options(connection: Connection) -> None:
 
 
 def rename_profile_fields(connection: Connection) -> None:
-    """Rename what plans say of algorithms and of their network.
+    """Rename fields of algorithm profiles and network features in plans.
 
-    What a halving costs stands by itself, and not as the gain over a rate that was nowhere in the plan.
+    The cost of a halving becomes absolute; it was relative to a rate that the plan did not contain.
     """
     renamed = {
         "edge": "edge_overhead",
@@ -283,7 +283,7 @@ def rename_profile_fields(connection: Connection) -> None:
 
 
 def embed_package_specs(connection: Connection) -> None:
-    """Gather what goals ask of their packages in one column."""
+    """Move the package settings of goals into one column."""
     of_json = ("budget", "targets", "quantization", "branches", "compression", "tuning")
     values = ", ".join(f"'{part}', json({part})" for part in of_json)
     connection.execute("ALTER TABLE goals ADD COLUMN spec JSON NOT NULL DEFAULT '{}'")
@@ -293,7 +293,7 @@ def embed_package_specs(connection: Connection) -> None:
 
 
 def add_tasks(connection: Connection) -> None:
-    """Add that earlier goals, and the algorithms in earlier plans, serve no single task."""
+    """Set earlier goals, and algorithms in earlier plans, to serve no single task."""
 
     def change_plan(plan: dict[str, Any]) -> None:
         plan["classes"] = None
@@ -306,7 +306,7 @@ def add_tasks(connection: Connection) -> None:
     _change_json(connection, "goals", "spec", lambda spec: spec.update(task=None))
 
 
-#: The version that the first step starts from. Stores of older ones cannot be opened.
+#: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
 STEPS: tuple[Step, ...] = (
@@ -330,7 +330,7 @@ STEPS: tuple[Step, ...] = (
 def _change_json(
     connection: Connection, table: str, column: str, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Change the JSON object in a column of every row in place, where there is one."""
+    """Apply a function to the JSON object, if any, in a column of every row."""
     rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()  # noqa: S608 (our own names)
     for row, text in rows:
         value = None if text is None else json.loads(text)

@@ -1,1 +1,1 @@
-"""The conversion of Keras models to LiteRT."""
+"""Conversion of Keras models to LiteRT."""

@@ -1,6 +1,6 @@
-"""The activations of a network for the examples that give integers their scales: all have to be finite.
+"""Checks that a network's activations are finite for the calibration examples of integer quantization.
 
-The converter ends the process where one is not.
+The converter crashes if one is not.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,15 +19,15 @@ from mistify_server.worker.packaging.conversion.representative import Examples, 
 from mistify_server.worker.packaging.rewriting.stable_operations import STABLE
 from mistify_server.worker.packaging.tflite.layer_names import layer_at
 
-#: Examples that are run at once.
+#: Number of examples per batch.
 _BATCH = 16
 
 
 class ActivationCheck:
-    """Runs a function on examples, and looks at every float that it computes on the way.
+    """Runs a function on examples, and checks every float that it computes.
 
     Args:
-        function: A function as it will be converted.
+        function: The function to be converted.
     """
 
     def __init__(self, function: NamedFunction) -> None:
@@ -41,7 +41,7 @@ class ActivationCheck:
         self._finite = tf.function(self._trace, autograph=False, reduce_retracing=True)
 
     def overflows(self, examples: Examples) -> dict[int, str]:
-        """Return the examples for which a number is not finite, by their indices, and where the first one is.
+        """Return the examples with a non-finite number: their index -> the place of the first such number.
 
         Args:
             examples: Input name -> [n, ...].
@@ -57,7 +57,7 @@ class ActivationCheck:
         return {index: place for index, place in places if place}
 
     def _overflow(self, examples: Examples, rows: slice) -> str:
-        """Return where the first number of some examples is computed that is not finite; empty if all are."""
+        """Return the place of the first non-finite number for some examples; empty if all are finite."""
         inputs = {
             spec.name: tf.constant(examples[spec.name][rows].astype(spec.dtype.as_numpy_dtype))
             for spec in self._function.inputs
@@ -71,7 +71,7 @@ class ActivationCheck:
         return tf.stack([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
 
     def _place(self, tensor: str) -> str:
-        """Return the layer that computes a tensor; the input, or the operation where there are no layers."""
+        """Return the layer that computes a tensor, or else the input or operation."""
         inputs = {feed: name for name, feed in self._feeds.items()}
         if tensor in inputs:
             return f"input {inputs[tensor]}"
@@ -81,11 +81,11 @@ class ActivationCheck:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Examples that integers can take their scales from.
+    """Calibration examples for integer quantization.
 
     Attributes:
         examples: Input -> [n, ...].
-        note: Names the examples that were left out, and the reason; empty where none was.
+        note: Description of the excluded examples with the reason; empty if there are none.
     """
 
     examples: Examples
@@ -93,10 +93,10 @@ class Calibration:
 
 
 def calibration(functions: Iterable[NamedFunction], train: Dataset) -> Calibration:
-    """Return a sample of the training data, without examples for which a function computes infinity or NaN.
+    """Return a sample of the training data, without examples for which a function computes Inf or NaN.
 
     Args:
-        functions: All functions that are converted with these examples, each with the same inputs.
+        functions: All functions to be converted with these examples; they share their inputs.
 
     Raises:
         MistifyError: INVALID_MODEL, no example is left.
@@ -110,22 +110,22 @@ def calibration(functions: Iterable[NamedFunction], train: Dataset) -> Calibrati
     first = min(overflows)
     place = f"{overflows[first]} is not finite for example {sample.row_numbers[first]} of the training data"
     if len(overflows) == len(sample):
-        expected = "finite activations, from which integers take their scales"
+        expected = "finite activations, which integer quantization is calibrated with"
         fix = "scale its inputs, or package it in float32"
-        raise invalid("the model", f"none: {place}, nor for any other that was tried", expected, fix)
+        raise invalid("the model", f"none: {place}, nor for any other example tried", expected, fix)
     kept = sample.subset(np.setdiff1d(np.arange(len(sample)), list(overflows)))
     others = f", and for {counted(len(overflows) - 1, 'other')}" if len(overflows) > 1 else ""
     count = f"{len(kept)} of {counted(len(sample), 'example')}"
-    return Calibration(kept.inputs, f"integers take their scales from {count}: {place}{others}")
+    return Calibration(kept.inputs, f"integers are calibrated with {count}: {place}{others}")
 
 
 def _argument(tensor: Any) -> str:
-    """Return the name of the input that a placeholder stands for."""
+    """Return the name of the input that a placeholder represents."""
     return str(tensor.op.get_attr("_user_specified_name").decode())
 
 
 def _floats(graph: Any) -> Iterator[str]:
-    """Yield the names of the floats that a graph computes, except for parts packaged in another form."""
+    """Yield the names of the float tensors in a graph, except in parts that are packaged in another form."""
     for operation in graph.get_operations():
         if operation.type not in ("Const", *STABLE):
             yield from (tensor.name for tensor in operation.outputs if tensor.dtype == tf.float32)

@@ -1,4 +1,4 @@
-"""The block store of a network: its blocks, converted all at once, each in a file of its own."""
+"""The block store of a network: its blocks, converted together, each in a separate file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,21 +38,21 @@ def block_store(
     kinds: Mapping[str, OutputEncoding] | None = None,
     served: Sequence[str] = (),
 ) -> dict[str, bytes]:
-    """Convert blocks into a store: its manifest, and a `.tflite` for each, by the names of the files.
+    """Convert blocks into a store, and return its files by name: a manifest and a `.tflite` per block.
 
-    Each has the signatures of a package, for any batch and for batch 1. In int8, all blocks pass each other
-    integers, with the scale of the first block whose output is at that position. Where a block has no kernel
-    for that, floats are passed.
+    Each file has the signatures of a package, for any batch and for batch 1. In int8, blocks pass integers to
+    each other, with the scale of the first block that ends at that position. If a block has no integer
+    kernel, floats are passed.
 
     Args:
-        blocks: The variants of each position, those that make the original network first.
+        blocks: The variants at each position, with those of the original network first.
         precision: The precision of the store; quantization-aware training is not possible.
-        examples: Input of the network -> training data, from which integers take the scales of activations.
-        kinds: Output of the network -> its encoding; None where all are logits.
-        served: Files of the blocks that the package's own network was made of; none where it has others.
+        examples: Input of the network -> training data for calibrating integer activations.
+        kinds: Output of the network -> its encoding; None if all are logits.
+        served: Files of the blocks in the package's own network; empty if it is made of others.
 
     Raises:
-        ValueError: A block has an operator that cannot leave the file that it was converted in.
+        ValueError: A block has an operator that cannot be moved to another file.
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
@@ -63,7 +63,7 @@ def block_store(
 def _converted(
     blocks: Sequence[Block], precision: Quantization, examples: Examples | None
 ) -> dict[str, bytes]:
-    """Return a network for any batch for each block, by its name."""
+    """Return a network for any batch per block, by block name."""
     functions = {block.name: NamedFunction.like(block.model, constant(block.model)) for block in blocks}
     rows = None if examples is None else partial(_rows, blocks, examples)
     with TemporaryDirectory() as directory:
@@ -76,10 +76,10 @@ def _converted(
 
 
 def _rows(blocks: Sequence[Block], examples: Examples) -> SignatureRows:
-    """Yield each example for each block: the value that the network's own blocks before it make of it."""
+    """Yield each example for each block, computed by the original network's blocks before it."""
     for row in one_by_one(typed(examples, blocks[0].model)):
         features: dict[int, dict[str, Any]] = {0: row}
-        # Of the blocks that end at a position, that of the network is the first.
+        # The first of the blocks that end at a position belongs to the original network.
         for block in sorted(blocks, key=lambda block: block.end):
             yield block.name, features[block.start]
             if block.end not in features:

@@ -1,4 +1,4 @@
-"""Networks that share their first layers, in one file; each inference chooses its branch (paper 6)."""
+"""Networks with shared first layers in one file, in which each inference selects a branch (paper 6)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from mistify_server.worker.packaging.conversion.signatures import with_branch_si
 
 @dataclass(frozen=True)
 class BranchNetwork:
-    """A branch with the base.
+    """A branch including the base.
 
     Attributes:
         share: The budget, as a multiple of the goal's.
@@ -37,29 +37,29 @@ class BranchNetwork:
 
 @dataclass(frozen=True)
 class Branches:
-    """The networks of a package, ascending by their shares, and the layers that they share."""
+    """The networks of a package by ascending share, and the layers that they share."""
 
     base: tuple[str, ...]
     networks: tuple[BranchNetwork, ...]
 
     @property
     def default(self) -> int:
-        """Return the number of the goal's own network."""
+        """Return the index of the goal's own network."""
         return [network.share for network in self.networks].index(1.0)
 
 
 def convert_branches(
     branches: Branches, quantization: QuantizationConfig, examples: Examples | None = None
 ) -> bytes:
-    """Convert branches to a `.tflite` that takes the number of the branch to run as one more input.
+    """Convert branches to a `.tflite` with the index of the branch as an additional input.
 
-    Each branch also has signatures of its own, for any batch and for batch 1. Only the chosen branch runs; a
-    number that is too small or too large means the nearest branch. Each has the base's operators, whose
-    weights are stored once.
+    Each branch also has its own signatures, for any batch and for batch 1. Only the selected branch runs;
+    indices are clamped to the valid range. Each branch includes the base's operators, but their weights are
+    stored once.
 
     Args:
         quantization: The precision of the package; quantization-aware training is not possible.
-        examples: Input -> training data, from which integer packages take the scales of activations.
+        examples: Input -> training data for calibrating integer activations.
     """
     each = [constant(fold_batch_norm(network.model)) for network in branches.networks]
 
@@ -75,14 +75,14 @@ def convert_branches(
 
 
 def _rows(branches: Branches, examples: Examples) -> Rows:
-    """Yield the examples for each branch: the converter takes scales only from operators that run."""
+    """Yield the examples for each branch, because the converter calibrates only operators that run."""
     for number, network in enumerate(branches.networks):
         for row in one_by_one(typed(examples, network.model)):
             yield {**row, BRANCH_INPUT: np.array(number, np.int32)}
 
 
 def _chosen(branch: Any, first: int, networks: Sequence[Callable[[], Any]]) -> Any:
-    """Run one of the networks, by a balanced tree of conditions: LiteRT has no choice among many."""
+    """Run one of the networks by a balanced tree of conditions, because LiteRT has no switch operator."""
     if len(networks) == 1:
         return networks[0]()
     half = len(networks) // 2

@@ -1,4 +1,4 @@
-"""The conversion of networks to LiteRT at the precision that is asked for."""
+"""Conversion of networks to LiteRT at a given precision."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -31,12 +31,12 @@ _FLOAT32 = QuantizationConfig()
 def convert(
     model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
 ) -> bytes:
-    """Convert a model to a `.tflite`, batch norm folded, with a signature for any batch and one for batch 1.
+    """Convert a model to a `.tflite` with batch norm folded, with signatures for any batch and for batch 1.
 
     Args:
         model: A checkpoint.
-        quantization: The precision of the package. An operator without an integer kernel stays float32.
-        examples: Input -> training data, from which integer packages take the scales of activations.
+        quantization: The precision of the package. An operator without an integer kernel stays in float32.
+        examples: Input -> training data for calibrating integer activations.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -47,20 +47,20 @@ def convert(
 
 @dataclass(frozen=True)
 class SavedNetwork:
-    """A model with batch norm folded, saved in a directory; it can be converted at several precisions."""
+    """A model with batch norm folded, saved in a directory for conversion at several precisions."""
 
     model: keras.Model
     directory: str
 
     def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
-        """Return the `.tflite` at a precision, as `convert` does."""
+        """Return the `.tflite` at a precision, like `convert`."""
         rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
         return with_fixed_batch(convert_saved(self.directory, quantization, rows, self.model))
 
 
 @contextmanager
 def saved(model: keras.Model) -> Iterator[SavedNetwork]:
-    """Fold and trace a model once for all precisions that the block converts it at."""
+    """Fold and trace a model once for all conversions within the block."""
     with tempfile.TemporaryDirectory() as directory:
         save_function(folded(model), directory)
         yield SavedNetwork(model, directory)
@@ -69,11 +69,11 @@ def saved(model: keras.Model) -> Iterator[SavedNetwork]:
 def convert_function(
     function: NamedFunction, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
-    """Convert a function to a `.tflite`, with a signature for any batch and one for batch 1.
+    """Convert a function to a `.tflite` with signatures for any batch and for batch 1.
 
     Args:
         quantization: The precision of the network.
-        rows: Returns examples that scales are taken from; not needed by a function that quantizes by itself.
+        rows: Returns calibration examples; not needed for a function that is already quantized.
     """
     return with_fixed_batch(convert_for_any_batch(function, quantization, rows))
 
@@ -81,11 +81,11 @@ def convert_function(
 def convert_unedited(
     function: NamedFunction, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
 ) -> bytes:
-    """Convert a function that is no Keras model, otherwise like `convert`.
+    """Convert a function that is not a Keras model, otherwise like `convert`.
 
     Args:
         quantization: The precision of the package.
-        examples: Input -> training data, from which integer packages take the scales of activations.
+        examples: Input -> training data for calibrating integer activations.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -98,7 +98,7 @@ def convert_unedited(
 def convert_for_any_batch(
     function: NamedFunction, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
-    """Convert a function to a `.tflite` with one signature, as `convert_function` otherwise."""
+    """Convert a function to a `.tflite` with a single signature, otherwise like `convert_function`."""
     with tempfile.TemporaryDirectory() as directory:
         save_function(function, directory)
         return convert_saved(directory, quantization, rows)
@@ -110,14 +110,13 @@ def convert_saved(
     rows: Callable[[], Rows | SignatureRows] | None,
     model: keras.Model | None = None,
 ) -> bytes:
-    """Convert the functions that a directory holds to a `.tflite` with a signature for each.
+    """Convert the functions in a directory to a `.tflite` with a signature for each.
 
     Args:
         directory: A directory written by `save_functions`.
         quantization: The precision of the network.
-        rows: Returns examples that scales are taken from; where there are several functions, each with its
-            signature.
-        model: The model behind the functions, whose layers errors name; None for graphs without layers.
+        rows: Returns calibration examples; for several functions, each with its signature.
+        model: The model behind the functions, for layer names in errors; None for graphs without layers.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -133,15 +132,16 @@ def convert_saved(
 
 
 def save_function(function: NamedFunction, directory: str) -> None:
-    """Write a function as a SavedModel into a directory."""
+    """Write a function to a directory as a SavedModel."""
     save_functions({SIGNATURE: function}, directory)
 
 
 def save_functions(functions: Mapping[str, NamedFunction], directory: str) -> None:
-    """Write functions, by their signatures, as a SavedModel into a directory."""
+    """Write functions by signature to a directory as a SavedModel."""
     module = tf.Module()
     module.variables_read = [function.variables for function in functions.values()]
-    # No attributes of the module: they would be traced again, and their constants saved twice.
+    # Do not set them as attributes of the module: they would be traced again, and their constants saved
+    # twice.
     signatures = {
         name: tf.function(function.__call__, autograph=False).get_concrete_function(
             **{spec.name: spec for spec in function.inputs}

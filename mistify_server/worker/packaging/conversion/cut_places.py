@@ -74,7 +74,7 @@ def find_cut_places(
 
 
 def _separate_constants(network: Any) -> None:
-    """Give each operator tensors of its own for the constants that it reads."""
+    """Give each operator separate tensors for its constants."""
     for graph in network.subgraphs:
         used = set[int]()
         for operator in graph.operators:

@@ -1,7 +1,7 @@
-"""A signature with batch 1 beside each signature with a free batch: accelerators do not resize.
+"""Signatures with batch 1 in addition to signatures with a free batch, because accelerators cannot resize.
 
-It has a graph of its own, a copy with the weights, the operators and most of the tensors of the original one.
-Shapes that LiteRT computes at run time in the original are constants here.
+Each has a separate graph, a copy that shares the weights of the original one. Shapes that LiteRT computes at
+run time in the original are constants in the copy.
 """
 
 from copy import copy
@@ -15,17 +15,16 @@ from mistify.package.manifest import fixed_batch_signature
 from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.tflite.runner import Example
 
-#: Operators that leave no shape to be fixed: it depends on values, or belongs to other graphs that they run.
+#: Operators that prevent fixed shapes: their shapes depend on values, or belong to other graphs.
 _UNFIXABLE = frozenset({"WHERE", "UNIQUE", "IF", "WHILE"})
 
 _INTEGERS = (schema.TensorType.INT32, schema.TensorType.INT64)
 
 
 def with_fixed_batch(network: bytes) -> bytes:
-    """Add a signature with fixed shapes beside each whose batch is free, where shapes can be fixed.
+    """Add a signature with fixed shapes for each one with a free batch, where shapes can be fixed.
 
-    Their graphs and signatures are the last of the file, so that they can be left out by
-    `mistify_client.runtime.resizable`.
+    Their graphs and signatures come last in the file, so that `mistify.tflite.resizable` can omit them.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     for free in list(model.signatureDefs):
@@ -43,7 +42,7 @@ def with_fixed_batch(network: bytes) -> bytes:
 
 
 def _fixed(model: Any, graph: Any, example: Example) -> Any:
-    """Return a copy of a graph for one example; buffers of new constants are added to the model."""
+    """Return a copy of a graph for one example, and add buffers of new constants to the model."""
     computed = _computed_of_shapes(model, graph)
     operators = [one for one in graph.operators if not computed.issuperset(one.outputs)]
     constants = computed.intersection(index for one in operators for index in one.inputs)
@@ -59,7 +58,7 @@ def _fixed(model: Any, graph: Any, example: Example) -> Any:
 
 
 def _tensor(tensor: Any, shape: list[int] | None) -> Any:
-    """Return a tensor with a fixed shape: the same one where it has that."""
+    """Return a tensor with a fixed shape, or the tensor itself if it already has that shape."""
     if shape is None or (tensor.shapeSignature is None and list(tensor.shape) == shape):
         return tensor
     fixed = copy(tensor)
@@ -68,7 +67,7 @@ def _tensor(tensor: Any, shape: list[int] | None) -> Any:
 
 
 def _computed_of_shapes(model: Any, graph: Any) -> set[int]:
-    """Return the numbers of the tensors whose integers follow from the shapes of others."""
+    """Return the indices of integer tensors that are computed from shapes."""
     constants = {
         index for index, one in enumerate(graph.tensors) if model.buffers[one.buffer].data is not None
     }
@@ -82,7 +81,7 @@ def _computed_of_shapes(model: Any, graph: Any) -> set[int]:
 
 
 def _is_shape(tensor: Any) -> bool:
-    """Return whether a tensor may be a shape, or one of its sizes; larger ones are computed."""
+    """Return whether a tensor may be a shape or an element of one."""
     return tensor.type in _INTEGERS and len(() if tensor.shape is None else tensor.shape) <= 1
 
 

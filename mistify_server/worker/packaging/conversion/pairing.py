@@ -1,10 +1,10 @@
-"""The tensors of a network, and those of a narrower one that was converted in the same way."""
+"""Corresponding tensors of a network and of a narrower network, both converted in the same way."""
 
 from typing import Any
 
 
 def paired(network: Any, graph: Any, narrower: Any, other: Any) -> dict[int, int]:
-    """Return the tensors of a graph, and those of the narrower network in the same places.
+    """Return the tensors of a graph, and the corresponding tensors of the narrower network.
 
     Args:
         network: Read from its file.

@@ -1,7 +1,8 @@
-"""The places of a network's weights in its `.tflite`, so that tuned weights can be written there.
+"""Locations of a network's weights in its `.tflite`, so that tuned weights can be written there.
 
-The network is converted with random numbers (marks) in place of the weights. All marks differ, and none is 0
-or 1, which the converter might drop, so that each can be located; then the weights are written over them.
+The network is converted with random numbers (marks) in place of the weights. All marks are different, and
+none is 0 or 1, which the converter might drop, so each mark can be located. Then the weights overwrite the
+marks.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,15 +23,15 @@ Array = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 Places = Mapping[str, tuple[WeightPlace, ...]]
 
-#: The offset of its first byte in a network, and its values [n].
+#: Offset of a constant's first byte in a network, and its values [n].
 StoredConstant = tuple[int, Array]
 
 _SEED = 0
 
-#: The largest mark: small enough for nothing to overflow where the converter computes with it.
+#: The largest mark: small enough that the converter's computations do not overflow.
 _LARGEST = np.float32(0.1)
 
-#: How many marks there are above a tenth of that; networks with more weights have smaller ones as well.
+#: Number of marks above a tenth of the largest; networks with more weights also need smaller ones.
 _USUAL = int(_LARGEST.view(np.uint32) - (_LARGEST / 10).view(np.uint32))
 
 #: The relative error of products of float32 numbers.
@@ -41,18 +42,18 @@ def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) ->
     """Convert a model without foldable batch norms, and locate some of its weights in the `.tflite`.
 
     Args:
-        model: A model; its weights are unchanged when this returns.
+        model: A model; its weights are unchanged on return.
         weights: Name -> weight to locate.
 
     Returns:
-        The `.tflite`, and the places of each weight. A weight that the converter merges with others, or with
-        constants, has no place, and neither has a kernel from which the converter computes a bias.
+        The `.tflite`, and the places of each weight. A weight has no place if the converter merges it with
+        other weights or constants, or computes a bias from it.
     """
     plain = cache(partial(_convert, model))
     while weights:
         network, places, others = _converted(model, weights)
         if len(places) < len(weights):
-            # What was merged has random numbers in it.
+            # Merged constants contain random numbers.
             kept = [name for name, at in places.items() if all(place.factor == 1 for place in at)]
         elif random := _absent(others, plain):
             kept = _kept_apart(places, network, random)
@@ -69,7 +70,7 @@ def _convert(model: keras.Model) -> bytes:
 def _converted(
     model: keras.Model, weights: Mapping[str, keras.Variable]
 ) -> tuple[bytes, Places, Sequence[StoredConstant]]:
-    """Return the `.tflite`, the places of those weights that have any, and all other constants."""
+    """Return the `.tflite`, the places of all located weights, and all other constants."""
     kept = {name: variable.numpy() for name, variable in weights.items()}
     marks = _marks(kept)
     try:
@@ -86,7 +87,7 @@ def _converted(
 
 
 def _absent(constants: Sequence[StoredConstant], plain: Callable[[], bytes]) -> set[int]:
-    """Return the offsets of the constants that a network without marks has not: marks are in these."""
+    """Return the offsets of the constants that are missing without marks, and therefore contain marks."""
     if not constants:
         return set()
     known = [stored for _, stored in _constants(plain())]
@@ -94,10 +95,9 @@ def _absent(constants: Sequence[StoredConstant], plain: Callable[[], bytes]) -> 
 
 
 def _kept_apart(places: Places, network: bytes, random: Collection[int]) -> list[str]:
-    """Return the weights that no operator reads together with constants, such as a bias, that have marks.
+    """Return the weights that no operator reads together with constants that contain marks, such as a bias.
 
-    Such constants were computed from the weights beside them; where there are no weights beside them, from
-    any.
+    Such constants were computed from the weights of the same operator, or, if it has none, from any weights.
     """
     beside = set[int]().union(*(read for read in _reads(network) if not read.isdisjoint(random)))
     kept = [name for name, at in places.items() if beside.isdisjoint(place.offset for place in at)]
@@ -105,11 +105,11 @@ def _kept_apart(places: Places, network: bytes, random: Collection[int]) -> list
 
 
 def _marks(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return random numbers in the shapes of weights, no two of the same absolute value."""
+    """Return random numbers in the shapes of weights, all with different absolute values."""
     rng = np.random.default_rng(_SEED)
     starts = np.cumsum([0, *(array.size for array in weights.values())])
     count = int(starts[-1])
-    # Floats are ordered as their bits are as integers: one is taken from each stretch of them.
+    # Floats are ordered like their bits as integers: draw one from each interval of these.
     stretch = max(1, _USUAL // max(1, count))
     below = stretch * rng.permutation(count) + rng.integers(stretch, size=count)
     sizes = (int(_LARGEST.view(np.uint32)) - below).astype(np.uint32).view(np.float32)
@@ -125,7 +125,7 @@ def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) 
 
 
 def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequence[StoredConstant]]:
-    """Return the places of those weights that have any, and all other constants."""
+    """Return the places of all located weights, and all other constants."""
     names, arrays = list(marks), list(marks.values())
     ends = np.cumsum([array.size for array in arrays])
     values = np.concatenate([array.ravel() for array in arrays])
@@ -149,7 +149,7 @@ def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequen
 
 
 def _scaled(weight: Array, constants: Sequence[StoredConstant]) -> Iterator[WeightPlace]:
-    """Yield the places of a weight times a number: the kernel includes the scaling of its layer's input."""
+    """Yield the places of a scaled weight: the kernel may include the scaling of its layer's input."""
     for offset, stored in constants:
         for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
             ratios = stored / weight.transpose(axes).ravel()
@@ -190,11 +190,11 @@ def _address(array: npt.NDArray[np.uint8]) -> int:
 
 
 def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlace | None:
-    """Return the place of a weight, or a part of it, that a constant holds; None if the part is no box.
+    """Return the place of a weight, or a part of it, in a constant; None if the part is not a box.
 
     Args:
         stored: The constant [n].
-        at: The index of each of its values in the flat weight [n].
+        at: Index of each of its values in the flattened weight [n].
         offset: Position of the constant in the file, in bytes.
     """
     corners: Sequence[Indices] = np.unravel_index(at, weight.shape)

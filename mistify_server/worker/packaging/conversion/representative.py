@@ -1,4 +1,4 @@
-"""Representative examples: the training data from which integer packages take the scales of activations."""
+"""Representative examples: training data for calibrating the activations of integer packages."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,24 +8,24 @@ import numpy.typing as npt
 
 from executors.data import Dataset
 
-#: Examples that scales are taken from, at most.
+#: Maximum number of calibration examples.
 REPRESENTATIVE_EXAMPLES = 300
 
-#: Arrays [examples, ...] by the names of a network's inputs.
+#: Input name -> array [examples, ...].
 Examples = Mapping[str, npt.NDArray[np.generic]]
-#: Batches of one such example, as the converter takes them.
+#: Batches of one example, in the form that the converter needs.
 Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
-#: The same, each with the signature that it is for.
+#: The same, each with its signature.
 SignatureRows = Iterator[tuple[str, dict[str, npt.NDArray[np.generic]]]]
 
 
 def representative(train: Dataset) -> Dataset:
-    """Return a random sample of the training data, `REPRESENTATIVE_EXAMPLES` at most: files may be sorted."""
+    """Return a random sample of at most `REPRESENTATIVE_EXAMPLES` training examples: files may be sorted."""
     return train.subset(np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES])
 
 
 def typed(examples: Examples, model: keras.Model) -> Examples:
-    """Return the examples in the types of a model's inputs."""
+    """Return the examples converted to the types of a model's inputs."""
     return {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
 
 

@@ -1,4 +1,4 @@
-"""The result of a conversion: networks in LiteRT, with their originals."""
+"""The result of a conversion: LiteRT networks with their originals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from mistify_server.worker.description.description import Description
 from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.tflite.runner import Array, Arrays
 
-#: A network before its conversion: computes outputs from inputs, both [batch, ...] by name.
+#: A network before conversion: computes outputs from inputs, both [batch, ...] by name.
 Original: TypeAlias = Callable[[Arrays], dict[str, Array]]
 
 
@@ -21,8 +21,8 @@ class ConvertedNetworks:
     Attributes:
         serve: Content of `serve.tflite`.
         train: Content of `train.tflite`; None if the network cannot be trained in LiteRT.
-        training: Describes `train`; None without it.
-        note: Reason why `train` is missing, or trains less than was asked for.
+        training: Description of `train`; None without it.
+        note: Reason why `train` is missing or trains less than requested.
         tunable: Name -> weight that a device can tune.
     """
 
@@ -35,20 +35,20 @@ class ConvertedNetworks:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A network that was converted, with all that its package is compared with and described by.
+    """A converted network, with everything needed for comparing and describing its package.
 
     Attributes:
-        networks: The networks in LiteRT, at the precision of the package.
-        inputs: Names of its inputs, in order.
-        outputs: Names of its outputs, in order.
-        originals: The network before its conversion; for a package with branches, each branch's.
+        networks: The LiteRT networks at the precision of the package.
+        inputs: Names of the inputs, in order.
+        outputs: Names of the outputs, in order.
+        originals: The network before conversion; for a package with branches, one per branch.
         float32: Converts the same network in float32.
-        accuracy: Accuracy of the network before its conversion, on the validation data.
+        accuracy: Accuracy of the network before conversion, on the validation data.
         note: A remark on the network for the manifest; may be empty.
-        description: Describes inputs and outputs for apps.
-        branches: The networks between which it can switch; None where it cannot.
-        other_files: Name -> content of further files of the package.
-        layers: Names of its layers; empty where it has none.
+        description: Description of inputs and outputs for apps.
+        branches: The networks that it can switch between; None without branches.
+        other_files: Name -> content of additional package files.
+        layers: Names of the layers; empty without layers.
     """
 
     networks: ConvertedNetworks

@@ -1,4 +1,4 @@
-"""A network with branches as a TensorFlow SavedModel, the form that the paper gives it (6)."""
+"""A network with branches as a TensorFlow SavedModel, the form used in the paper (6)."""
 
 import io
 import zipfile
@@ -21,9 +21,10 @@ SAVED_MODEL = "saved_model.zip"
 
 
 def zipped_saved_model(branches: Branches) -> bytes:
-    """Return the zip file of a SavedModel that chooses by `tf.switch_case`, in float32.
+    """Return the zip file of a float32 SavedModel that selects branches with `tf.switch_case`.
 
-    Its signature has the inputs and outputs of `serve.tflite`. The variables of the base are stored once.
+    Its signature has the same inputs and outputs as `serve.tflite`. The variables of the base are stored
+    once.
     """
     with TemporaryDirectory() as directory:
         save_function(_function(branches), directory)

@@ -1,7 +1,8 @@
-"""A signature for each branch of a network, which runs the branch by itself (paper 6).
+"""A separate signature for each branch of a network (paper 6).
 
-Each condition on the way to a branch costs LiteRT about 3 us, whatever it passes on: the memory of a chosen
-branch is allocated again in every inference. A branch that runs by its own signature keeps its memory.
+Each condition on the way to a branch costs about 3 us in LiteRT, independent of its tensors, because the
+memory of the selected branch is allocated again in every inference. A branch with its own signature keeps its
+memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +16,15 @@ from ai_edge_litert.tools import flatbuffer_utils
 from mistify.package.manifest import BRANCH_INPUT, branch_signature
 from mistify.tflite.packing import packed
 
-#: Tensors of a graph by their numbers, with their names in a signature.
+#: Index of a tensor in a graph -> its name in a signature.
 _Names = Mapping[int, bytes]
 
 
 def with_branch_signatures(network: bytes) -> bytes:
-    """Add signatures for the graphs that a network chooses between, in their order.
+    """Add signatures for the graphs that a network selects from, in order.
 
     Args:
-        network: A network whose only signature does nothing but choose between graphs that take its inputs.
+        network: A network with a single signature that only selects between graphs with the same inputs.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     (whole,) = model.signatureDefs
@@ -31,22 +32,22 @@ def with_branch_signatures(network: bytes) -> bytes:
     for number, (graph, inputs, outputs) in enumerate(list(chosen)):
         own = {tensor: name for tensor, name in inputs.items() if name != BRANCH_INPUT.encode()}
         if len(own) < len(inputs):
-            graph = _moved(model, graph, list(own))  # noqa: PLW2901 - the branch is there from now on
+            graph = _moved(model, graph, list(own))  # noqa: PLW2901 - the new location of the branch
         model.signatureDefs.append(_signature(branch_signature(number), graph, own, outputs))
     return packed(model)
 
 
 def _moved(model: Any, number: int, inputs: list[int]) -> int:
-    """Move a graph's operators into a new one with fewer inputs, and have the old one run that.
+    """Move a graph's operators into a new graph with fewer inputs that the old graph calls.
 
-    Both graphs of a choice take the same inputs, so a branch may get a number that it does not use. LiteRT's
-    `CompiledModel` refuses signatures that leave out an input of their graph.
+    Both graphs of a condition take the same inputs, so a branch may get an index that it does not use.
+    LiteRT's `CompiledModel` rejects signatures that omit an input of their graph.
 
     Args:
-        number: Number of the graph.
+        number: Index of the graph.
 
     Returns:
-        The number of the new graph. In both, tensors keep their numbers.
+        The index of the new graph. Tensors keep their indices in both graphs.
     """
     graph, target = model.subgraphs[number], len(model.subgraphs)
     moved = copy(graph)
@@ -59,13 +60,13 @@ def _moved(model: Any, number: int, inputs: list[int]) -> int:
         builtinOptionsType=schema.BuiltinOptions.IfOptions,
         builtinOptions=schema.IfOptionsT(thenSubgraphIndex=target, elseSubgraphIndex=target),
     )
-    graph.operators = [call]  # LiteRT has no other operator that runs a graph once
+    graph.operators = [call]  # the only LiteRT operator that runs a graph once
     graph.tensors = [*graph.tensors, _true(model)]
     return target
 
 
 def _true(model: Any) -> Any:
-    """Return a tensor that is true; its buffer is added to the model."""
+    """Return a constant true tensor, and add its buffer to the model."""
     model.buffers.append(schema.BufferT(data=np.ones(1, np.uint8)))
     return schema.TensorT(
         shape=[], type=schema.TensorType.BOOL, buffer=len(model.buffers) - 1, name=b"always", hasRank=True
@@ -73,7 +74,7 @@ def _true(model: Any) -> Any:
 
 
 def _choice(model: Any) -> int:
-    """Return the number of the operator IF; it is added to a network that has none, being of one branch."""
+    """Return the index of the operator IF; it is added to a network without it, which has a single branch."""
     names = [flatbuffer_utils.opcode_to_name(model, number) for number in range(len(model.operatorCodes))]
     if "IF" not in names:
         code = schema.BuiltinOperator.IF
@@ -83,9 +84,9 @@ def _choice(model: Any) -> int:
 
 
 def _chosen(model: Any, number: int, inputs: _Names, outputs: _Names) -> Iterator[tuple[int, _Names, _Names]]:
-    """Yield the graphs that one graph chooses between, with the names of their inputs and outputs.
+    """Yield the graphs that a graph selects from, with the names of their inputs and outputs.
 
-    A graph that does not choose is yielded itself.
+    A graph without a condition is yielded itself.
     """
     graph = model.subgraphs[number]
     choices = [

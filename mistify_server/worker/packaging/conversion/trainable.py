@@ -1,4 +1,4 @@
-"""A float32 package that can be tuned on the device: it trains the weights that it serves (paper 5.1)."""
+"""Conversion of float32 packages that can be tuned on the device (paper 5.1)."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ from mistify_server.worker.packaging.training.network import (
 from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
 from mistify_server.worker.packaging.training.parts import trainable_weights
 
-#: How far the outputs of both networks may differ, relative to the largest.
+#: Maximum difference between the outputs of both networks, relative to the largest output.
 _TOLERANCE = 1e-5
 
 
@@ -36,13 +36,13 @@ def convert_trainable(
     tuning: TuningConfig,
     examples: Arrays,
 ) -> ConvertedNetworks:
-    """Convert a checkpoint to a network that serves it and one that trains it.
+    """Convert a checkpoint to a network for inference and one for training.
 
     Args:
         model: A checkpoint.
         objectives: Output -> its objective.
-        tuning: The part of the network to train, and the settings of training.
-        examples: Input -> [n, ...], for which both networks have to compute the same.
+        tuning: The part of the network to train, and the settings for training.
+        examples: Input -> [n, ...], on which the outputs of both networks must agree.
     """
     folded = fold_batch_norm(model)
     requested = trainable_weights(folded, tuning)
@@ -57,7 +57,7 @@ def convert_trainable(
     except UntrainableError as error:
         return ConvertedNetworks(convert(model), note=f"cannot be trained on a device: {error}")
     lost = [name for name in requested if name not in trained]
-    note = f"not trained, since the converter merges them with others: {', '.join(lost)}" if lost else ""
+    note = f"not trained, because the converter merges them with others: {', '.join(lost)}" if lost else ""
     tunable = {
         name: TunableTensor(shape=tuple(variable.shape), norm=float(np.linalg.norm(variable.numpy())))
         for name, variable in trained.items()
@@ -84,7 +84,7 @@ def _record(
 
 
 def kind_of(objective: OutputObjective) -> OutputEncoding:
-    """Return the kind of an output's values."""
+    """Return the encoding of an output's values."""
     match objective:
         case Categorical(activation=Activation.SOFTMAX):
             return OutputEncoding.SOFTMAX
@@ -99,9 +99,9 @@ def kind_of(objective: OutputObjective) -> OutputEncoding:
 
 
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
-    """Check that the trained network computes the same as the served one.
+    """Raise an error unless the training network computes the same outputs as the served one.
 
-    As many examples are compared as fit into a batch of both.
+    The comparison uses as many examples as fit into a batch of both.
     """
     served, count = Runner(network), len(next(iter(examples.values())))
     try:
@@ -110,7 +110,7 @@ def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
         compared = {name: array[:count] for name, array in examples.items()}
         actual = trained(compared)
     except LiteRtError as error:
-        raise UntrainableError(f"LiteRT cannot run what trains it: {error.reason}") from error
+        raise UntrainableError(f"LiteRT cannot run the training network: {error.reason}") from error
     for name, output in served(compared).items():
         difference = float(np.abs(actual[name] - output).max())
         if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):

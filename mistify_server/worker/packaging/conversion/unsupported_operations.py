@@ -1,4 +1,4 @@
-"""Operations of a network that LiteRT lacks, said of the layers that they come from."""
+"""Errors about operations that LiteRT lacks, in terms of the layers that need them."""
 
 import re
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from executors.structure.reading.reader import read_graph
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify_server.worker.packaging.tflite.layer_names import layer_at
 
-#: Where the converter names an operation that it cannot convert: what it is, and the name that it has.
+#: An operation that cannot be converted in the converter's message: its type and its name.
 _OPERATION: Final = re.compile(r'error: loc\((?:callsite\()*fused\["(\w+):", "([^"@]*)')
 
 #: The line in which the converter lists such operations.
 _LISTED: Final = re.compile(r"^(?:TF Select|Custom) ops: (.*)$", re.MULTILINE)
 
-#: Parts of an operation's name that say nothing of the network.
+#: Parts of an operation's name without information about the network.
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 
-_EXPECTED: Final = "layers that LiteRT has operators for"
-_FIX: Final = "replace it by other layers, or leave what it does to the app that runs the package"
+_EXPECTED: Final = "layers with operators that LiteRT has"
+_FIX: Final = "replace it by other layers, or do this computation in the app that runs the package"
 
 
-#: What else helps, by the layer's class.
+#: More specific advice by the layer's class.
 _OWN_FIXES: Final = {
     "Conv1DTranspose": "use dilation_rate=1",
     "Conv2DTranspose": "use dilation_rate=1",
@@ -33,18 +33,18 @@ _OWN_FIXES: Final = {
 
 
 class _UnsupportedOperation(NamedTuple):
-    """A part that needs an operation that LiteRT lacks, and the way to do without it."""
+    """A part of a model that needs an operation missing in LiteRT, and advice for avoiding it."""
 
     value: str
     fix: str = _FIX
 
 
 def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
-    """Return the error INVALID_MODEL of a network that cannot be converted.
+    """Return the error INVALID_MODEL for a network that cannot be converted.
 
     Args:
         message: The converter's message.
-        model: The model whose layers are named; None for a graph without any.
+        model: The model, for layer names; None for a graph without layers.
     """
     layers = {} if model is None else _kinds(model)
     found = [
@@ -59,7 +59,7 @@ def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
 
 
 def _unsupported_operation(operation: str, place: str, layers: Mapping[str, str]) -> _UnsupportedOperation:
-    # An operation of Keras, which is no layer, gives its parts no names; it may be called as they are.
+    # A Keras operation that is not a layer gives no name to its parts: find it by the operation's type.
     layer = layer_at(place, layers) or next(
         (name for name, kind in layers.items() if kind == operation), None
     )
@@ -73,5 +73,5 @@ def _unsupported_operation(operation: str, place: str, layers: Mapping[str, str]
 
 
 def _kinds(model: keras.Model) -> dict[str, str]:
-    """Return the classes of a model's layers by their names."""
+    """Return the classes of a model's layers by name."""
     return {name: type(layer).__name__ for name, layer in read_graph(model).layers.items()}

@@ -1,1 +1,1 @@
-"""The measurement of converted networks: equality, latency, accuracy, and the gain of a precision."""
+"""Measurement of converted networks: equality, latency, accuracy, and the gain from a precision."""

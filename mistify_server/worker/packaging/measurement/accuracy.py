@@ -1,4 +1,4 @@
-"""The accuracy of a package at its own precision, as measured in LiteRT."""
+"""Measurement of a package's accuracy in LiteRT, at its own precision."""
 
 import time
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement.comparison import require_finite
 from mistify_server.worker.packaging.tflite.runner import BATCH, Runner
 
-#: Seconds after which no more examples are run.
+#: Maximum seconds for running examples.
 _MAX_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class MeasuredAccuracy:
-    """The value of a metric on a part of the data, and the number of examples it is of.
+    """The value of a metric on a part of the data, and the number of examples.
 
     Attributes:
-        accuracy: By the metric that compares networks.
-        examples: Number of examples.
-        outputs: Output -> score, by a metric of its own.
+        accuracy: The value of the metric that ranks networks.
+        examples: Number of evaluated examples.
+        outputs: Output -> score by that output's metric.
     """
 
     accuracy: float
@@ -36,21 +36,21 @@ class MeasuredAccuracy:
 
     @property
     def is_known(self) -> bool:
-        """Return whether all figures are numbers: some metrics take examples of two classes."""
+        """Return whether all figures are numbers: some metrics need examples of two classes."""
         return all(map(isfinite, (self.accuracy, *(own.value for own in self.outputs))))
 
 
 def measure_accuracy(
     runner: Runner, data: Dataset, objectives: Mapping[str, OutputObjective], source: DataSource
 ) -> MeasuredAccuracy:
-    """Run a package on some data, in random order, until all are done or time is up.
+    """Run a package on data in random order, until all examples are done or the time is up.
 
-    If there is no figure by then, it continues until there is.
+    If a metric is undefined by then, continue until it is defined.
 
     Args:
         runner: The package, or one of its branches.
         objectives: Output -> its objective.
-        source: Provides the metrics.
+        source: The data source, which defines the metrics.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, an output is not finite.
@@ -80,7 +80,7 @@ def _measured(
     objectives: Mapping[str, OutputObjective],
     source: DataSource,
 ) -> MeasuredAccuracy:
-    """Return the accuracy by outputs and targets of some examples, both by name."""
+    """Return the accuracy from the outputs and targets of some examples, both by name."""
     outputs: dict[str, Array] = {name: own.array() for name, own in rows.items()}
     overall = score(source.metric, objectives, outputs, targets)
     chosen = source.settings.metrics

@@ -1,4 +1,4 @@
-"""Why a precision costs accuracy: weights beyond float16, and tensors that share a scale of integers."""
+"""Causes of accuracy losses by precision: weights beyond float16, and tensors with a shared integer scale."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mistify_server.worker.packaging.tflite.runner import Arrays, tensor_ranges
 
 _LARGEST_HALF: Final = float(np.finfo(np.float16).max)
 
-#: The steps of an int8 tensor, and the fewest at which one is held to be still told apart.
+#: The steps of an int8 tensor, and the minimum at which values still count as distinguishable.
 _STEPS: Final = 255
 _FEW_STEPS: Final = 16
 
@@ -21,7 +21,7 @@ _FEW_STEPS: Final = 16
 def cause_of_loss(
     precision: Quantization, float32: bytes, inputs: Arrays, layers: Collection[str] = ()
 ) -> str:
-    """Return why a network may lose accuracy at a precision; empty where no cause is known.
+    """Return why a network may lose accuracy at a precision; empty without a known cause.
 
     Args:
         float32: The same network in float32.
@@ -29,17 +29,17 @@ def cause_of_loss(
         layers: Names of the network's layers; without them, tensors are named.
     """
     if precision is Quantization.FLOAT16:
-        return _beyond_half(float32, layers)
+        return _beyond_float16(float32, layers)
     if precision.stored_as is Quantization.INT8:
         return _on_one_scale(float32, inputs, layers)
     return ""
 
 
 def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
-    """Return the largest step between the integers of a network, and which layer has it.
+    """Return the largest step between the integers of a network, and its layer.
 
     Args:
-        network: A network of integers.
+        network: An integer network.
         layers: Names of the network's layers; without them, tensors are named.
     """
     scales = {_names(operator): operator.outputs[0].scale for operator in operators(network)}
@@ -47,8 +47,8 @@ def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
     return f"a step of {_named(name, layers)} is {scales[name]:.3g}"
 
 
-def _beyond_half(network: bytes, layers: Collection[str]) -> str:
-    """Return which layer's weights are the furthest beyond float16, which the converter cuts off."""
+def _beyond_float16(network: bytes, layers: Collection[str]) -> str:
+    """Return the layer with weights furthest beyond float16, which the converter clips."""
     largest = {
         _names(operator): max(
             float(np.abs(tensor.content).max(initial=0))
@@ -68,21 +68,21 @@ def _beyond_half(network: bytes, layers: Collection[str]) -> str:
 
 
 def _names(operator: Operator) -> str:
-    """Return the names of the output and the weights of an operator: an output of the network has no own."""
+    """Return the names of an operator's output and weights: a network output has no name of its own."""
     constants = (tensor.name for tensor in operator.inputs if tensor.is_constant)
     return ";".join((operator.outputs[0].name, *constants))
 
 
 @dataclass(frozen=True)
 class _Range:
-    """How far the values of a tensor reach, zero among them."""
+    """The range of a tensor's values, including zero."""
 
     name: str
     width: float
 
 
 def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> str:
-    """Return which concatenated tensor is left the fewest steps by another one, since all share one scale."""
+    """Return the concatenated tensor with the fewest steps left by another one on their shared scale."""
     pairs = list(_neighbours(network, inputs))
     if not pairs:
         return ""
@@ -91,7 +91,7 @@ def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> st
     if steps >= _FEW_STEPS:
         return ""
     return (
-        f"what is concatenated has one scale: {_named(large.name, layers)} ranges over {large.width:.3g}, "
+        f"concatenated tensors share one scale: {_named(large.name, layers)} ranges over {large.width:.3g}, "
         f"which leaves {steps:.2g} of {_STEPS} steps for the {small.width:.3g} of "
         f"{_named(small.name, layers)}; "
         "normalize both before they are concatenated, or use float16 or float32"
@@ -99,7 +99,7 @@ def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> st
 
 
 def _neighbours(network: bytes, inputs: Arrays) -> Iterator[tuple[_Range, _Range]]:
-    """Yield the tensors of the least and the largest range of each concatenation."""
+    """Yield the tensors with the smallest and largest range of each concatenation."""
     joins = [operator.inputs for operator in operators(network) if operator.name == "CONCATENATION"]
     reached = tensor_ranges(network, inputs) if joins else {}
     for joined in joins:

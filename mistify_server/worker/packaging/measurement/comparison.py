@@ -1,4 +1,4 @@
-"""The comparison of a package with its original (paper 7)."""
+"""Comparison of a package with its original (paper 7)."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from mistify.wording import counted
 from mistify_server.worker.packaging.conversion.result import Original
 from mistify_server.worker.packaging.tflite.runner import Array, Runner
 
-#: Examples that are compared, and how far float32 outputs may differ, as a share of the largest.
+#: Number of compared examples, and the tolerance of float32 outputs relative to the largest.
 COMPARED_EXAMPLES = 64
 _TOLERANCE = 1e-4
 
@@ -17,16 +17,16 @@ _TOLERANCE = 1e-4
 def compare(
     original: Original, runner: Runner, data: Dataset, precision: Quantization, fixed: Runner | None = None
 ) -> None:
-    """Check that a package computes what its original computes, for single examples and for a batch.
+    """Check that a package computes the same as its original, for single examples and for a batch.
 
-    Outputs in float32 have to be equal. At another precision they have to have the same shape and be finite;
-    the package's accuracy shows the cost of the precision.
+    Outputs in float32 must be equal. At other precisions, they must have the same shape and be finite; the
+    package's accuracy shows the loss from the precision.
 
     Args:
-        original: The network before its conversion.
+        original: The network before conversion.
         runner: The package, or one of its branches.
-        data: Examples, the first of which are compared.
-        fixed: The same for single examples only.
+        data: Examples, of which the first ones are compared.
+        fixed: The same with fixed batch 1.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the outputs differ, or are not finite.
@@ -53,18 +53,18 @@ def _require_equal(name: str, actual: Array, expected: Array, precision: Quantiz
         place = np.unravel_index(difference.argmax(), difference.shape)
         raise _corrupt(
             f"output {name} differs from its checkpoint's: {actual[place]:.6g} against {expected[place]:.6g} "
-            f"for example {place[0]}; expected {tolerance:.0e} apart at most"
+            f"for example {place[0]}; expected a difference of at most {tolerance:.0e}"
         )
 
 
 def require_finite(name: str, output: Array, rows: Array, expected: Array | None = None) -> None:
-    """Refuse outputs that are not numbers, or infinite.
+    """Raise an error if an output is not finite.
 
     Args:
         name: Name of the output.
         output: [examples, ...].
-        rows: Numbers of the examples [examples] in their data.
-        expected: The output of the network before its conversion, where it is known.
+        rows: Indices of the examples in their data, [examples].
+        expected: The output of the network before conversion, if known.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, some outputs are not finite.

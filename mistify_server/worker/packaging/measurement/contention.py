@@ -1,4 +1,4 @@
-"""Whether other processes compete for the processor at the moment."""
+"""Detection of other processes that compete for the processor."""
 
 import statistics
 import time
@@ -7,29 +7,29 @@ from typing import Final
 _ADDITIONS: Final = 300
 _RUNS: Final = 15
 
-#: A loop that takes longer than this many times its best was slowed down: readings differ by some per cent.
+#: A loop counts as slowed down beyond this multiple of its best time: readings vary by a few per cent.
 _TOLERANCE: Final = 1.15
 
 
 class ContentionProbe:
-    """Detects competing work by the time of a Python loop, compared with its best time so far.
+    """Detects competing work by the duration of a Python loop, compared with its best so far.
 
-    A core that runs a second thread of another program gives each of them less: on an Intel Xeon the loop
-    takes 1.6 times as long then, a network of small operators 1.5 times, a network of large convolutions 1.1
-    times. It is the most sensitive of the three, as it hardly waits for memory or for vector units.
+    A core that also runs another program's thread slows both down. On an Intel Xeon, the loop then takes 1.6
+    times as long, a network of small operators 1.5 times, and a network of large convolutions 1.1 times. The
+    loop is the most sensitive, because it hardly waits for memory or vector units.
     """
 
     def __init__(self) -> None:
         self._least_seconds = float("inf")
 
     def seconds(self) -> float:
-        """Return the present time of the loop: the median of 15 runs, a tenth of a millisecond in all."""
+        """Return the loop's current duration: the median of 15 runs, a tenth of a millisecond in total."""
         taken = statistics.median(_loop_seconds() for _ in range(_RUNS))
         self._least_seconds = min(self._least_seconds, taken)
         return taken
 
     def slowed(self, seconds: float) -> bool:
-        """Return whether other work slowed down a loop that took so long."""
+        """Return whether a loop of this duration was slowed down by other work."""
         return seconds > _TOLERANCE * self._least_seconds
 
 

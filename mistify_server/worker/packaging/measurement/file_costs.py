@@ -1,4 +1,4 @@
-"""The costs that are read off a converted network, whatever the forecast (paper 4.1)."""
+"""Costs that are read from a converted network instead of predicted (paper 4.1)."""
 
 from collections.abc import Collection
 
@@ -11,16 +11,16 @@ from mistify_server.worker.packaging.tflite.memory import memory_bytes
 def stored_costs(
     network: bytes, precision: Quantization, threads: int = 1, branches: Collection[str] = ()
 ) -> dict[str, float]:
-    """Return memory, size and plug-ins' measures of a file, by axis.
+    """Return memory, size and plug-in costs of a file, by axis.
 
     Args:
         network: A `.tflite`.
         precision: The precision of the file, which names the axes.
-        threads: Number of threads of LiteRT.
-        branches: Signatures of its branches, where it has some.
+        threads: Number of LiteRT threads.
+        branches: Signatures of its branches, if any.
 
     Raises:
-        MistifyError: INTERNAL, a plug-in returns something that is no cost.
+        MistifyError: INTERNAL, a plug-in returns an invalid cost.
     """
     costs = {memory_axis(precision): memory_bytes(network, branches)}
     for axis in known_axes():
@@ -29,9 +29,9 @@ def stored_costs(
 
 
 def is_stored(axis: str) -> bool:
-    """Check whether the cost on an axis is read off the file once there is one.
+    """Check whether the cost on an axis is read from the file once it exists.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is an axis of a plug-in that is not installed here.
+        MistifyError: INVALID_CONFIG, the axis belongs to a plug-in that is not installed here.
     """
     return quantity_of(axis) == MEMORY or axis_of(axis).measure is not None

@@ -1,4 +1,4 @@
-"""The latency of networks, measured in LiteRT's own process, so that only that process can end."""
+"""Latency of networks, measured in a separate LiteRT process, so that only that process can crash."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +14,7 @@ Key = TypeVar("Key")
 def latency_of(
     network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
 ) -> MeasuredLatency:
-    """Return the latency of a network; see `measure_latency` for the arguments.
+    """Return the latency of a network. See `measure_latency` for the arguments.
 
     Raises:
         LiteRtError: LiteRT cannot run the network.
@@ -23,11 +23,11 @@ def latency_of(
 
 
 def latencies_of(networks: Mapping[Key, bytes], threads: int = 1) -> dict[Key, MeasuredLatency]:
-    """Return the latencies of networks that are measured together, without those that LiteRT cannot run.
+    """Return the latencies of networks that are measured together, omitting those that LiteRT cannot run.
 
     Args:
         networks: Key -> content of a `.tflite`.
-        threads: Number of threads of LiteRT.
+        threads: Number of LiteRT threads.
     """
     try:
         measured = in_litert(measure_latencies, list(networks.values()), threads)

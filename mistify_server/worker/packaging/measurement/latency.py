@@ -1,4 +1,4 @@
-"""The latency of networks in LiteRT on this machine, measured in this process (elsewhere: `isolated`)."""
+"""Measurement of network latency in LiteRT on this machine, within this process (see also `isolated`)."""
 
 import statistics
 import time
@@ -15,8 +15,8 @@ from mistify.package.manifest import MeasuredLatency
 from mistify.profiling.measuring import random_input
 from mistify_server.worker.packaging.measurement.contention import ContentionProbe
 
-#: Bursts of so many runs, or of so many seconds, are timed until a few of the undisturbed ones agree: at
-#: least so many, for longer than short spells of other work last, and no longer than the most.
+#: Bursts, limited in runs and seconds, are timed until a few undisturbed ones agree. There is a minimum
+#: number of bursts, and a minimum time that outlasts short spells of other work.
 _BURSTS = 10
 _LEAST_SECONDS = 0.4
 _BURST_RUNS = 40
@@ -25,16 +25,16 @@ _WARM_UP_RUNS = 5
 _AGREEING = 3
 _AGREEMENT = 1.03
 
-#: Of many bursts, so many are lucky, too: of 300 of a tiny network, one or two took 4 % less than the next.
+#: Share of lucky bursts to ignore: of 300 bursts of a tiny network, one or two took 4 % less than the next.
 _LUCKY = 0.01
 _MOST_SECONDS = 8.0
 
-#: One for the whole process: the more was measured, the better the loop's best time is known.
+#: A single probe per process: the loop's best time improves with every measurement.
 _PROBE = ContentionProbe()
 
 
 class _Burst(NamedTuple):
-    """The milliseconds of each run, and the longer of the probe's loops before and after them."""
+    """The milliseconds of each run, and the longer of the probe's loops before and after the runs."""
 
     times: Sequence[float]
     loop_seconds: float
@@ -53,34 +53,33 @@ def measure_latency(
     clock: Callable[[], float] = time.perf_counter,
     probe: ContentionProbe = _PROBE,
 ) -> MeasuredLatency:
-    """Time inferences on this machine, for 0.4 to 8 seconds where one takes less than 0.2 s.
+    """Time inferences on this machine, for 0.4 to 8 seconds if one takes less than 0.2 s.
 
-    Other work on the machine only ever adds to the time of an inference, and comes in spells. So bursts
-    slowed down by it are left out, and among the others the burst with the lowest median counts, once some
-    are close to it; the median within it leaves out single lucky runs. If all were slowed down, the best of
-    all counts.
+    Other work on the machine can only lengthen an inference, and comes in spells. So bursts slowed down by it
+    are discarded. Of the others, the burst with the lowest median counts, once a few are close to it; the
+    median within the burst ignores single lucky runs. If all bursts were slowed down, the best one counts.
 
     Args:
         network: A `.tflite`.
         threads: Number of threads of LiteRT.
-        batch: Number of examples of an inference.
-        signature: The signature that runs, which takes Python a little longer; None for the only one.
-        clock: Returns seconds; says when to stop.
-        probe: Says whether other work slows this machine down.
+        batch: Number of examples per inference.
+        signature: The signature to run, which has a small overhead in Python; None for the only one.
+        clock: Returns seconds, for the time limits.
+        probe: Detects other work that slows this machine down.
     """
     infer = inference_of(network, threads, batch, signature)
     return measure_together([infer], threads, clock=clock, probe=probe)[0]
 
 
 def measure_latencies(networks: Sequence[bytes], threads: int = 1) -> list[MeasuredLatency]:
-    """Time inferences of several networks, each a `.tflite`, as `measure_together` does."""
+    """Time inferences of several networks, each a `.tflite`, like `measure_together`."""
     return measure_together([inference_of(network, threads) for network in networks], threads)
 
 
 def inference_of(
     network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
 ) -> Callable[[], object]:
-    """Return an inference on random inputs that has run some times; the arguments are `measure_latency`'s."""
+    """Return a warmed-up inference on random inputs; the arguments are those of `measure_latency`."""
     interpreter = Interpreter(model_content=network, num_threads=threads)
     infer = _ready(interpreter, batch) if signature is None else _ready_by(signature, interpreter, batch)
     for _ in range(_WARM_UP_RUNS):
@@ -95,22 +94,25 @@ def measure_together(
     clock: Callable[[], float] = time.perf_counter,
     probe: ContentionProbe = _PROBE,
 ) -> list[MeasuredLatency]:
-    """Time inferences of several networks as `measure_latency` does, a burst of each in turn.
+    """Time inferences of several networks like `measure_latency`, with alternating bursts.
 
-    A spell of other work slows down all alike, and small networks take hardly longer together than one.
+    A spell of other work slows down all networks equally, and several small networks hardly take longer than
+    one.
 
     Args:
-        inferences: Inferences of the networks, by `inference_of`.
+        inferences: Inferences of the networks, from `inference_of`.
         threads: Number of threads of LiteRT.
-        clock: Returns seconds; says when to stop.
-        probe: Says whether other work slows this machine down.
+        clock: Returns seconds, for the time limits.
+        probe: Detects other work that slows this machine down.
     """
     bursts: list[list[_Burst]] = [[] for _ in inferences]
     start, seconds, most = clock(), 0.0, _MOST_SECONDS * len(inferences)
-    while unsettled := [place for place, own in enumerate(bursts) if _to_go_on(own, probe, seconds, most)]:
+    while unsettled := [
+        place for place, own in enumerate(bursts) if _needs_more_bursts(own, probe, seconds, most)
+    ]:
         for place in unsettled:
             if len(unsettled) > 1:
-                inferences[place]()  # what the one before left in the caches is not its own
+                inferences[place]()  # warms up the caches, which hold the previous network's data
             bursts[place].append(_burst(inferences[place], probe))
             seconds = clock() - start
     return [_result(own, threads, probe) for own in bursts]
@@ -140,7 +142,7 @@ def _ready(interpreter: Interpreter, batch: int) -> Callable[[], object]:
 
 
 def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[[], object]:
-    """Return an inference by a signature on random inputs."""
+    """Return an inference of a signature on random inputs."""
     runner = interpreter.get_signature_runner(signature)
     return partial(
         runner, **{name: _random(entry, batch) for name, entry in runner.get_input_details().items()}
@@ -151,26 +153,26 @@ def _random(entry: Mapping[str, Any], batch: int) -> npt.NDArray[Any]:
     return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 
-def _to_go_on(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, most: float) -> bool:
-    """Return whether bursts are too few after so long, or the undisturbed ones too unlike before the most."""
+def _needs_more_bursts(bursts: Sequence[_Burst], probe: ContentionProbe, seconds: float, most: float) -> bool:
+    """Return whether more bursts are needed: there are too few, or the undisturbed ones do not agree yet."""
     if len(bursts) < _BURSTS or seconds < _LEAST_SECONDS:
         return True
     return seconds < most and not _agree(_undisturbed(bursts, probe))
 
 
 def _undisturbed(bursts: Sequence[_Burst], probe: ContentionProbe) -> list[_Burst]:
-    """Return the bursts that no other work slowed down, as far as the probe knows."""
+    """Return the bursts that were not slowed down by other work, according to the probe."""
     return [burst for burst in bursts if not probe.slowed(burst.loop_seconds)]
 
 
 def _agree(bursts: Sequence[_Burst]) -> bool:
-    """Return whether there are a few bursts, the lowest that count, with nearly the same medians."""
+    """Return whether the fastest relevant bursts have nearly equal medians."""
     medians = [burst.median_ms for burst in _lowest_first(bursts)[:_AGREEING]]
     return len(medians) == _AGREEING and medians[-1] <= _AGREEMENT * medians[0]
 
 
 def _lowest_first(bursts: Sequence[_Burst]) -> list[_Burst]:
-    """Return the bursts by their medians, without the lucky ones."""
+    """Return the bursts in order of their medians, without the lucky ones."""
     return sorted(bursts, key=lambda burst: burst.median_ms)[int(_LUCKY * len(bursts)) :]
 
 

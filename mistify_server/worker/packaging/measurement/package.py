@@ -1,4 +1,4 @@
-"""The measurement of a package: latency, accuracy and costs, in LiteRT and in its files."""
+"""Measurement of a package: latency and accuracy in LiteRT, and costs from its files."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,27 +26,25 @@ from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 
-#: The notes of packages whose test data, or only the data they were chosen by, have the source's answers.
+#: Notes on packages with pseudo-labelled test data, or with only pseudo-labelled validation data.
 _GENERATED: Final = (
-    "is measured on generated inputs, by how far it agrees with the source: on real inputs it may agree far "
-    "less"
+    "is the agreement with the source on generated inputs: on real inputs, it may be much lower"
 )
 _UNLABELLED: Final = (
-    "is measured on your unlabelled inputs, by how far it agrees with the source: how often the source is "
-    "right is not known"
+    "is the agreement with the source on your unlabelled inputs: the accuracy of the source itself is unknown"
 )
-_CHOSEN_BY_AGREEMENT: Final = "was chosen by how far it agrees with the source, without labels"
+_CHOSEN_BY_AGREEMENT: Final = "was chosen by its agreement with the source, without labels"
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The latency, the accuracy and the memory of a network, or of a branch, in LiteRT on this machine.
+    """The latency, accuracy and memory of a network or branch, in LiteRT on this machine.
 
     Attributes:
         latency: Latency of an inference.
-        memory_bytes: Bytes of its constants and activations, according to the file.
-        validation: The accuracy by which packages and branches are chosen.
-        test: The accuracy that is reported.
+        memory_bytes: Size of constants and activations in bytes, according to the file.
+        validation: The accuracy for choosing packages and branches.
+        test: The accuracy for the report.
     """
 
     latency: MeasuredLatency
@@ -57,14 +55,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class PackageMeasurements:
-    """All that was measured of a package.
+    """All measurements of a package.
 
     Attributes:
-        branches: One for each branch, the cheapest first; a single one where there are no branches.
+        branches: One per branch, cheapest first; a single one without branches.
         default: Index of the goal's own network among them.
-        costs: Costs of the files by axis: their size, their memory, and the result of compression.
-        note: Names costs that were predicted instead of measured, gains that the precision did not bring, and
-            losses through compression; may be empty.
+        costs: Costs of the files by axis: size, memory, and the achieved compression.
+        note: Remarks on costs that were predicted instead of measured, missing gains from the precision, and
+            losses from compression; may be empty.
     """
 
     branches: tuple[Measurement, ...]
@@ -81,16 +79,16 @@ class PackageMeasurements:
 def measure(
     conversion: Conversion, task: PackageTask, objectives: Mapping[str, OutputObjective], held_out: HeldOut
 ) -> PackageMeasurements:
-    """Compare a package with its original, and measure it.
+    """Measure a package after comparing it with its original.
 
     Args:
         conversion: The networks of the package.
-        task: Describes the package to make and the costs and accuracy of its checkpoint.
+        task: The package task, with the costs and accuracy of the checkpoint.
         objectives: Output -> its objective.
-        held_out: The data for comparison and for accuracies.
+        held_out: The held-out data for comparison and accuracy.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it computes something else than its original.
+        MistifyError: CORRUPT_PACKAGE, its outputs differ from the original's.
     """
     branches = tuple(
         _measure_branch(conversion, branch, task, objectives, held_out)
@@ -114,7 +112,7 @@ def _measure_branch(
     objectives: Mapping[str, OutputObjective],
     held_out: HeldOut,
 ) -> Measurement:
-    """Compare and measure one branch, or the network where there are no branches."""
+    """Compare and measure one branch, or a network without branches."""
     network = conversion.networks.serve
     signature = branch_signature(branch) if conversion.branches else None
     fixed = fixed_batch_signature(signature or SIGNATURE)
@@ -132,21 +130,21 @@ def _measure_branch(
 
 @contextmanager
 def _runnable(network: bytes, precision: Quantization, layers: Collection[str]) -> Iterator[None]:
-    """Explain why LiteRT refuses a network of integers: it has no kernels for some of its scales.
+    """Explain why LiteRT rejects an integer network: it lacks kernels for some of its scales.
 
     Raises:
-        LiteRtError: LiteRT refuses the network.
+        LiteRtError: LiteRT rejects the network.
     """
     try:
         yield
     except LiteRtError as error:
         if not precision.integer:
             raise
-        raise LiteRtError("one whose integers LiteRT refuses", largest_scale(network, layers)) from error
+        raise LiteRtError("one with integers that LiteRT rejects", largest_scale(network, layers)) from error
 
 
 def _costs(conversion: Conversion, spec: PackageSpec) -> dict[str, float]:
-    """Return the costs that are read off the package, by axis."""
+    """Return the costs that are read from the package, by axis."""
     branches = conversion.branches.networks if conversion.branches else ()
     return stored_costs(
         conversion.networks.serve,
@@ -159,9 +157,10 @@ def _costs(conversion: Conversion, spec: PackageSpec) -> dict[str, float]:
 def _note(
     conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs, validation: Dataset
 ) -> str:
-    """Describe costs not measured, gains that the precision did not bring, and losses through compression.
+    """Describe unmeasured costs, missing gains from the precision, and losses from compression.
 
-    `stored` has the result of compression. Some of the validation data explain the losses of precisions.
+    `stored` has the achieved compression. A part of the validation data is used to explain losses from
+    precisions.
     """
     metric, compression = task.recipe.data.validation_metric, task.spec.compression
     precision = task.spec.quantization.precision
@@ -179,28 +178,28 @@ def _note(
 
 
 def _on_pseudo_labels(data: DataSource) -> str:
-    """Say where the source's answers replace labels; empty if nothing is measured by them."""
+    """Describe where pseudo-labels affect measurements; empty if they do not."""
     if not data.labelled:
         return _UNLABELLED if data.test is None else _GENERATED
     return "" if data.has_validation_labels else _CHOSEN_BY_AGREEMENT
 
 
 def _predictions(task: PackageTask) -> Iterator[str]:
-    """Return the evidence for limits on latency on other hardware than this machine."""
+    """Yield the evidence for latency limits on hardware other than this machine."""
     for profile in task.recipe.hardware.values():
         axis = latency_axis(profile.name)
         if axis in task.spec.budget and not is_host(profile.name):
             yield (
-                f"is judged by the latency on {conditions_of(axis).hardware} as predicted from "
-                f"{profile.evidence}: nothing was measured there"
+                f"is judged by the latency on {conditions_of(axis).hardware} predicted from "
+                f"{profile.evidence}, without measurements there"
             )
 
 
 def measured_here(latency: MeasuredLatency, precision: Quantization) -> dict[str, float]:
-    """Return the latency of an inference on this machine by axis, with and without its precision.
+    """Return the latency on this machine by axis, both with and without the precision.
 
     Args:
-        latency: Milliseconds, with a number of threads.
+        latency: Latency in milliseconds for a number of threads.
     """
     host = at_threads(HOST.name, latency.threads)
     return dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)

@@ -1,4 +1,4 @@
-"""The measurement of a source in LiteRT, in float32, to which packages are compared."""
+"""Measurement of a float32 source in LiteRT, as the baseline for packages."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,14 +22,14 @@ def measure_reference(
     data: DataSource,
     threads: Iterable[int],
 ) -> ReferenceResult:
-    """Measure a source as packages are.
+    """Measure a source in the same way as packages.
 
     Args:
-        source: A `.tflite` of the source before tuning, in float32.
+        source: A float32 `.tflite` of the source before tuning.
         tuned: A `.tflite` of the tuned source.
         objectives: Output -> its objective.
-        data: Provides the metric.
-        threads: Numbers of threads, for each of which the latency of the source is measured.
+        data: The data source, which defines the metric.
+        threads: Numbers of threads for which to measure the source's latency.
     """
     came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     measured: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Remarks on a package that gained nothing through its precision, or lost accuracy by compression."""
+"""Remarks on a package without gains from its precision, or with losses from compression."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from mistify.wording import counted
 from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.flatbuffer import operators
 
-#: Accuracy that a precision may cost without a remark, as a share.
+#: Loss of accuracy from a precision that needs no remark.
 _TOLERATED_LOSS = 0.01
 
-#: By how much a mean squared error may grow without a remark, as a share of it.
+#: Relative increase of a mean squared error that needs no remark.
 _TOLERATED_GROWTH = 0.1
 
-#: By how much the share of zeros may fall short without a remark.
+#: Shortfall in the share of zeros that needs no remark.
 _TOLERATED_SHORTAGE = 0.01
 
-#: Operators that change how a number is stored, and compute nothing.
+#: Operators that only convert between number formats.
 _CASTS = ("QUANTIZE", "DEQUANTIZE")
 
 
 @dataclass(frozen=True)
 class Served:
-    """A network in LiteRT, with its latency in milliseconds and its accuracy."""
+    """A LiteRT network with its latency in milliseconds and its accuracy."""
 
     network: bytes
     latency_ms: float
@@ -42,14 +42,14 @@ def drawbacks(
     *,
     cause: str = "",
 ) -> str:
-    """Return a remark on the disadvantages of a package against the float32 one of the same checkpoint.
+    """Return a remark on disadvantages of a package compared with float32.
 
     Args:
         package: Measurements of the package.
         float32: Measurements of the same network in float32.
         metric: The metric of both accuracies.
         threads: Number of threads of both latencies.
-        cause: Cause of a loss of accuracy, if it is known (`cause_of_loss`).
+        cause: Cause of a loss of accuracy, if known (`cause_of_loss`).
 
     Returns:
         A remark on latency and accuracy; empty if both are good enough.
@@ -63,31 +63,31 @@ def drawbacks(
     if _is_worse(package.accuracy, float32.accuracy, metric):
         advice = "; int8-qat may lose less" if precision is Quantization.INT8 else ""
         against = f"{metric.shown(package.accuracy)} against {metric.shown(float32.accuracy)}"
-        remarks.append(f"{metric} {against} in float32{f', as {cause}' if cause else advice}")
+        remarks.append(f"{metric} {against} in float32{f', because {cause}' if cause else advice}")
     return f"as {precision.value}: {'; '.join(remarks)}" if remarks else ""
 
 
 def compression_losses(
     config: CompressionConfig, stored: Costs, accuracy: float, before: float, metric: Metric
 ) -> str:
-    """Return a remark on a compression that is less than was asked for, or that cost accuracy.
+    """Return a remark on a compression that falls short of the request, or that cost accuracy.
 
     Args:
-        config: The compression that was asked for.
-        stored: The compression in the package, by axis.
+        config: The requested compression.
+        stored: The achieved compression in the package, by axis.
         accuracy: Accuracy of the compressed network.
-        before: Accuracy of its checkpoint.
+        before: Accuracy of the checkpoint.
         metric: The metric of both accuracies.
 
     Returns:
-        The remark; empty if there is nothing to say.
+        The remark; may be empty.
     """
     remarks = []
     if config.sparsity is not None and stored[ZEROS] < config.sparsity - _TOLERATED_SHORTAGE:
-        remarks.append(f"{stored[ZEROS]:.0%} of the weights are zero: there are layers that cannot be pruned")
+        remarks.append(f"{stored[ZEROS]:.0%} of the weights are zero: some layers cannot be pruned")
     if config.clusters is not None and stored[VALUES] > config.clusters:
         remarks.append(
-            f"a kernel has {stored[VALUES]:,.0f} values: of a layer that cannot be clustered, or with a "
+            f"a kernel has {stored[VALUES]:,.0f} values: its layer cannot be clustered, or it has a "
             "scale for each channel"
         )
     if _is_worse(accuracy, before, metric):
@@ -96,20 +96,20 @@ def compression_losses(
 
 
 def _is_worse(figure: float, float32: float, metric: Metric) -> bool:
-    """Return whether a precision cost more than a point, or a tenth of a mean squared error."""
+    """Return whether the loss exceeds one percentage point, or a tenth of a mean squared error."""
     if metric.is_share:
         return float32 - figure > _TOLERATED_LOSS
     return figure > (1 + _TOLERATED_GROWTH) * float32
 
 
 def float_operators(network: bytes) -> tuple[list[str], int]:
-    """Return the names of the operators that compute in float32, and how many operators compute."""
+    """Return the names of the operators that compute in float32, and the number of computing operators."""
     computing = list(_computing(network))
     return [name for name, floats in computing if floats], len(computing)
 
 
 def _computing(network: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield the names of the operators that compute, and whether they read and write floats only."""
+    """Yield the names of the computing operators, and whether they only read and write floats."""
     for operator in operators(network):
         types = [tensor.type for tensor in (*operator.inputs, *operator.outputs)]
         if operator.name not in _CASTS and types[-1] in ("FLOAT32", "INT8"):
@@ -126,12 +126,12 @@ def _why_not_faster(network: bytes, threads: int) -> str:
     if share >= 0.5:
         return f"the network is too small: {share:.0%} of an inference is not spent on computing"
     return (
-        "integers are no faster on this machine: all operators compute with them, and "
-        f"{1 - share:.0%} of an inference is spent there"
+        "integers are no faster on this machine: all operators use them, and "
+        f"{1 - share:.0%} of an inference is spent computing"
     )
 
 
 def _overhead(network: bytes, threads: int) -> float:
-    """Return the share of an inference that does not grow with the examples in its batch."""
+    """Return the share of an inference that does not grow with the batch size."""
     one, two = (latency_of(network, threads, batch).median_ms for batch in (1, 2))
     return min(max(2 * one - two, 0.0) / one, 1.0)

@@ -1,1 +1,1 @@
-"""TensorFlow graphs rewritten before they are converted: operations that the converter takes apart badly."""
+"""Rewriting of TensorFlow graphs before conversion: operations that the converter decomposes badly."""

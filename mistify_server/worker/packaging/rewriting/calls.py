@@ -1,4 +1,4 @@
-"""Calls of functions in place of the operations of a graph."""
+"""Replacement of a graph's operations by function calls."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class GraphBody:
     Attributes:
         nodes: A repeated field of `NodeDef`s.
         returned: Name -> tensor that a function returns; empty for the main graph.
-        is_function: Whether it belongs to a function: there, tensors have the names of their outputs.
+        is_function: Whether it belongs to a function, in which tensors are named by their outputs.
     """
 
     nodes: Any
@@ -23,7 +23,7 @@ class GraphBody:
     is_function: bool
 
     def by_name(self) -> Mapping[str, Any]:
-        """Return the nodes by their names."""
+        """Return the nodes by name."""
         return {node.name: node for node in self.nodes}
 
 
@@ -35,15 +35,15 @@ def bodies(graph: Any) -> Iterator[GraphBody]:
 
 
 def node_of(tensor: str) -> str:
-    """Return the name of the node, or of the argument, that a tensor is of."""
+    """Return the name of the node or argument that produces a tensor."""
     return tensor.partition(":")[0]
 
 
 class Calls:
-    """Functions that stand for operations; each is defined once in a graph, always under the same name.
+    """Functions that replace operations; each is defined once in a graph, always under the same name.
 
     Args:
-        graph: The `GraphDef`, which gets the functions from `define`.
+        graph: The `GraphDef`, to which `define` adds the functions.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -53,15 +53,15 @@ class Calls:
     def replace(
         self, node: Any, body: GraphBody, name: str, function: Callable[..., Any], types: Sequence[int] = ()
     ) -> None:
-        """Make a node a call of a function, for all who read the node's output.
+        """Turn a node into a function call, for all readers of its output.
 
         Args:
-            node: A node with one output, of the type that its attribute `T` names.
+            node: A node with one output, of the type in its attribute `T`.
             body: The body with the node.
             name: Name of the function, to which the types are added.
             function: A function that is traced for tensors of any shape, and returns one of the same type as
                 the node.
-            types: Types of the inputs of the function; one of the type `T` where none is given.
+            types: Types of the function's inputs; by default a single input of the type `T`.
         """
         (output,) = op_def_registry.get(node.op).output_arg
         old, new = f"{node.name}:{output.name}:", f"{node.name}:output:"
@@ -77,11 +77,11 @@ class Calls:
     def insert(
         self, reader: Any, place: int, body: GraphBody, name: str, function: Callable[..., Any]
     ) -> None:
-        """Let a node read a function's result for the tensor that it has read.
+        """Make a node read a function's result instead of one of its input tensors.
 
         Args:
             reader: A node with an attribute `T`, the type of the tensor.
-            place: Number of the input.
+            place: Index of the input.
             body: The body with the reader.
             name: Name of the function, to which the type is added.
             function: A function that is traced for a tensor of any shape.
@@ -93,7 +93,7 @@ class Calls:
         reader.input[place] = f"{call.name}:output:0" if body.is_function else call.name
 
     def define(self) -> None:
-        """Add the functions that are called to the graph."""
+        """Add the called functions to the graph."""
         self._graph.library.function.extend(self._functions.values())
 
     def _make_call(

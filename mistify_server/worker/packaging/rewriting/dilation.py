@@ -1,7 +1,7 @@
-"""Dilated convolutions as one operation each, with which the converter fuses bias and activation.
+"""Fusion of dilated convolutions into single operations, which the converter fuses with bias and activation.
 
-TensorFlow traces one as SpaceToBatchND, a convolution and BatchToSpaceND. The converter puts these together
-only in a graph whose batch is fixed.
+TensorFlow traces a dilated convolution as SpaceToBatchND, a convolution and BatchToSpaceND. The converter
+only merges these in graphs with a fixed batch.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,21 +13,21 @@ import tensorflow as tf
 
 Integers = npt.NDArray[np.int32]
 
-#: Convolutions by their numbers of dimensions.
+#: Convolution -> number of dimensions.
 _CONVOLUTIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
 
-#: What stands beside the convolution in one dimension, which is that of images with a height of 1.
+#: Operations around a one-dimensional convolution, which is computed on images with a height of 1.
 _RESHAPING = frozenset({"ExpandDims", "Squeeze"})
 
-#: The attribute in which a node has the shapes of its outputs, as they were traced.
+#: Attribute of a node with the traced shapes of its outputs.
 _SHAPES = "_output_shapes"
 
 
 def fuse_dilations(nodes: Collection[Any]) -> None:
-    """Give dilated convolutions their dilation as an attribute, instead of the operations around them.
+    """Set the dilation of dilated convolutions as an attribute, replacing the operations around them.
 
     Args:
-        nodes: The nodes of a graph or a function, which are changed.
+        nodes: The nodes of a graph or function, modified in place.
     """
     by_name = {node.name: node for node in nodes}
     for node in nodes:
@@ -36,7 +36,7 @@ def fuse_dilations(nodes: Collection[Any]) -> None:
 
 
 def _fuse(end: Any, nodes: Mapping[str, Any]) -> None:
-    """Fuse the convolution that a BatchToSpaceND ends, if it is one and all of its sizes are known."""
+    """Fuse the dilated convolution that ends in a BatchToSpaceND, if there is one with known sizes."""
     convolution = _source(end.input[0], nodes)
     if convolution is None or not _is_plain(convolution):
         return
@@ -58,7 +58,7 @@ def _fuse(end: Any, nodes: Mapping[str, Any]) -> None:
     convolution.attr["dilations"].list.i[:] = [1, *rates, 1]
     convolution.attr["padding"].s = padding
     for node in (first, convolution, nodes[_node_of(end.input[0])]):
-        node.attr.pop(_SHAPES, None)  # those of the batch that was spread
+        node.attr.pop(_SHAPES, None)  # the shapes with the enlarged batch
     del end.input[1:]
     dtype = end.attr["T"].type
     end.op = "Identity"
@@ -67,18 +67,18 @@ def _fuse(end: Any, nodes: Mapping[str, Any]) -> None:
 
 
 def _is_plain(node: Any) -> bool:
-    """Return whether a node is a convolution that neither pads nor strides."""
+    """Return whether a node is a convolution without padding or stride."""
     plain = node.op in _CONVOLUTIONS and node.attr["padding"].s == b"VALID"
     return plain and all(stride == 1 for stride in node.attr["strides"].list.i)
 
 
 def _padding(padded: Integers, block: Integers, kernel: Any) -> bytes:
-    """Return the padding of a convolution; empty where it has no name.
+    """Return the named padding of a convolution; empty if it has no name.
 
     Args:
-        padded: Padding that is not cropped again, before and behind, by dimension.
+        padded: Padding that is not cropped again, before and after, by dimension.
         block: Dilation by dimension.
-        kernel: The node with the kernel, which may be unknown.
+        kernel: The node with the kernel; may be unknown.
     """
     if not padded.any():
         return b"VALID"
@@ -90,7 +90,7 @@ def _padding(padded: Integers, block: Integers, kernel: Any) -> bytes:
 
 
 def _window(kernel: Any) -> list[int]:
-    """Return the positions of a kernel by dimension; nothing if they are unknown."""
+    """Return the size of a kernel by dimension; empty if unknown."""
     if kernel is None:
         return []
     if kernel.op == "Const":
@@ -103,7 +103,7 @@ def _window(kernel: Any) -> list[int]:
 
 
 def _source(tensor: str, nodes: Mapping[str, Any]) -> Any:
-    """Return the node that computes a tensor, passing over reshapings; None if there is none."""
+    """Return the node that computes a tensor, skipping reshapes; None if there is none."""
     source = nodes.get(_node_of(tensor))
     return _source(source.input[0], nodes) if source is not None and source.op in _RESHAPING else source
 

@@ -1,8 +1,8 @@
-"""Operations whose integers the converter scales wrongly, rewritten so that it cannot.
+"""Rewriting of operations for which the converter chooses wrong integer scales.
 
-The converter gives the inputs of MINIMUM, MAXIMUM and SELECT the range of their output: other readers get
-values that were cut off. REVERSE_V2 writes the integers that it reads, with a scale of its own. ONE_HOT
-writes the zero of another scale, which is one half on its own scale; other values are right.
+The converter assigns the output range of MINIMUM, MAXIMUM and SELECT to their inputs, so other readers of
+these get clipped values. REVERSE_V2 copies its input integers but declares a different scale. ONE_HOT writes
+the zero of a different scale, which means one half on its own scale; other values are correct.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mistify_server.worker.packaging.rewriting.calls import Calls, GraphBody, bodies, node_of
 
-#: The inputs that operations force a range on, by their numbers.
+#: Operation -> indices of the inputs whose range it forces.
 _FORCED: Final[Mapping[str, tuple[int, ...]]] = {
     "Minimum": (0, 1),
     "Maximum": (0, 1),
@@ -23,17 +23,17 @@ _FORCED: Final[Mapping[str, tuple[int, ...]]] = {
     "SelectV2": (1, 2),
 }
 
-#: Steps between float32 numbers below one.
+#: Spacing of float32 numbers below one.
 _STEP: Final = float(np.finfo(np.float32).epsneg)
 
 
 def keep_ranges(graph: Any) -> None:
-    """Let operations read copies where the range that is forced on their inputs would hold for others.
+    """Insert copies of inputs if an operation would force its range on other readers.
 
-    Places of ones have minus one elsewhere, from which zero is made.
+    A one-hot tensor is computed from ones and minus ones, with zero derived from the latter.
 
     Args:
-        graph: A `GraphDef` with its functions, which is changed.
+        graph: A `GraphDef` with its functions, modified in place.
     """
     calls, copies = Calls(graph), 0
     for body in bodies(graph):
@@ -48,7 +48,7 @@ def keep_ranges(graph: Any) -> None:
     calls.define()
 
 
-# Attributes may be left out where they have their default.
+# Attributes with default values may be missing.
 
 
 def _of_last_axis(one_hot: Any) -> bool:
@@ -60,15 +60,15 @@ def _type_of_indices(one_hot: Any) -> int:
 
 
 def _one_hot(indices: Any, depth: Any, on: Any, off: Any) -> Any:
-    """Return `on` at the indices in the last of the dimensions [..., depth], and `off` elsewhere.
+    """Return `on` at the indices along the last dimension of [..., depth], and `off` elsewhere.
 
-    Whole numbers in between do not help: the converter puts ONE_HOT and CAST together.
+    Intermediate integers would not help, because the converter fuses ONE_HOT and CAST.
     """
     return 0.5 * (on - off) * tf.one_hot(indices, depth, 1.0, -1.0) + 0.5 * (on + off)
 
 
 def _copied(x: Any, number: int) -> Any:
-    """Return a tensor unchanged, by an operation that the converter neither drops nor merges with others."""
+    """Return a tensor unchanged, with an operation that the converter neither drops nor merges."""
     return tf.nn.leaky_relu(x, 1.0 - number * _STEP)
 
 
@@ -90,20 +90,20 @@ def _is_float(node: Any) -> bool:
 
 
 def _readers(body: GraphBody, nodes: Mapping[str, Any]) -> Counter[str]:
-    """Count the readers of tensors, without operations that only pass them on."""
+    """Count the readers of tensors, ignoring operations that only forward them."""
     read = [tensor for node in body.nodes if node.op != "Identity" for tensor in node.input]
     return Counter(_source(tensor, nodes) for tensor in (*read, *body.returned.values()))
 
 
 def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
-    """Return the tensor that is passed on under another name."""
+    """Return the original of a tensor that was forwarded under another name."""
     while (node := nodes.get(node_of(tensor))) is not None and node.op == "Identity":
         tensor = node.input[0]
     return tensor.removesuffix(":0")
 
 
 def _is_relu(node: Any, nodes: Mapping[str, Any]) -> bool:
-    """Check whether the converter makes a RELU of a node, which has a range of its own."""
+    """Check whether the converter turns a node into a RELU, which has its own range."""
     return node.op == "Maximum" and any(_constant_is_zero(tensor, nodes) for tensor in node.input)
 
 

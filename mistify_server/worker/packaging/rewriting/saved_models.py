@@ -1,4 +1,4 @@
-"""SavedModels rewritten so that the converter makes good networks of them."""
+"""Rewriting of SavedModels for better conversion."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +13,11 @@ from mistify_server.worker.packaging.rewriting.stable_operations import make_sta
 
 @contextmanager
 def rewritten(directory: str, *, integers: bool) -> Iterator[None]:
-    """Rewrite the operations of a SavedModel that the converter takes apart badly, while the block lasts.
+    """Rewrite, within the block, the operations of a SavedModel that the converter decomposes badly.
 
     Args:
         directory: The directory of the SavedModel.
-        integers: Whether the network will compute in integers.
+        integers: Whether the network will use integer arithmetic.
     """
     path = Path(directory, "saved_model.pb")
     content = path.read_bytes()

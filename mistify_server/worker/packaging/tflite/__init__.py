@@ -1,1 +1,1 @@
-"""Converted networks: their operators, weights and costs, and running them."""
+"""Converted networks: their operators, weights and costs, and their execution."""

@@ -1,8 +1,8 @@
-"""Integers between the blocks of an int8 network: each block reads what the one before writes.
+"""Integer tensors between the blocks of an int8 network.
 
-The converter gives every graph float inputs and outputs, which it quantizes and dequantizes. Between two
-blocks both operators are left out if the scales are the same except for rounding. If they differ, because a
-variant has a range of its own, the operator stays and converts integers to integers.
+The converter gives every graph float inputs and outputs with QUANTIZE and DEQUANTIZE operators. Between two
+blocks, both operators are removed if the scales are equal except for rounding. If they differ, because a
+variant has its own range, the operator stays and converts integers to integers.
 """
 
 from collections.abc import Iterable
@@ -13,19 +13,19 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-#: Scales that differ by less, as a share, are of the same range, measured before and behind a boundary.
+#: Maximum relative difference of scales from the same range, measured on both sides of a boundary.
 _ROUNDING: Final = 1e-4
 
 
 @dataclass(frozen=True)
 class _Conversion:
-    """The operator at an end of a graph, between its float tensor there and integers.
+    """The operator between a float input or output of a graph and integers.
 
     Attributes:
         operator: QUANTIZE or DEQUANTIZE.
-        floats: Number of the float tensor.
-        integers: Number of the int8 tensor.
-        tensors: The graph's inputs, or its outputs.
+        floats: Index of the float tensor.
+        integers: Index of the int8 tensor.
+        tensors: The graph's inputs or outputs.
         named: The inputs or outputs of the signature.
     """
 
@@ -42,10 +42,10 @@ class _Conversion:
         return self.graph.tensors[self.integers].quantization
 
     def is_near(self, quantization: Any) -> bool:
-        """Return whether a scale and zero point equal those of the integers, except for rounding.
+        """Return whether scale and zero point equal those of the integers, except for rounding.
 
-        The answer is no if an output has the values of the graph's input, which is settled already: operators
-        such as concatenations and poolings may need them to be equal.
+        The result is False if an output shares the quantization of the graph's input, which is already fixed:
+        operators such as concatenation and pooling may require them to be equal.
         """
         own, first = self.quantization, self.graph.tensors[self.graph.inputs[0]]
         if self.tensors is self.graph.outputs and _is_int8(first) and _equal(first.quantization, own):
@@ -54,7 +54,7 @@ class _Conversion:
         return near and np.array_equal(own.zeroPoint, quantization.zeroPoint)
 
     def leave_out(self, quantization: Any) -> None:
-        """Let the integers be the input or output.
+        """Make the integers the input or output, and remove the operator.
 
         Args:
             quantization: A scale and zero point near those of the integers, shared by all tensors that have
@@ -69,10 +69,10 @@ class _Conversion:
         (self.named[0].tensorIndex,) = self.tensors
 
     def go_between(self, quantization: Any, code: int) -> None:
-        """Let the input or output be integers of another scale and zero point.
+        """Make integers with another scale and zero point the input or output.
 
         Args:
-            code: Number of the operator QUANTIZE, which takes integers as well.
+            code: Index of the operator QUANTIZE, which also accepts integers.
         """
         tensor = self.graph.tensors[self.floats]
         tensor.type, tensor.quantization = schema.TensorType.INT8, quantization
@@ -82,11 +82,11 @@ class _Conversion:
 
 
 def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) -> None:
-    """Let the graphs of a network pass each other int8 instead of floats, if all of them can.
+    """Make the graphs of a network exchange int8 instead of floats, if all of them can.
 
     Args:
-        network: Returned by `read_network`, with a graph for each block; it is changed.
-        writers: Signatures of the blocks that write a tensor; the first one's scale is that of all.
+        network: A network from `read_network` with one graph per block; modified in place.
+        writers: Signatures of the blocks that write a tensor; the first one determines the scale.
         readers: Signatures of the blocks that read it.
     """
     by_key = {signature.signatureKey.decode(): signature for signature in network.signatureDefs}
@@ -104,7 +104,7 @@ def pass_integers(network: Any, writers: Iterable[str], readers: Iterable[str]) 
 
 
 def _read(network: Any, signature: Any) -> _Conversion | None:
-    """Return the operator that quantizes a graph's input, if nothing else reads that, nor is it an output."""
+    """Return the operator that quantizes a graph's input, if the input has no other use."""
     graph = network.subgraphs[signature.subgraphIndex]
     (read,) = graph.inputs
     readers = [operator for operator in graph.operators if read in operator.inputs]
@@ -117,7 +117,7 @@ def _read(network: Any, signature: Any) -> _Conversion | None:
 
 
 def _written(network: Any, signature: Any) -> _Conversion | None:
-    """Return the operator that makes a graph's output from integers, if nothing else needs that."""
+    """Return the operator that dequantizes a graph's output, if the output has no other use."""
     graph = network.subgraphs[signature.subgraphIndex]
     (returned,) = graph.outputs
     makers = [operator for operator in graph.operators if returned in operator.outputs]
@@ -135,7 +135,7 @@ def _is_int8(tensor: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether a tensor has the scales and zero points of another, to the last bit."""
+    """Return whether two tensors have exactly the same scales and zero points."""
     if one is None or one.scale is None:
         return False
     return np.array_equal(one.scale, other.scale) and np.array_equal(one.zeroPoint, other.zeroPoint)

@@ -1,4 +1,4 @@
-"""The costs of a converted network from its operators, for networks without layers (paper 4.1)."""
+"""Costs of converted networks without layers, computed from their operators (paper 4.1)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -10,22 +10,22 @@ from mistify_server.worker.packaging.tflite.memory import IN_PLACE
 from mistify_server.worker.packaging.tflite.operators import operations_of, summed
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 
-#: Operators that run others, or hold state: their tensors do not show what they cost.
+#: Operators that run other graphs or hold state: their costs do not follow from their tensors.
 _OPAQUE = frozenset({"WHILE", "IF", "CALL_ONCE", "CUSTOM", "RNN", "LSTM", "SVDF"})
 _OPAQUE_SUFFIXES = ("_SEQUENCE_RNN", "_SEQUENCE_LSTM")
 
 
 def network_cost(network: bytes) -> NetworkCost:
-    """Return the costs of a float32 network, operator by operator.
+    """Return the costs of a float32 network per operator.
 
     Raises:
-        MistifyError: INVALID_MODEL, an operator cannot be costed.
+        MistifyError: INVALID_MODEL, the costs of an operator are unknown.
     """
     layers: list[LayerCost] = []
     counted: set[int] = set()
     computed: set[int] = set()
     unshaped = list(operators(network))
-    _refuse_opaque(unshaped)  # before it is run: a loop may never end
+    _refuse_opaque(unshaped)  # before running the network: a loop may never end
     shapes = tensor_shapes(network)
     for number, operator_of_any_batch in enumerate(unshaped):
         operator = operator_of_any_batch.shaped(shapes)
@@ -40,19 +40,19 @@ def _refuse_opaque(unchecked: Iterable[Operator]) -> None:
     for operator in unchecked:
         if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
             raise invalid(
-                "the graph", f"the operator {operator.name}, whose cost is not known",
+                "the graph", f"the operator {operator.name}, which has unknown costs",
                 "operators without state", "give the Keras model itself, saved with model.save(FILE)",
             )  # fmt: skip
 
 
 def _layers(number: int, operator: Operator, counted: set[int], computed: set[int]) -> Iterator[LayerCost]:
-    """Yield the layer of an operator, and one without costs for each further output.
+    """Yield the layer of an operator, and a layer without costs for each additional output.
 
     Args:
-        number: Number of the operator.
+        number: Index of the operator.
         operator: An operator with the shapes of its tensors at batch 1.
-        counted: Constants of the operators before it; its own are added.
-        computed: Tensors that operators before it have written.
+        counted: Constants of earlier operators; its own are added.
+        computed: Tensors written by earlier operators.
     """
     constants = [tensor for tensor in operator.inputs if tensor.content is not None]
     own = {tensor.index: prod(tensor.shape) for tensor in constants if tensor.index not in counted}
@@ -81,22 +81,22 @@ def _multiply_adds(operator: Operator) -> int:
 
 
 def _convolution(operator: Operator) -> int:
-    """Count every weight of the kernel once for each position of the output."""
+    """Count each weight of the kernel once per output position."""
     return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[1:-1])
 
 
 def _transposed_convolution(operator: Operator) -> int:
-    """Count every weight of the kernel once for each position of the input, the last tensor."""
+    """Count each weight of the kernel once per position of the input, which is the last tensor."""
     return prod(operator.inputs[1].shape) * prod(operator.inputs[2].shape[1:-1])
 
 
 def _fully_connected(operator: Operator) -> int:
-    """Count every weight once for each row of the output."""
+    """Count each weight once per row of the output."""
     return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[:-1])
 
 
 def _matrix_product(operator: Operator) -> int:
-    """Count `k` for each element of the output of `m x k` by `k x n`."""
+    """Count `k` per element of the output of `m x k` by `k x n`."""
     return summed(operator) * prod(operator.outputs[0].shape)
 
 

@@ -1,4 +1,4 @@
-"""Networks in LiteRT as its own process opens and runs them (`isolation`): no TensorFlow here."""
+"""Execution of networks within LiteRT's separate process (`isolation`), without TensorFlow."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -17,7 +17,7 @@ from mistify.package.manifest import TensorInfo
 
 Array = npt.NDArray[Any]
 
-#: Networks that stay open: one is compared with another.
+#: Number of networks that stay open, so that two can be compared.
 _OPEN: Final = 2
 
 
@@ -28,7 +28,7 @@ class NetworkDescription:
     Attributes:
         inputs: Input -> name, dtype and shape; -1 is the batch.
         outputs: Output -> name, dtype and shape; -1 is the batch.
-        example_elements: Elements of the largest tensor for one example.
+        example_elements: Number of elements of the largest tensor for one example.
     """
 
     inputs: Mapping[str, TensorInfo]
@@ -37,7 +37,7 @@ class NetworkDescription:
 
 
 def describe(network: Path, signature: str) -> NetworkDescription:
-    """Return the tensors of a network with a signature, including those of its branches."""
+    """Return the tensors of a network's signature, including those of its branches."""
     interpreter, run = _opened(network, signature)
     graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
     return NetworkDescription(
@@ -48,7 +48,7 @@ def describe(network: Path, signature: str) -> NetworkDescription:
 
 
 def run(network: Path, signature: str, tensors: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return the outputs of a network by name, for inputs by name."""
+    """Return the outputs of a network by name, given its inputs by name."""
     outputs: Mapping[str, Array] = _opened(network, signature)[1](**tensors)
     return outputs
 
@@ -59,10 +59,10 @@ def signature_names(network: bytes) -> Collection[str]:
 
 
 def shapes(network: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the shapes of a network's tensors by their numbers, for a batch of one.
+    """Return the shapes of a network's tensors by index, for batch 1.
 
-    They are known once an example of zeros has been run. All inputs are set: LiteRT does not clear memory,
-    and old content may be no index into a table.
+    The shapes are known after running an example of zeros. All inputs are set, because LiteRT does not clear
+    memory, and old content may be an invalid index into a table.
     """
     interpreter = Interpreter(
         model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -79,12 +79,12 @@ def shapes(network: bytes) -> dict[int, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class ExampleTensors:
-    """The tensors of a graph after one example.
+    """The tensors of a graph after running one example.
 
     Attributes:
-        shapes: Number of the tensor -> its shape.
-        shape_values: Number of the tensor -> its values, for tensors that may be shapes: of integers along
-            one axis at most.
+        shapes: Index of a tensor -> its shape.
+        shape_values: Index of a tensor -> its values, for tensors that may be shapes: integers with at most
+            one axis.
     """
 
     shapes: Mapping[int, list[int]]
@@ -92,7 +92,7 @@ class ExampleTensors:
 
 
 def run_example(network: bytes, signature: str, graph: int) -> ExampleTensors:
-    """Run an example of zeros by a signature, and return the tensors of its graph."""
+    """Run an example of zeros through a signature, and return the tensors of its graph."""
     interpreter = Interpreter(
         model_content=network,
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -112,7 +112,7 @@ def run_example(network: bytes, signature: str, graph: int) -> ExampleTensors:
 
 
 def ranges(network: bytes, signature: str, inputs: Mapping[str, Array]) -> dict[int, tuple[float, float]]:
-    """Run examples by a signature, and return the least and the largest value of each float by its number."""
+    """Run examples through a signature, and return the range of each float tensor by index."""
     interpreter = Interpreter(
         model_content=network,
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -132,13 +132,13 @@ def ranges(network: bytes, signature: str, inputs: Mapping[str, Array]) -> dict[
 
 @lru_cache(maxsize=_OPEN)
 def _opened(network: Path, signature: str) -> tuple[Any, Any]:
-    """Return the interpreter of a network, and a runner of a signature."""
+    """Return the interpreter of a network and the runner of a signature."""
     interpreter = Interpreter(model_path=str(network), num_threads=1)
     return interpreter, interpreter.get_signature_runner(signature)
 
 
 def _elements(entry: Mapping[str, Any]) -> int:
-    """Return the elements of a tensor for one example; 0 where it does not grow with the batch."""
+    """Return the number of elements of a tensor per example; 0 if it does not grow with the batch."""
     return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
 
 

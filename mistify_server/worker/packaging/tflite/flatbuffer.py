@@ -1,4 +1,4 @@
-"""The parts of a converted network: its operators, the tensors they read and write, its kernels."""
+"""The parts of a converted network: its operators, their tensors, and its kernels."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 from mistify.config.package.compression import GZIP, VALUES, ZEROS
 from mistify.costs.budget import Costs
 
-#: The types in which the weights of a kernel may be stored.
+#: Types in which kernel weights may be stored.
 _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
 
 
@@ -22,13 +22,13 @@ class FlatbufferTensor:
     """A tensor of a network.
 
     Attributes:
-        index: Number of the tensor in the network.
-        type: The type by LiteRT's name, such as `FLOAT32`.
-        shape: The sizes, with batch 1 where it is free.
+        index: Index of the tensor in the network.
+        type: LiteRT's name of the type, such as `FLOAT32`.
+        shape: The sizes, with batch 1 if the batch is free.
         content: Values of weights; None for other tensors.
-        is_constant: Whether its values are in the file, be they weights, or a shape, axes or paddings.
-        name: The converter's name for it, which contains the layer that it comes from.
-        scale: The largest step between its integers; 0 where it has none.
+        is_constant: Whether its values are in the file, such as weights, shapes, axes or paddings.
+        name: The converter's name, which contains the name of the original layer.
+        scale: The largest step between its integers; 0 if it has none.
     """
 
     index: int
@@ -42,14 +42,14 @@ class FlatbufferTensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator with the tensors that it reads and writes, without missing optional inputs."""
+    """An operator with its input and output tensors, without missing optional inputs."""
 
     name: str
     inputs: tuple[FlatbufferTensor, ...]
     outputs: tuple[FlatbufferTensor, ...]
 
     def shaped(self, shapes: Mapping[int, tuple[int, ...]]) -> "Operator":
-        """Return the same operator with other shapes of its tensors, by their numbers."""
+        """Return the operator with new shapes of its tensors, given by index."""
         inputs, outputs = (
             tuple(replace(tensor, shape=shapes[tensor.index]) for tensor in tensors)
             for tensors in (self.inputs, self.outputs)
@@ -58,7 +58,7 @@ class Operator:
 
 
 def operators(network: bytes) -> Iterator[Operator]:
-    """Yield the operators of a network for any batch, in the order in which they run."""
+    """Yield the operators of a network for any batch, in order of execution."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     graph = model.subgraphs[0]
     for operator in graph.operators:
@@ -70,13 +70,13 @@ def operators(network: bytes) -> Iterator[Operator]:
 
 
 def ends(network: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the numbers of a network's input tensors, and of its output tensors."""
+    """Return the indices of a network's input tensors and of its output tensors."""
     graph = schema.Model.GetRootAs(network, 0).Subgraphs(0)
     return tuple(map(int, graph.InputsAsNumpy())), tuple(map(int, graph.OutputsAsNumpy()))
 
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
-    """Yield the stored weights of a network: constants with two axes or more, each once."""
+    """Yield the stored weights of a network: constants with at least two axes, each once."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     places = {
         tensor.buffer: (graph, index)
@@ -90,7 +90,7 @@ def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
 
 
 def measured_compression(network: bytes) -> Costs:
-    """Return the stored costs of a network on the axes of compression."""
+    """Return the costs of a network on the axes of compression."""
     stored = list(kernels(network))
     zeros = sum(int((kernel == 0).sum()) for kernel in stored)
     return {
@@ -101,8 +101,8 @@ def measured_compression(network: bytes) -> Costs:
 
 
 def _values(kernel: npt.NDArray[Any]) -> int:
-    """Return the number of different values."""
-    # By their bits: NumPy 2.4 sorts float16 wrongly on processors with AVX512-FP16.
+    """Return the number of distinct values."""
+    # Compare their bits: NumPy 2.4 sorts float16 incorrectly on processors with AVX512-FP16.
     return len(np.unique(kernel.view(f"u{kernel.itemsize}")))
 
 

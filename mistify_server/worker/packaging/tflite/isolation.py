@@ -1,4 +1,4 @@
-"""LiteRT in a process of its own: it ends its process at some valid networks."""
+"""LiteRT in a separate process, because it crashes on some valid networks."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -8,10 +8,10 @@ from mistify.isolation.process import DisposableProcess, ProcessEndedError
 
 T = TypeVar("T")
 
-#: Characters of LiteRT's own errors that are shown.
+#: Maximum length of LiteRT's own errors in messages.
 _SHOWN: Final = 200
 
-#: That of this process.
+#: The LiteRT process that belongs to this process.
 _LITERT: Final = DisposableProcess()
 
 
@@ -19,7 +19,7 @@ class LiteRtError(MistifyError):
     """LiteRT cannot run a network on this machine.
 
     Attributes:
-        reason: LiteRT's message on the network, or the way in which its process ended.
+        reason: LiteRT's error message, or a description of how its process ended.
     """
 
     def __init__(self, network: str, reason: str) -> None:
@@ -27,26 +27,26 @@ class LiteRtError(MistifyError):
         problem = Problem(
             "the network",
             f"{network}: {reason}",
-            "one that LiteRT runs on this machine, at this precision",
+            "one that LiteRT can run on this machine at this precision",
             'choose another precision, such as "quantization": "float16" or "dynamic"',
         )
         super().__init__(ErrorCode.INVALID_MODEL, "LiteRT cannot run this network", [problem])
 
 
 def in_litert(function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of a function that opens networks in LiteRT.
+    """Run a function that opens networks in LiteRT's process, and return its result.
 
     Args:
-        function: A function at the top level of a module that imports no TensorFlow.
-        *arguments: Values that can be pickled, as the result must be.
+        function: A top-level function of a module without TensorFlow.
+        *arguments: Arguments, which must be picklable, like the result.
 
     Raises:
-        LiteRtError: LiteRT refuses a network, or ends its process at it.
-        MemoryError: There is too little memory.
+        LiteRtError: LiteRT rejects a network or crashes on it.
+        MemoryError: LiteRT's process ran out of memory.
     """
     try:
         return _LITERT.call(function, *arguments)
     except ProcessEndedError as error:
-        raise LiteRtError("one at which LiteRT ends", str(error)) from error
+        raise LiteRtError("one on which LiteRT crashes", str(error)) from error
     except (RuntimeError, ValueError) as error:
-        raise LiteRtError("one that LiteRT refuses", " ".join(str(error).split())[:_SHOWN]) from error
+        raise LiteRtError("one that LiteRT rejects", " ".join(str(error).split())[:_SHOWN]) from error

@@ -1,4 +1,4 @@
-"""The layers that the parts of a converted network come from."""
+"""The original layers of the parts of a converted network."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -7,15 +7,15 @@ from typing import Any, Final
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-#: What TensorFlow adds to a name that it has already given.
+#: Suffix that TensorFlow adds to a repeated name.
 _REPEATED: Final = re.compile(r"_\d+$")
 
-#: What stands between the parts of a name, and before the number of an output.
+#: Separators of the parts of a name, and of the index of an output.
 _PARTS: Final = re.compile(r"[/;:]")
 
 
 def layer_at(place: str, layers: Collection[str]) -> str | None:
-    """Return the layer that a part of a converted network comes from; None where its name does not say.
+    """Return the original layer of a part of a converted network; None if its name does not tell.
 
     Args:
         place: TensorFlow's name for it, such as `functional_1/conv_2/convolution`; several names joined by
@@ -30,7 +30,7 @@ def layer_at(place: str, layers: Collection[str]) -> str | None:
 
 
 def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
-    """Return the bytes of the kernels that are stored in float32, by the layer, or else the operator.
+    """Return the sizes of float32 kernels in bytes, by layer or else operator.
 
     Args:
         network: A `.tflite`.
@@ -42,7 +42,7 @@ def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
     for operator in graph.operators:
         written = graph.tensors[operator.outputs[0]]
         for kernel, size in _float_kernels(model, graph, operator):
-            # What is written has the name of the network's output where it is that.
+            # A tensor that is an output of the network has the output's name.
             own = (layer_at(tensor.name.decode(), layers) for tensor in (written, kernel))
             name = next(filter(None, own), flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex))
             kept[name] = kept.get(name, 0) + size
@@ -50,7 +50,7 @@ def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
 
 
 def _float_kernels(model: Any, graph: Any, operator: Any) -> Iterator[tuple[Any, int]]:
-    """Yield the kernels of an operator that are float32, with their bytes."""
+    """Yield the float32 kernels of an operator with their sizes in bytes."""
     for tensor in (graph.tensors[index] for index in operator.inputs if index >= 0):
         stored = model.buffers[tensor.buffer].data
         axes = sum(int(size) > 1 for size in (() if tensor.shape is None else tensor.shape))

@@ -1,4 +1,4 @@
-"""The memory of a converted network, read off its file (paper 4.1)."""
+"""The memory of a converted network, computed from its file (paper 4.1)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
@@ -11,10 +11,10 @@ from mistify.costs.network import LayerCost, NetworkCost
 from mistify.package.manifest import fixed_batch_signature
 from mistify_server.worker.packaging.tflite.runner import Example
 
-#: Operators whose output is their input's memory.
+#: Operators that share one buffer between input and output.
 IN_PLACE = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
-#: Bytes of an element; of types that hold no numbers, such as RESOURCE, there are none.
+#: Bytes per element; types without numbers, such as RESOURCE, are missing.
 _WIDTHS = {
     **dict.fromkeys(("BOOL", "INT8", "UINT8"), 1),
     **dict.fromkeys(("FLOAT16", "INT16", "UINT16"), 2),
@@ -24,28 +24,28 @@ _WIDTHS = {
 
 
 def memory_bytes(network: bytes, only: Collection[str] = ()) -> float:
-    """Return the bytes of stored constants, each once, plus the most bytes of tensors alive at once.
+    """Return the size of all stored constants plus the peak size of live tensors, in bytes.
 
-    It is for one example, where tensors have the types of the file: an int8 tensor takes a byte an element,
-    and a kernel that was left in float32 takes four.
+    This is for one example, with the types in the file: an int8 tensor takes one byte per element, and a
+    kernel that stayed in float32 takes four.
 
     Args:
         network: A `.tflite`.
-        only: Signatures that count, of those for any batch; all where none are named. Their constants are
-            added up; of their tensors, the largest sum counts.
+        only: Signatures to include, among those for any batch; all if empty. Constants are summed over
+            signatures; for live tensors, the largest peak counts.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     graphs = {one.signatureKey.decode(): one.subgraphIndex for one in model.signatureDefs}
     fixed = {fixed_batch_signature(name) for name in graphs}
     counted = [name for name in graphs if name not in fixed and (not only or name in only)]
-    reached = set(chain.from_iterable(_reached(model, graphs[name]) for name in counted))
+    reached = set(chain.from_iterable(_reachable_graphs(model, graphs[name]) for name in counted))
     buffers = {tensor.buffer for graph in reached for tensor in model.subgraphs[graph].tensors}
     constants = sum(len(model.buffers[buffer].data) for buffer in buffers if _is_stored(model, buffer))
     return float(constants + max(_peak_of_signature(model, network, name, graphs) for name in counted))
 
 
 def _peak_of_signature(model: Any, network: bytes, name: str, graphs: Mapping[str, int]) -> int:
-    """Return the most bytes that are alive when a signature runs one example."""
+    """Return the peak size of live tensors in bytes when a signature runs one example."""
     fixed = graphs.get(fixed_batch_signature(name))
     if fixed is not None:
         return _peak(model, fixed, {})
@@ -53,11 +53,11 @@ def _peak_of_signature(model: Any, network: bytes, name: str, graphs: Mapping[st
 
 
 def _peak(model: Any, graph: int, shapes: Mapping[int, list[int]]) -> int:
-    """Return the most bytes of tensors that are alive at once in a graph; constants are not.
+    """Return the peak size of live tensors in a graph in bytes, without constants.
 
     Args:
-        graph: Number of the graph.
-        shapes: Shapes of its tensors where the file leaves them open.
+        graph: Index of the graph.
+        shapes: Shapes of its tensors if the file leaves them open.
     """
     subgraph = model.subgraphs[graph]
     constants = {index for index, one in enumerate(subgraph.tensors) if _is_stored(model, one.buffer)}
@@ -67,7 +67,7 @@ def _peak(model: Any, graph: int, shapes: Mapping[int, list[int]]) -> int:
         name = flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
         read = tuple(int(index) for index in operator.inputs if index >= 0 and index not in constants)
         if name == "DEQUANTIZE" and not read:
-            constants.update(operator.outputs)  # a weight that is stored as float16
+            constants.update(operator.outputs)  # a weight stored as float16
         inside = max([inside, *(_peak(model, called, {}) for called in _called(operator))])
         layers += [
             LayerCost(f"{name}_{number}", 0, 0, 0, read, int(output), in_place=name in IN_PLACE)
@@ -91,15 +91,15 @@ def _is_stored(model: Any, buffer: int) -> bool:
     return model.buffers[buffer].data is not None
 
 
-def _reached(model: Any, graph: int) -> Iterator[int]:
-    """Yield a graph and all graphs that its operators run."""
+def _reachable_graphs(model: Any, graph: int) -> Iterator[int]:
+    """Yield a graph and all graphs that its operators call."""
     yield graph
     for operator in model.subgraphs[graph].operators:
         for called in _called(operator):
-            yield from _reached(model, called)
+            yield from _reachable_graphs(model, called)
 
 
 def _called(operator: Any) -> list[int]:
-    """Return the graphs that an operator runs: those of a condition or a loop."""
+    """Return the graphs that an operator calls, for a condition or loop."""
     options = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
     return [number for name, number in options.items() if "subgraph" in name.lower()]

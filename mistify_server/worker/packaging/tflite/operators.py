@@ -1,4 +1,4 @@
-"""The operators of a converted network, in the terms of the cost model (`mistify.costs.operators`)."""
+"""The operators of a converted network, in terms of the cost model (`mistify.costs.operators`)."""
 
 from collections.abc import Callable, Collection, Mapping
 from math import prod
@@ -6,7 +6,7 @@ from math import prod
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify_server.worker.packaging.tflite.flatbuffer import FlatbufferTensor, Operator
 
-#: Operators that compute the shape of a reshape to come, and belong to that.
+#: Operators that compute the shape for a later reshape, and count as part of it.
 _SHAPES = frozenset({"SHAPE", "STRIDED_SLICE", "PACK", "REDUCE_PROD"})
 
 
@@ -15,7 +15,7 @@ def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operat
 
     Args:
         operator: An operator with the shapes of its tensors at batch 1.
-        computed: Tensors that operators before it have written.
+        computed: Tensors written by earlier operators.
     """
     if operator.name in _SHAPES:
         return ()
@@ -48,7 +48,7 @@ def _convolution(operator: Operator) -> Operation:
 
 
 def _convolution_over_volumes(operator: Operator) -> Operation:
-    """Return a convolution over volumes: its kernel has output channels last, and there are no groups."""
+    """Return a 3-D convolution; its kernel has output channels last, and there are no groups."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     *window, c_in, c_out = operator.inputs[1].shape
     positions, stride = prod(written[1:-1]), _stride(read, written)
@@ -56,7 +56,7 @@ def _convolution_over_volumes(operator: Operator) -> Operation:
 
 
 def _transposed_convolution(operator: Operator) -> Operation:
-    """Return a transposed convolution: each input position computes all that the kernel covers."""
+    """Return a transposed convolution: each input position contributes to all outputs under the kernel."""
     kernel, read = operator.inputs[1].shape, operator.inputs[2].shape
     return Operation(OperatorKind.CONVOLUTION, prod(read[1:-1]), kernel[-1], prod(kernel[:-1]))
 
@@ -78,12 +78,12 @@ def _matrix_product(operator: Operator) -> Operation:
 
 
 def summed(operator: Operator) -> int:
-    """Return the `k` of a matrix product of `m x k` by `k x n`; either may be stored transposed."""
+    """Return the `k` of a matrix product of `m x k` by `k x n`; either factor may be transposed."""
     return prod(operator.inputs[0].shape[-2:]) // max(operator.outputs[0].shape[-2], 1)
 
 
 def _pool(operator: Operator) -> Operation:
-    """Return a pooling; its window is not among its tensors, so windows side by side are assumed."""
+    """Return a pooling, assuming adjacent windows because the window size is not among its tensors."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     kind = OperatorKind.MAX_POOL if operator.name == "MAX_POOL_2D" else OperatorKind.AVERAGE_POOL
     stride = _stride(read, written)
@@ -91,7 +91,7 @@ def _pool(operator: Operator) -> Operation:
 
 
 def _reduction(operator: Operator) -> Operation:
-    """Return a reduction over positions; if channels are reduced, a pass over the input."""
+    """Return a reduction over positions, or a pass over the input if channels are reduced."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     if not written or written[-1] != read[-1]:
         return elementwise(OperatorKind.ADD, prod(read[1:-1]), read[-1])
@@ -99,7 +99,7 @@ def _reduction(operator: Operator) -> Operation:
 
 
 def _stride(read: tuple[int, ...], written: tuple[int, ...]) -> int:
-    """Return the number of input positions for each output position."""
+    """Return the number of input positions per output position."""
     return max(1, round(prod(read[1:-1]) / max(prod(written[1:-1]), 1)))
 
 
@@ -117,7 +117,7 @@ _PRODUCTS: Mapping[str, Callable[[Operator], Operation]] = {
     "REDUCE_MAX": _reduction,
 }
 
-#: Operators that pass over what they write; others are taken to cost as much as a sum of two tensors.
+#: Operators that make one pass over their output; others are assumed to cost as much as a sum of two tensors.
 _KINDS: Mapping[str, OperatorKind] = {
     "SOFTMAX": OperatorKind.SOFTMAX,
     "QUANTIZE": OperatorKind.QUANTIZE,

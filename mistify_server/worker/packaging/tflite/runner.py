@@ -1,4 +1,4 @@
-"""Networks in LiteRT: their inputs and outputs, and running them, in a process of its own."""
+"""Networks in LiteRT's separate process: their inputs and outputs, and their execution."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -22,24 +22,25 @@ from mistify_server.worker.packaging.tflite.isolation import in_litert
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
-#: The signature of a network that has only one.
+#: The signature of a network with only one.
 SIGNATURE = "serving_default"
 
-#: Examples that are run at once, where there are many.
+#: Batch size for many examples.
 BATCH = 250
 
-#: The most elements of a tensor: it takes half a gibibyte then, and an inference several of these.
+#: Maximum number of elements per tensor: this takes half a gibibyte, and an inference needs several times
+#: that.
 _MOST_ELEMENTS = 2**27
 
 
 class Runner:
-    """A network in LiteRT, called with arrays [batch, ...] by the names of its inputs.
+    """A network in LiteRT, called with arrays [batch, ...] by input name.
 
-    Inputs and outputs are floats, even where the network's are integers.
+    Inputs and outputs are floats, even if the network's are integers.
 
     Args:
         network: A `.tflite`.
-        signature: The signature that runs, such as that of a branch.
+        signature: The signature to run, such as that of a branch.
 
     Attributes:
         inputs: Input -> name, dtype and shape; -1 is the batch.
@@ -50,7 +51,7 @@ class Runner:
     """
 
     def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
-        # A file, as the process that has the network open may have to be replaced by one that has not.
+        # Use a file, because the process that has the network open may have to be replaced.
         with NamedTemporaryFile(suffix=".tflite", delete=False) as file:
             path = Path(file.name)
             finalize(self, path.unlink, missing_ok=True)
@@ -68,7 +69,7 @@ class Runner:
         return {name: info.dequantized(outputs[name]) for name, info in self.outputs.items()}
 
     def run_all(self, inputs: Arrays) -> dict[str, Array]:
-        """Return the outputs for many inputs, some at a time; both [examples, ...] by name."""
+        """Return the outputs for many inputs, computed in batches; both [examples, ...] by name."""
         rows = {name: Rows() for name in self.outputs}
         at_once, count = self.examples_at_once(BATCH), len(next(iter(inputs.values())))
         for at in range(0, count, at_once):
@@ -78,7 +79,7 @@ class Runner:
         return {name: of.array() for name, of in rows.items()}
 
     def examples_at_once(self, most: int) -> int:
-        """Return how many examples fit into a batch: fewer than `most` where its tensors are large."""
+        """Return the number of examples that fit into a batch: `most`, or fewer for large tensors."""
         return max(1, min(most, _MOST_ELEMENTS // max(1, self._example)))
 
 
@@ -93,11 +94,11 @@ def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
 
 
 def tensor_ranges(network: bytes, inputs: Arrays) -> Mapping[int, tuple[float, float]]:
-    """Return the least and the largest value of each float of a network by its number.
+    """Return the minimum and maximum of each float tensor of a network, by index.
 
     Args:
         network: A `.tflite` with the signature `SIGNATURE`.
-        inputs: Input -> examples [n, ...] that run through it.
+        inputs: Input -> examples [n, ...] to run.
 
     Raises:
         LiteRtError: LiteRT cannot run the network.
@@ -106,12 +107,12 @@ def tensor_ranges(network: bytes, inputs: Arrays) -> Mapping[int, tuple[float, f
 
 
 class Example:
-    """The tensors of a graph while one example, of zeros, runs through it.
+    """The tensors of a graph after running an example of zeros.
 
     Args:
         network: A `.tflite`.
-        signature: The signature that runs.
-        graph: Number of its graph.
+        signature: The signature to run.
+        graph: Index of its graph.
 
     Raises:
         LiteRtError: LiteRT cannot run the network; raised by the constructor.
@@ -121,14 +122,14 @@ class Example:
         self._tensors = in_litert(run_example, network, signature, graph)
 
     def shapes(self) -> Mapping[int, list[int]]:
-        """Return the shape of each tensor by its number."""
+        """Return the shape of each tensor by index."""
         return self._tensors.shapes
 
     def value(self, tensor: int) -> Array:
-        """Return the value of a tensor that may be a shape: of integers along one axis at most."""
+        """Return the value of a tensor that may be a shape, with integers and at most one axis."""
         return self._tensors.shape_values[tensor]
 
 
 def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the shapes of a network's tensors by their numbers, for a batch of one."""
+    """Return the shapes of a network's tensors by index, for batch 1."""
     return in_litert(shapes, network)

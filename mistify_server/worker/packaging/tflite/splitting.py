@@ -1,4 +1,4 @@
-"""Splitting a network with several signatures into one file for each."""
+"""Splitting of a network into one file per signature."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
 
 def split_by_signature(network: Any) -> dict[str, bytes]:
-    """Return the graph of each signature as a separate network, by the name of the signature.
+    """Return the graph of each signature as a separate network, by signature name.
 
     Args:
-        network: Returned by `read_network`.
+        network: A network from `read_network`.
 
     Raises:
-        ValueError: A graph runs others, or holds state.
+        ValueError: A graph calls others or holds state.
     """
     return {
         signature.signatureKey.decode(): _alone(network, signature) for signature in network.signatureDefs

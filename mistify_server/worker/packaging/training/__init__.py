@@ -1,6 +1,6 @@
-"""`train.tflite`: a network that the plain LiteRT wheel trains on the device (paper 5.1).
+"""`train.tflite`: a network that the standard LiteRT wheel can train on the device (paper 5.1).
 
-`operations` rebuilds TensorFlow graphs from what LiteRT has, with gradients: `builtins` replaces one
-operation after the other. Trained convolutions (`operations.convolutions`) are laid out by `window_products`,
-or `column_pairs` where channels are few. `network` makes the signatures.
+`operations` rebuilds TensorFlow graphs, including gradients, from operations that LiteRT has: `builtins`
+replaces one operation at a time. Trained convolutions (`operations.convolutions`) use `window_products`, or
+`column_pairs` for few channels. `network` creates the signatures.
 """

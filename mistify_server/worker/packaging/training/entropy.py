@@ -1,4 +1,4 @@
-"""Entropy and accuracy of outputs, in the operations of a training network."""
+"""Entropy and accuracy of outputs, made of operations for training networks."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from executors.structure.signature import Activation
 
 
 def mean_entropy(objective: OutputObjective, output: Any) -> Any:
-    """Return the mean entropy of an output of classes, or of yes or no, [] in nats (Wang et al., 2021)."""
+    """Return the mean entropy of a multi-class or binary output, [] in nats (Wang et al., 2021)."""
     if isinstance(objective, Categorical):
         shares = output if objective.activation is Activation.SOFTMAX else tf.nn.softmax(output)
         return -tf.reduce_mean(tf.reduce_sum(shares * tf.math.log(shares + SMALLEST), -1))
@@ -19,9 +19,9 @@ def mean_entropy(objective: OutputObjective, output: Any) -> Any:
 
 
 def correct(objective: OutputObjective, output: Any, target: Any) -> tuple[Any, Any]:
-    """Return how many targets an output predicts, and how many count.
+    """Return the number of correctly predicted targets, and the number of targets that count.
 
-    Figures are neither right nor wrong, and ignored targets do not count.
+    Numeric targets are neither correct nor wrong, and ignored targets do not count.
 
     Args:
         output: [n, ...].

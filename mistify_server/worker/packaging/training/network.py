@@ -1,4 +1,4 @@
-"""The signatures of `train.tflite`, and their conversion."""
+"""The signatures of `train.tflite` and their conversion."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -46,28 +46,28 @@ Signatures = Mapping[str, Any]
 
 
 def tensor_of(number: int) -> str:
-    """Return the name of a weight in the signatures."""
+    """Return the name of a weight in signatures."""
     return f"weight_{number}"
 
 
 def target_of(output: str) -> str:
-    """Return the name of an output's targets in the signatures."""
+    """Return the name of an output's targets in signatures."""
     return f"target_{output}"
 
 
 def teacher_of(output: str) -> str:
-    """Return the name of a teacher's predictions of an output in the signatures."""
+    """Return the name of a teacher's predictions for an output in signatures."""
     return f"teacher_{output}"
 
 
 class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """A network with its weights as variables, and the steps that train them.
+    """A network with its weights as variables, and their training steps.
 
     Args:
-        model: The network, batch norm folded.
-        trained: Name -> weight that is trained; the others are constants.
+        model: The network with batch norm folded.
+        trained: Name -> trained weight; other weights are constants.
         objectives: Output -> its objective.
-        tuning: The settings of training.
+        tuning: The settings for training.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
     @property
     def adapts(self) -> bool:
-        """Return whether the entropy of its outputs can be lowered by scales and shifts."""
+        """Return whether the entropy of outputs can be minimized by training scales and shifts."""
         return bool(self._adaptable) and any(map(_has_entropy, self.objectives.values()))
 
     def signatures(self) -> Signatures:
-        """Return the functions that LiteRT runs, by name."""
+        """Return the functions for LiteRT by name."""
         batch, free = self._specs(self._batch), self._specs(None)
         scalars = [tf.TensorSpec((), tf.float32, name) for name in (KD_WEIGHT, LEARNING_RATE)]
         weights = [
@@ -135,14 +135,14 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         }
 
     def _train(self, **tensors: Any) -> Tensors:
-        """Take a step on the targets and, by `kd_weight`, on a teacher's predictions: paper 5.1 (iii)."""
+        """Take a step on the targets and, weighted by `kd_weight`, on a teacher's predictions (5.1, iii)."""
         rate = tensors.pop(LEARNING_RATE)
         loss, gradients = self._differentiated(self.loss, tensors, self.weights)
         self.optimizer.apply(self.weights, gradients, rate)
         return {"loss": loss}
 
     def _adapt(self, **tensors: Any) -> Tensors:
-        """Take a plain step on the entropy of the outputs for inputs without targets."""
+        """Take a plain gradient step on the entropy of outputs, for inputs without targets."""
         rate = tensors.pop(LEARNING_RATE)
         chosen = [self.weights[at] for at in self._adaptable]
         loss, gradients = self._differentiated(self._entropy, tensors, chosen)
@@ -155,7 +155,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         return outputs
 
     def _evaluate(self, **tensors: Any) -> Tensors:
-        """Return the loss, how many targets the outputs predict, and how many count."""
+        """Return the loss, the number of correctly predicted targets, and the number of targets."""
         measured: Tensors = in_builtins(self._measured)(self._values(), tensors)
         return measured
 
@@ -177,7 +177,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     def _differentiated(
         self, function: Callable[..., Any], tensors: Tensors, weights: Sequence[tf.Variable]
     ) -> tuple[Any, list[Any]]:
-        """Return a loss with its gradients by some of the weights."""
+        """Return a loss and its gradients with respect to some of the weights."""
         places = [next(at for at, weight in enumerate(self.weights) if weight is one) for one in weights]
 
         def differentiated(values: list[Any], tensors: Tensors) -> tuple[Any, list[Any]]:
@@ -211,11 +211,11 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     def loss(self, weights: Sequence[Any], tensors: Tensors) -> Any:
         """Return the loss of a step [].
 
-        The loss against a teacher is the cross entropy, which differs from the divergence of paper 5.1 by the
-        teacher's own entropy, which no weight changes.
+        The distillation loss is the cross entropy. It differs from the divergence in paper 5.1 only by the
+        teacher's entropy, which does not depend on the weights.
 
         Args:
-            weights: Values of the trained weights, in their order.
+            weights: Values of the trained weights, in order.
             tensors: Input of `train` -> tensor.
         """
         outputs = self._call(weights, tensors)
@@ -251,7 +251,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
 
 def convert_training(network: TrainingNetwork) -> bytes:
-    """Convert a training network to a `.tflite` of builtin operators alone.
+    """Convert a training network to a `.tflite` with only builtin operators.
 
     Raises:
         UntrainableError: LiteRT lacks an operation, or the gradient of one.
@@ -259,7 +259,7 @@ def convert_training(network: TrainingNetwork) -> bytes:
     try:
         signatures = network.signatures()
         with tempfile.TemporaryDirectory() as directory:
-            # LiteRT does not differentiate: the gradients are in the signatures.
+            # LiteRT does not differentiate, so the signatures include the gradients.
             options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
             tf.saved_model.save(network, directory, signatures=signatures, options=options)
             converter = tf.lite.TFLiteConverter.from_saved_model(directory)
@@ -268,7 +268,7 @@ def convert_training(network: TrainingNetwork) -> bytes:
     except (UntrainableError, *RESOURCE_ERRORS):
         raise
     except Exception as error:
-        # Converter and gradients fail in many ways, and a package is useful without them.
+        # Conversion and gradients can fail in many ways, and a package is useful without training.
         raise UntrainableError(_first_line(error)) from error
     return converted
 
@@ -287,7 +287,7 @@ def _has_entropy(objective: OutputObjective) -> bool:
 
 
 def _target_spec(output: Any, objective: OutputObjective, batch: int | None, name: str) -> tf.TensorSpec:
-    """Return the shape of an output's targets: of classes without the last axis, else the output's own."""
+    """Return the shape of an output's targets: the output's shape, without the last axis for classes."""
     shape = tuple(output.shape[1:])
     if isinstance(objective, Categorical):
         return tf.TensorSpec((batch, *shape[:-1]), tf.int32, name)

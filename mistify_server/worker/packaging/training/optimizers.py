@@ -1,4 +1,4 @@
-"""Optimizers whose state is on the device, as the network's weights are."""
+"""Optimizers with their state on the device, like the network's weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,22 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-7
 
 
 class Optimizer(tf.Module, ABC):  # type: ignore[misc]  # TensorFlow has no types
-    """An optimizer: changes weights by their gradients.
+    """An optimizer, which updates weights by their gradients.
 
     Attributes:
-        state: The optimizer's variables, zero at first.
+        state: The optimizer's variables, initially zero.
     """
 
     state: list[tf.Variable]
 
     @abstractmethod
     def apply(self, weights: Sequence[tf.Variable], gradients: Sequence[Any], rate: Any) -> None:
-        """Change every weight by its gradient.
+        """Update every weight by its gradient.
 
         Args:
             weights: The weights, in the order of the state.
-            gradients: The gradient of each weight, in its shape.
-            rate: The learning rate [].
+            gradients: The gradient of each weight, with its shape.
+            rate: The learning rate, [].
         """
 
     def reset(self) -> None:
@@ -43,7 +43,7 @@ class Momentum(Optimizer):
         self.state = [_zeros(weight, f"momentum_{at}") for at, weight in enumerate(weights)]
 
     def apply(self, weights: Sequence[tf.Variable], gradients: Sequence[Any], rate: Any) -> None:
-        """Move every weight on."""
+        """Update every weight by its momentum."""
         for weight, gradient, momentum in zip(weights, gradients, self.state, strict=True):
             moved = _MOMENTUM * momentum - rate * gradient
             momentum.assign(moved)
@@ -60,7 +60,7 @@ class Adam(Optimizer):
         self.state = [tf.Variable(0.0, name="steps"), *means, *squares]
 
     def apply(self, weights: Sequence[tf.Variable], gradients: Sequence[Any], rate: Any) -> None:
-        """Move every weight by the mean of its gradients over the root of the mean of their squares."""
+        """Update every weight by the mean of its gradients divided by the root of their mean squares."""
         steps, *moments = self.state
         means, squares = moments[: len(weights)], moments[len(weights) :]
         step = steps + 1.0
@@ -74,7 +74,7 @@ class Adam(Optimizer):
             weight.assign_sub(scale * first / (tf.sqrt(second) + _EPSILON))
 
 
-#: The optimizers by their names in configs.
+#: Name in configs -> optimizer.
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {"sgd": Momentum, "adam": Adam}
 
 

@@ -1,4 +1,4 @@
-"""The choice of the trained weights: all of a network, its last blocks', or its head's."""
+"""Selection of the trained weights: the whole network, its last blocks, or its head."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from executors.structure.graph import Graph
 from executors.structure.reading.reader import read_graph
 from mistify.config.package.tuning import TuningConfig
 
-#: The names of weights that scale or shift channels.
+#: Names of weights that scale or shift channels.
 _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})
 
 
 def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
-    """Return the names of the layers with weights that are trained."""
+    """Return the names of the trained layers."""
     if tuning.trainable == "none":
         return set()
     if tuning.trainable == "network":
@@ -24,9 +24,9 @@ def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
 
 
 def trainable_weights(model: keras.Model, tuning: TuningConfig) -> dict[str, keras.Variable]:
-    """Return the weights of a model that are trained, by names such as "dense/kernel".
+    """Return the trained weights of a model, by names such as "dense/kernel".
 
-    Weights that Keras does not train, such as moving averages, are not among them.
+    Weights that Keras does not train, such as moving averages, are excluded.
     """
     graph = read_graph(model)
     layers = trainable_layers(graph, tuning)
@@ -45,12 +45,12 @@ def scales_and_shifts(names: Sequence[str]) -> list[str]:
 
 
 def _within(path: str) -> str:
-    """Return the path of a weight in its layer: "query/kernel" of "encoder/attention/query/kernel"."""
+    """Return a weight's path in its layer, such as "query/kernel" for "encoder/attention/query/kernel"."""
     return "/".join(path.split("/")[1:])
 
 
 def _unused(name: str, taken: dict[str, keras.Variable]) -> str:
-    """Return a name that no other weight has."""
+    """Return a unique name."""
     unique, count = name, 1
     while unique in taken:
         count += 1

@@ -1,4 +1,4 @@
-"""A residual network of several blocks for the digits, and a supernet of it that is hardly trained."""
+"""A residual network with several blocks for the digits, and a barely trained supernet of it."""
 
 import keras
 import pytest
@@ -35,7 +35,7 @@ def _block(x, width, stride=1):
 
 
 def deep_resnet():
-    """Blocks of 8, 8, 8, 16 and 16 channels between a stem and a head."""
+    """Return a network with blocks of 8, 8, 8, 16 and 16 channels between a stem and a head."""
     keras.utils.set_random_seed(2)
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.ReLU()(_unit(inputs, 8))
@@ -47,7 +47,7 @@ def deep_resnet():
 
 @pytest.fixture(scope="session")
 def deep(digits):
-    """The network, trained for a few hundred steps. Nobody may change it."""
+    """Return the network, trained for a few hundred steps. Tests must not modify it."""
     model = deep_resnet()
     setup = TrainingSetup(*digits, None, TrainingParams(batch_size=64, learning_rate=0.03))
     trainer = Trainer(model, setup, 0)
@@ -63,7 +63,7 @@ def deep_setup(digits, deep):
 
 @pytest.fixture
 def assigned(deep, deep_setup):
-    """Return an edge to a share of the multiply-adds."""
+    """Return the assignment of an edge with a relative limit on multiply-adds."""
     structure = analyse(deep)
     whole = costs_of(structure.network(), ())[FLOPS]
 
@@ -76,7 +76,7 @@ def assigned(deep, deep_setup):
 
 @pytest.fixture(scope="session")
 def prepared(deep, deep_setup):
-    """What the algorithm prepares for the network, and its progress."""
+    """Return the algorithm's preparation for the network, and its progress."""
     progress = PreparationProgress()
     assignment = Assignment(deep, {FLOPS: 1.0}, (), deep_setup, 3, analyse(deep))
     keras.utils.set_random_seed(3)

@@ -1,4 +1,4 @@
-"""AdaptiveNet on the server: subnets for goals, and what is prepared for them."""
+"""AdaptiveNet on the server: the preparation, and subnets for goals."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ WITH_BLOCKS = PARAMS.model_copy(update={"blocks": True})
 
 
 def adapted(assignment, params=PARAMS):
-    """The network of an edge, and the steps that it took."""
+    """Return the network of an edge, and the number of its steps."""
     executor, steps = AdaptiveNetExecutor(params), 0
     executor.init(assignment)
     while not meets(executor.measure(), assignment.budget):
@@ -36,7 +36,7 @@ def adapted(assignment, params=PARAMS):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("limit", [(0.6, 0.15), (0.75, 0.06), (0.9, 0.03)])
-def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_setup, limit):
+def test_a_goal_is_met_by_a_subnet_without_training_steps(assigned, prepared, deep, deep_setup, limit):
     (share, most_lost), (content, progress) = limit, prepared
     assert progress.step == PARAMS.distil_steps + PARAMS.path_steps
     score = Evaluation(deep).score(deep_setup.validation, Metric.ACCURACY)
@@ -50,8 +50,8 @@ def test_a_goal_has_a_subnet_and_takes_no_step(assigned, prepared, deep, deep_se
 
 
 @pytest.mark.slow
-def test_limits_that_a_subnet_just_keeps_are_kept(assigned, prepared):
-    """Though the memory of a network is not the sum of what its blocks take."""
+def test_limits_that_a_subnet_exactly_meets_are_met(assigned, prepared):
+    """Although the memory of a network is not the sum over its blocks."""
     assignment = assigned(0.5, prepared[0])
     supernet, losses = Supernet.loaded(prepared[0], assignment.source, PARAMS.largest)
     rng = np.random.default_rng(0)
@@ -71,14 +71,14 @@ def every_subnet(space, position=0):
 
 
 @pytest.mark.slow
-def test_the_subnet_of_a_goal_is_about_the_best_there_is(assigned, prepared, deep_setup, deep):
-    """Of all, by brute force; and no goal has a better one than a goal with looser limits."""
+def test_the_subnet_of_a_goal_is_nearly_optimal(assigned, prepared, deep_setup, deep):
+    """Compared with brute force; a tighter goal never has a better subnet than a looser one."""
     content, _ = prepared
     source = assigned(1.0).source
     supernet, losses = Supernet.loaded(content, source, PARAMS.largest)
     scorer = Scorer(supernet, deep, deep_setup)
     of_all = {
-        subnet: (analyse(model_of(supernet.graph(subnet))).network().flops, scorer.lost(subnet))
+        subnet: (analyse(model_of(supernet.graph(subnet))).network().flops, scorer.divergence(subnet))
         for subnet in every_subnet(supernet.space)
     }
     assert len(of_all) == supernet.space.count()
@@ -95,8 +95,8 @@ def test_the_subnet_of_a_goal_is_about_the_best_there_is(assigned, prepared, dee
         before = lost
 
 
-def test_what_variants_lose_is_corrected_by_what_subnets_lose():
-    """Both lose more together than alone, and the network's own blocks nothing."""
+def test_losses_of_variants_are_corrected_by_the_measured_losses_of_subnets():
+    """Both variants together lose more than their sum, and the network's own blocks lose nothing."""
     alone = [0.0, 0.0, 0.1, 0.2]
     assert corrected(alone, {}, 2) == alone
     first = corrected(alone, {(2, 3): 0.6}, 2)
@@ -106,7 +106,7 @@ def test_what_variants_lose_is_corrected_by_what_subnets_lose():
     assert corrected(alone, {(2, 3): 0.6, (2, 1): 0.1}, 2)[2] < first[2]
 
 
-def test_a_supernet_serves_whatever_the_limits():
+def test_the_preparation_does_not_depend_on_limits_or_settings_of_edges():
     own = ALGORITHM.prepared_from(PARAMS, {FLOPS: 1.0})
     for other in ({"blocks": True}, {"tune_steps": 5}, {"adapt_steps": 5}):
         changed = PARAMS.model_copy(update=other)
@@ -115,7 +115,7 @@ def test_a_supernet_serves_whatever_the_limits():
         assert ALGORITHM.prepared_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
 
 
-def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setup):
+def test_the_cheapest_subnet_is_cut_for_tighter_limits(assigned, prepared, deep_setup):
     content, _ = prepared
     params = PARAMS.model_copy(update={"adapt_steps": 60, "cuts": 2})
     network, steps = adapted(assigned(0.2, content), params)
@@ -124,8 +124,8 @@ def test_below_the_cheapest_subnet_that_one_is_cut(assigned, prepared, deep_setu
 
 
 @pytest.mark.slow
-def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
-    """After any of its parts, without doing again what is done."""
+def test_an_interrupted_preparation_resumes(assigned, prepared):
+    """It resumes after any of its parts without repeating completed parts."""
 
     class Stopped(PreparationProgress):
         def keep(self, name, content):
@@ -147,7 +147,7 @@ def test_what_was_interrupted_is_taken_up_again(assigned, prepared):
     assert content == prepared[0]
 
 
-def test_a_network_that_cannot_be_divided_is_cut(trained, training_setup, assigned):
+def test_a_network_without_blocks_is_cut(trained, training_setup, assigned):
     params = PARAMS.model_copy(update={"largest": 1.0, "adapt_steps": 12, "cuts": 1})
     source = analyse(trained)
     limit = {FLOPS: 0.6 * costs_of(source.network(), ())[FLOPS]}
@@ -158,8 +158,8 @@ def test_a_network_that_cannot_be_divided_is_cut(trained, training_setup, assign
     assert costs_of(analyse(network).network(), ())[FLOPS] <= limit[FLOPS]
 
 
-def test_layers_that_networks_share_stay_as_they_are(assigned, prepared, deep):
-    """Those that are frozen in the edge's network, as in the base of branches."""
+def test_frozen_layers_are_not_changed(assigned, prepared, deep):
+    """Layers are frozen in the edge's network, like the shared base of branches."""
     own = copied(deep)
     first = next(layer for layer in own.layers if isinstance(layer, keras.layers.Conv2D))
     kernel = first.kernel.numpy() + 1
@@ -171,7 +171,7 @@ def test_layers_that_networks_share_stay_as_they_are(assigned, prepared, deep):
 
 
 @pytest.mark.parametrize("place", ["merge", "shrink"])
-def test_an_amount_is_given_once(place):
+def test_a_setting_is_given_only_once(place):
     amount = {"merge": 2, "shrink": 0.5}[place]
     with pytest.raises(MistifyError, match=f"{place}.*each number once"):
         parse_params(AdaptiveNetParams, {place: [amount, amount]})
@@ -179,7 +179,7 @@ def test_an_amount_is_given_once(place):
         parse_params(AdaptiveNetParams, {"variants": {place: [amount]}})
 
 
-def test_packages_have_the_blocks_that_make_up_the_network(prepared, deep):
+def test_packages_contain_the_blocks_of_the_network(prepared, deep):
     executor, source = AdaptiveNetExecutor(WITH_BLOCKS), analyse(deep)
     supernet, _ = Supernet.loaded(prepared[0], source, PARAMS.largest)
     network = model_of(supernet.graph(supernet.space.random(np.random.default_rng(0))))
@@ -193,7 +193,7 @@ def test_packages_have_the_blocks_that_make_up_the_network(prepared, deep):
     assert not executor.package_parts(source, prepared[0], keras.Sequential([keras.Input((2,))])).served
 
 
-def test_packages_have_no_blocks_where_none_are_wanted_or_none_can_be_made(prepared, deep):
+def test_packages_without_blocks_if_disabled_or_impossible(prepared, deep):
     source = analyse(deep)
     assert AdaptiveNetExecutor(PARAMS).package_parts(source, prepared[0], deep) == PackageParts()
     parts = AdaptiveNetExecutor(WITH_BLOCKS).package_parts(source, b"", deep)

@@ -1,11 +1,11 @@
-"""Which subnets the training of paths draws."""
+"""Sampling of subnets for the training of paths."""
 
 import numpy as np
 
 from executors.algorithms.adaptivenet.sampling import PathSampler
 from executors.algorithms.adaptivenet.space import SupernetSpace, VariantSpan
 
-#: Six blocks; each but the first and the last may be replaced by a half, and two in a row by one.
+#: Six blocks; each except the first and last can be shrunk by half, and two in a row can be merged.
 BLOCKS = 6
 SPACE = SupernetSpace(
     (
@@ -16,7 +16,7 @@ SPACE = SupernetSpace(
     BLOCKS,
 )
 COSTS = [1.0] * BLOCKS + [0.5] * 4 + [1.0] * 3
-#: Halves lose more, the later they stand; one in place of two loses most.
+#: Later shrunk blocks lose more; merged blocks lose most.
 LOSSES = [0.0] * BLOCKS + [0.01, 0.05, 0.2, 0.8] + [3.0] * 3
 
 
@@ -29,7 +29,7 @@ def cost(subnet):
     return sum(COSTS[number] for number in subnet)
 
 
-def test_subnets_of_all_costs_are_drawn_and_never_the_network_itself():
+def test_subnets_of_all_costs_are_sampled_but_never_the_original_network():
     subnets = drawn()
     assert SPACE.original not in subnets
     counts = np.unique([cost(subnet) for subnet in subnets], return_counts=True)
@@ -37,15 +37,15 @@ def test_subnets_of_all_costs_are_drawn_and_never_the_network_itself():
     assert counts[1].min() > 20
 
 
-def test_what_loses_little_is_drawn_most():
+def test_subnets_with_a_low_loss_are_sampled_most():
     subnets = [subnet for subnet in drawn() if cost(subnet) == 5.5]
     uses = [sum(number in subnet for subnet in subnets) for number in range(BLOCKS, BLOCKS + 4)]
     assert uses == sorted(uses, reverse=True)
     assert uses[0] > 3 * uses[2]
 
 
-def test_what_loses_most_is_drawn_as_well():
-    """A variant that nothing is known of but a bad score still learns."""
+def test_subnets_with_a_high_loss_are_sampled_as_well():
+    """A variant with a bad initial score still gets trained."""
     subnets = drawn()
     for number in range(BLOCKS, len(SPACE.places)):
         assert sum(number in subnet for subnet in subnets) > 20

@@ -1,4 +1,4 @@
-"""The subnets of a space, against all of them listed."""
+"""The subnets of a space, compared with a full enumeration."""
 
 from itertools import chain, combinations
 
@@ -23,7 +23,7 @@ def space():
 
 
 def listed(space):
-    """Every subnet: sets of variants that cover each position once."""
+    """List every subnet: all sets of variants that cover each position once."""
     numbers = range(len(space.places))
     for chosen in chain.from_iterable(combinations(numbers, count) for count in range(1, space.blocks + 1)):
         ordered = sorted(chosen, key=lambda number: space.places[number].start)
@@ -39,11 +39,11 @@ def figures(space, seed):
     return costs, rng.uniform(0, 1, count).tolist()
 
 
-def test_it_has_as_many_subnets_as_can_be_listed(space):
+def test_the_number_of_subnets_matches_the_enumeration(space):
     assert space.count() == len(list(listed(space)))
 
 
-def test_with_two_shrunk_and_merged_blocks_of_two_and_three_it_grows_as_the_paper_says():
+def test_the_number_of_subnets_follows_the_recurrence_in_the_paper():
     """f(n) = 3 f(n-1) + f(n-2) + f(n-3)."""
     counts = []
     for blocks in range(1, 7):
@@ -53,13 +53,13 @@ def test_with_two_shrunk_and_merged_blocks_of_two_and_three_it_grows_as_the_pape
     assert all(counts[n] == 3 * counts[n - 1] + counts[n - 2] + counts[n - 3] for n in range(3, 6))
 
 
-def test_random_subnets_are_any_of_them(space):
+def test_random_subnets_cover_the_space(space):
     rng = np.random.default_rng(0)
     assert {space.random(rng) for _ in range(2_000)} == set(listed(space))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_within_limits_those_come_first_that_lose_least(space, seed):
+def test_subnets_within_limits_are_ordered_by_loss(space, seed):
     costs, losses = figures(space, seed)
     limits = {"flops": 20.0, "params": 24.0}
 
@@ -78,12 +78,12 @@ def test_within_limits_those_come_first_that_lose_least(space, seed):
     assert list(space.within(costs, losses, dict.fromkeys(LIMITED, 1.0))) == []
 
 
-def test_the_cheapest_subnet(space):
+def test_the_cheapest_subnet_is_found(space):
     costs = [cost["flops"] for cost in figures(space, 7)[0]]
     assert space.cheapest(costs) == min(listed(space), key=lambda s: sum(costs[n] for n in s))
 
 
-def test_a_path_says_which_variant_ends_where(space):
+def test_a_path_maps_positions_to_the_variants_that_end_there(space):
     merged = space.with_one(next(n for n, place in enumerate(space.places) if place.name.startswith("2+3")))
     assert merged[:2] == (0, 1)
     assert merged[-1] == 5

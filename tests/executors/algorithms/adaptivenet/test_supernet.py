@@ -1,4 +1,4 @@
-"""A supernet: what its subnets compute, and which weights its training changes."""
+"""A supernet: the outputs of its subnets, and the weights that training changes."""
 
 from itertools import cycle
 
@@ -38,7 +38,7 @@ def subnets(space, count=12):
     ]
 
 
-def test_it_has_cheaper_variants_of_the_blocks_between_the_first_and_the_last(supernet, deep):
+def test_a_supernet_has_cheaper_variants_of_the_inner_blocks(supernet, deep):
     space = supernet.space
     assert [place.name for place in space.places[space.blocks :]] == [
         *(f"block-0{start}-merge-2" for start in (1, 2, 3, 4)),
@@ -51,31 +51,31 @@ def test_it_has_cheaper_variants_of_the_blocks_between_the_first_and_the_last(su
         assert analyse(model).network().flops < whole
 
 
-def test_the_original_is_the_network_itself(supernet, deep, inputs):
+def test_the_original_subnet_equals_the_network(supernet, deep, inputs):
     own = supernet.predictions(inputs, supernet.space.original)
     np.testing.assert_allclose(own["digit"], deep(inputs["image"]), atol=1e-5)
 
 
 @pytest.mark.slow
-def test_it_knows_its_subnets_by_their_layers(supernet):
+def test_a_subnet_is_recognised_by_its_layers(supernet):
     for subnet in subnets(supernet.space):
         assert supernet.subnet_of(copied(model_of(supernet.graph(subnet)))) == subnet
 
 
-def test_what_is_cut_in_width_is_no_subnet(supernet):
+def test_a_network_cut_in_width_is_not_a_subnet(supernet):
     structure = analyse(model_of(supernet.graph(supernet.space.original)))
     name, group = next(iter(structure.groups.items()))
     assert supernet.subnet_of(narrow(structure, {name: np.arange(group.size) > 0})) is None
 
 
 @pytest.mark.slow
-def test_a_path_computes_what_the_network_of_its_subnet_does(supernet, inputs):
+def test_a_path_gives_the_outputs_of_its_subnet(supernet, inputs):
     for subnet in subnets(supernet.space):
         outputs = Evaluation(model_of(supernet.graph(subnet))).outputs(inputs)
         np.testing.assert_allclose(supernet.predictions(inputs, subnet)["digit"], outputs["digit"], atol=1e-5)
 
 
-def test_it_is_the_same_when_it_was_saved(supernet, deep, inputs):
+def test_a_supernet_survives_saving(supernet, deep, inputs):
     loaded, losses = Supernet.loaded(supernet.saved([0.5, 1.5]), analyse(deep), PARAMS.largest)
     assert losses == [0.5, 1.5]
     assert loaded.space == supernet.space
@@ -87,7 +87,7 @@ def test_it_is_the_same_when_it_was_saved(supernet, deep, inputs):
 
 
 @pytest.mark.slow
-def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, digits):
+def test_feature_distillation_trains_each_variant_to_imitate_the_replaced_blocks(deep, deep_setup, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
     trainer = Trainer(supernet.model, deep_setup, 0, objective=BlockDistillation(supernet, deep_setup))
     first = trainer.train(constant(10) * 0)
@@ -97,7 +97,7 @@ def test_features_teach_each_variant_to_be_what_it_replaces(deep, deep_setup, di
 
 
 @pytest.mark.slow
-def test_on_paths_a_variant_that_is_never_taken_keeps_its_bytes(deep, deep_setup, digits):
+def test_training_on_paths_does_not_change_unused_variants(deep, deep_setup, digits):
     supernet = Supernet.expanded(analyse(deep), PARAMS, digits[0])
     for layer in supernet.model.layers:
         layer.trainable = "batch_norm" not in layer.name
@@ -113,7 +113,7 @@ def test_on_paths_a_variant_that_is_never_taken_keeps_its_bytes(deep, deep_setup
         assert all(same) == (number not in (0, 6))
 
 
-def test_layers_that_stay_are_in_no_block_that_is_replaced(deep, digits):
+def test_kept_layers_are_in_no_replaced_block(deep, digits):
     kept = [layer.name for layer in deep.layers if isinstance(layer, keras.layers.Add)][1]
     rules = {kept: LayerRule()}
     supernet = Supernet.expanded(analyse(deep, rules), PARAMS, digits[0])
@@ -125,8 +125,8 @@ def test_layers_that_stay_are_in_no_block_that_is_replaced(deep, digits):
         assert kept in [node.name for node in supernet.graph(subnet).nodes]
 
 
-def test_between_blocks_without_channels_inside_some_are_left_out(digits):
-    """Two convolutions in a row, each a block: what is between them is narrowed, and fitted to both."""
+def test_blocks_without_inner_channels_are_narrowed_between_each_other(digits):
+    """Each convolution is a block: channels between two of them are cut, and both are fitted."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = inputs
@@ -144,7 +144,7 @@ def test_between_blocks_without_channels_inside_some_are_left_out(digits):
     ]
     costs = supernet.multiply_adds()
     assert costs[space.blocks] == pytest.approx((costs[1] + costs[2]) / 2, rel=0.01)
-    # Of three convolutions in a row, the second has half of its inputs as well as of its outputs.
+    # The second of three convolutions in a row has half of its inputs and outputs.
     assert costs[space.blocks + 2] == pytest.approx((costs[1] + costs[2] / 2 + costs[3]) / 2, rel=0.01)
     images = digits[1].inputs
     wanted = Evaluation(model_of(source.graph)).outputs(images)["digit"]
@@ -160,12 +160,12 @@ def test_blocks_of_several_shapes_are_not_merged(deep, digits):
     assert Merged().make((wide, stride), 2, digits[0]) is None
 
 
-def test_a_kind_that_no_plug_in_makes_is_refused_with_those_that_there_are():
+def test_an_unknown_kind_of_variant_is_refused_with_the_known_kinds():
     with pytest.raises(MistifyError, match=r"variants.*got \"factored\".*merge, shrink"):
         parse_params(AdaptiveNetParams, {"variants": {"factored": [0.5]}})
 
 
-def test_an_amount_that_a_plug_in_makes_nothing_of_is_refused(tmp_path, monkeypatch, deep, digits):
+def test_an_amount_that_the_plug_in_cannot_use_is_refused(tmp_path, monkeypatch, deep, digits):
     code = """
 from executors.algorithms.adaptivenet.variants import VariantMaker
 class Odd(VariantMaker):
@@ -205,8 +205,8 @@ def makers(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("makers")
-def test_variants_that_do_not_fit_are_left_out_by_name(deep, digits):
-    """A convolution of 8 channels has the shape of some blocks alone."""
+def test_unsuitable_variants_are_left_out_by_name(deep, digits):
+    """A convolution with 8 channels only fits some of the blocks."""
     own = {"variants": {"wide": [8], "broken": [1]}, "merge": [2], "shrink": [], "largest": 0.05}
     supernet = Supernet.expanded(analyse(deep), parse_params(AdaptiveNetParams, own), digits[0])
     names = [place.name for place in supernet.space.places[supernet.space.blocks :]]
@@ -226,7 +226,7 @@ def test_variants_that_do_not_fit_are_left_out_by_name(deep, digits):
 
 
 @pytest.mark.usefixtures("makers")
-def test_a_supernet_of_nothing_that_fits_is_refused(deep, digits):
+def test_a_supernet_without_suitable_variants_is_refused(deep, digits):
     own = {"variants": {"broken": [1]}, "merge": [], "shrink": [], "largest": 0.05}
     with pytest.raises(MistifyError, match="no variant of any block fits") as caught:
         Supernet.expanded(analyse(deep), parse_params(AdaptiveNetParams, own), digits[0])

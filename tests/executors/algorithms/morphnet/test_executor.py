@@ -39,7 +39,7 @@ def test_cuts_are_spread_over_the_edge(trained, training_setup):
 
 
 @pytest.mark.slow
-def test_a_short_edge_takes_few_cuts(trained, training_setup):
+def test_a_short_edge_makes_few_cuts(trained, training_setup):
     whole = analyse(trained).network().flops
     for share, cuts in ((0.85, 1), (0.02, 4)):
         executor = started(trained, training_setup, {FLOPS: share * whole})
@@ -51,8 +51,8 @@ def test_a_short_edge_takes_few_cuts(trained, training_setup):
 
 
 @pytest.mark.slow
-def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(trained, training_setup):
-    """Half of every group is dead: gone in the first cut, where a threshold of 0 keeps to the schedule."""
+def test_units_below_the_threshold_are_cut_first_but_not_beyond_the_budget(trained, training_setup):
+    """Half of every group is dead and removed by the first cut; a threshold of 0 follows the schedule."""
     dying = small_resnet()
     dying.set_weights(trained.get_weights())
     structure = analyse(dying)
@@ -78,7 +78,7 @@ def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(tra
 
 
 @pytest.mark.parametrize(("arrays", "strength"), [(1e-9, None), (1e-3, STRONGEST)])
-def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_scales_bear(
+def test_regularisation_strength_is_a_loss_per_multiply_add_with_an_upper_bound(
     trained, training_setup, arrays, strength
 ):
     flops = analyse(trained).network().flops
@@ -89,7 +89,7 @@ def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_sca
     assert strengths.std() > 0
 
 
-def test_weights_steer_what_is_cut(trained, training_setup):
+def test_weights_of_losses_influence_what_is_cut(trained, training_setup):
     start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.01 * start[FLOPS], PARAMS: 0.01 * start[PARAMS]}
 
@@ -106,8 +106,8 @@ def unmeasured(model):
     raise AssertionError("nothing limits latency")
 
 
-def test_an_edge_keeps_accuracy(trained, training_setup):
-    """Half the multiply-adds at little loss, against the same cut without any training."""
+def test_an_edge_preserves_accuracy(trained, training_setup):
+    """It loses little at half the multiply-adds, compared with the same cut without training."""
     start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
@@ -127,7 +127,7 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
 
 
 class EightAtOnce(HardwareProfile):
-    """A device whose kernels compute eight output channels at once."""
+    """A device with kernels that compute eight output channels at once."""
 
     name = "eight-at-once"
     evidence = "how it is defined"
@@ -143,8 +143,8 @@ class EightAtOnce(HardwareProfile):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("share", [0.6, 0.3])
-def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
-    """No group could have a unit more: what lies between two steps of the costs stays."""
+def test_no_units_are_cut_without_saving_costs(trained, training_setup, share):
+    """One unit more in any group that was cut would exceed the limit: no cut goes beyond a cost step."""
     device, structure = EightAtOnce(), analyse(trained)
     axis = latency_axis(device.name)
     limits = {axis: share * costs_of(structure.network(), [device])[axis]}
@@ -161,10 +161,10 @@ def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
 
 
 def sums_over_positions(essential):
-    """Return a network with a residual block, and examples whose class is the sign of a sum over positions.
+    """Return a network with a residual block, and examples labelled by the sign of a sum over positions.
 
-    All that follows the block sees the first position alone: where the block is essential, it alone looks at
-    the others; else what comes before it has summed them up already.
+    Layers after the block see only the first position. An essential block reads the other positions;
+    otherwise, the layers before it have already computed the sum.
     """
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 4), name="signs")
@@ -180,7 +180,7 @@ def sums_over_positions(essential):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("essential", [True, False])
-def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
+def test_a_block_is_removed_only_if_it_is_not_essential(essential):
     device = EightAtOnce()
     model, data = sums_over_positions(essential)
     setup = TrainingSetup(data, data, None, TrainingParams(batch_size=32, optimizer="adam"))
@@ -200,8 +200,8 @@ def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
     assert not exceeded(executor.measure(), limits)
 
 
-def test_below_a_layer_norm_channels_are_cut_for_good(training_setup):
-    """A masked channel would still count in the norm's statistics, as a zero."""
+def test_channels_read_by_a_layer_norm_are_cut_physically(training_setup):
+    """A masked channel would still count as a zero in the norm's statistics."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Dense(16, "relu")(keras.layers.Flatten()(inputs))
@@ -215,7 +215,7 @@ def test_below_a_layer_norm_channels_are_cut_for_good(training_setup):
     assert executor.network().count_params() < model.count_params()
 
 
-def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, training_setup):
+def test_the_learning_rate_increases_with_the_amount_that_is_cut(trained, training_setup):
     whole = costs_of(analyse(trained).network(), ())
     for axis, share, pace in (
         (FLOPS, 2.0, 0.1),
@@ -229,7 +229,7 @@ def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, train
         assert executor.trainer.learning_rate == pytest.approx(pace * executor.trainer.usual_rate)
 
 
-def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):
+def test_a_rebuilt_network_keeps_its_learning_rate(trained, training_setup):
     whole = analyse(trained).network().flops
     executor = started(trained, training_setup, {FLOPS: 0.3 * whole})
     before = executor.trainer
@@ -238,7 +238,7 @@ def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):
     assert executor.trainer.learning_rate == before.learning_rate
 
 
-def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(training_setup):
+def test_cut_networks_have_a_third_of_the_dropout_of_the_source_however_long_the_path(training_setup):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Dense(32, "relu")(keras.layers.Flatten()(inputs))
@@ -255,7 +255,7 @@ def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(tr
     assert source.get_layer("drop").rate == 0.3
 
 
-def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(training_setup):
+def test_a_grouped_convolution_is_cut_to_one_group_and_then_further(training_setup):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Conv2D(8, 3, activation="relu", name="a")(inputs)

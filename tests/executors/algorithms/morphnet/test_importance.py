@@ -1,4 +1,4 @@
-"""The order in which MorphNet takes units away, which its importance of them decides."""
+"""The order in which MorphNet removes units, determined by their importance."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from mistify.costs.budget import FLOPS, PARAMS, exceeded
 
 
 def side_by_side(a, b, signs=16):
-    """Two branches of so many units each."""
+    """Return two branches with these numbers of units."""
     inputs = keras.Input((signs,), name="signs")
     branches = [keras.layers.Dense(n, use_bias=False, name=name)(inputs) for name, n in (("a", a), ("b", b))]
     outputs = keras.layers.Dense(signs, name="side")(keras.layers.Concatenate()(branches))
@@ -23,10 +23,10 @@ def side_by_side(a, b, signs=16):
 
 
 def two_branches(a, b):
-    """Two branches of 16 units in all, or 64, on data in which no unit can take over from another.
+    """Return two branches of 16 or 64 units in total, and data on which no unit can replace another.
 
-    Units matter by their outgoing weights, 1, 3, 5, ... in both branches: the incoming ones are small
-    beside them and, like the variances, the same for all.
+    The importance of units is given by their outgoing weights, 1, 3, 5, ... in both branches: the incoming
+    weights are much smaller and, like the variances, equal for all units.
     """
     units = a + b
     model = side_by_side(a, b, units)
@@ -47,17 +47,19 @@ def two_branches(a, b):
 @pytest.mark.parametrize(
     ("units", "source", "after_cuts"),
     [
-        # Alike in all: 1, 3 and 5 of both go, then 7 and 9.
+        # Equal branches: 1, 3 and 5 of both are cut, then 7 and 9.
         ((8, 8), (8, 8), {6: {"a": 5, "b": 5}, 10: {"a": 3, "b": 3}}),
-        # What is left of a counts 15/7: 1, 3, 5, 7 of b and 2.1, 6.4 of a go before 9 and 10.7. Then, as
-        # shares of the means 10 and 12 and times 15/5 and 7/3, b has 1.75, 2.14, 2.53 and a 1.50, 2.10, 2.70.
+        # The remaining units of a count 15/7: 1, 3, 5, 7 of b and 2.1, 6.4 of a are cut before 9 and 10.7.
+        # Then,
+        # relative to the means 10 and 12 and times 15/5 and 7/3, b has 1.75, 2.14, 2.53 and a 1.50, 2.10,
+        # 2.70.
         ((8, 8), (16, 8), {6: {"a": 6, "b": 4}, 10: {"a": 4, "b": 2}}),
-        # Of both a half is left. As shares of the means, times 3/1 and 27/13, a has 1.50, and b 0.15, 0.45,
-        # 0.74, 1.04, 1.34: without the first of two a branch is hurt more than without five of 14.
+        # Half of both is left. Relative to the means, times 3/1 and 27/13, a has 1.50, and b 0.15, 0.45,
+        # 0.74, 1.04, 1.34: losing the first of two units hurts a branch more than losing five of 14.
         ((2, 14), (4, 28), {5: {"a": 2, "b": 9}}),
     ],
 )
-def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, source, after_cuts):
+def test_units_become_more_important_as_their_group_shrinks(units, source, after_cuts):
     model, setup = two_branches(*units)
     start = analyse(model).network().flops
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
@@ -70,11 +72,11 @@ def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, so
         assert analyse(model).widths == widths
 
 
-def test_of_few_units_not_all_but_one_go_before_many_of_others():
-    """As shares of the means, 1.25 is before 1.35, so that one of four would be left and 19 of 60.
+def test_a_small_group_is_not_cut_to_one_unit_before_a_large_one_shrinks():
+    """Relative to the means, 1.25 comes before 1.35, so that one of four units and 19 of 60 would be left.
 
-    Where all groups have 0.325 of their units, which is what the budget allows, no group is to lose much more
-    than that of what it has beside its last unit. So of the four the third goes after more of the 60.
+    The budget allows 0.325 of all units, so that no group should lose a much larger share of its removable
+    units. The third of the four is therefore cut after more of the 60.
     """
     model, setup = two_branches(4, 60)
     structure = analyse(model)
@@ -87,10 +89,10 @@ def test_of_few_units_not_all_but_one_go_before_many_of_others():
 
 
 def cheap_beside_costly(weights):
-    """Eight units that 16 layers make, which count four times as much, beside eight that one layer makes.
+    """Return eight units of 16 layers each, which count four times as much, and eight of one layer.
 
     Args:
-        weights: Outgoing ones of those that one layer makes; of the others they are alike.
+        weights: Outgoing weights of the units that one layer produces; the others have equal weights.
     """
     inputs = keras.Input((16,), name="signs")
     makers = [keras.layers.Dense(8, use_bias=False, name=f"costly_{index}") for index in range(16)]
@@ -109,13 +111,13 @@ def cheap_beside_costly(weights):
 @pytest.mark.parametrize(
     ("weights", "left"),
     [
-        # Four costly ones go, and none else; three of them with seven cheap ones would do as well.
+        # Only four costly units are cut; three of them with seven cheap ones would suffice as well.
         ([100.0] * 8, 8),
-        # Dead ones are no loss.
+        # Dead units are cut without loss.
         ([100.0] * 2 + [1e-3] * 6, 2),
     ],
 )
-def test_what_saves_little_is_not_cut_to_nothing_for_what_is_costly(weights, left):
+def test_units_that_save_little_are_not_all_cut_to_keep_costly_ones(weights, left):
     _, setup = two_branches(8, 8)
     model = cheap_beside_costly(weights)
     structure = analyse(model)
@@ -128,8 +130,8 @@ def test_what_saves_little_is_not_cut_to_nothing_for_what_is_costly(weights, lef
     assert not exceeded(executor.measure(), budget)
 
 
-def test_a_unit_counts_for_the_root_of_the_layers_that_make_it():
-    """All units are worth the same; those that 16 layers make count four times as much."""
+def test_importance_grows_with_the_root_of_the_number_of_producing_layers():
+    """All units have equal weights; those that 16 layers produce count four times as much."""
     _, setup = two_branches(8, 8)
     model = cheap_beside_costly([100.0] * 8)
     structure = analyse(model)
@@ -146,17 +148,17 @@ def test_a_unit_counts_for_the_root_of_the_layers_that_make_it():
 @pytest.mark.parametrize(
     ("savings", "expected"),
     [
-        # What saves in proportion changes nothing.
+        # Proportional savings change nothing.
         ({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}, [1.0, 2.0, 3.0, 4.0]),
-        # Two at once: the first two lose 3 for as much as the others lose 7 for.
+        # Savings in pairs: the first pair costs 3, and the second pair 7, for the same savings.
         ({1: 0.0, 2: 2.0, 3: 2.0, 4: 4.0}, [1.5, 1.5, 3.5, 3.5]),
-        # Three quarters of what is saved are saved with the first: it costs a third of its importance.
+        # The first unit makes three quarters of the savings: it costs a third of its importance.
         ({1: 3.0, 2: 3.0, 3: 3.0, 4: 4.0}, [1 / 3, 9.0, 9.0, 9.0]),
-        # The last two save nothing.
+        # The last two units save nothing.
         ({1: 1.0, 2: 2.0, 3: 2.0, 4: 2.0}, [0.5, 1.0, np.inf, np.inf]),
-        # Only some widths were computed.
+        # Only some widths were evaluated.
         ({2: 2.0, 4: 4.0}, [1.5, 1.5, 3.5, 3.5]),
     ],
 )
-def test_units_are_worth_what_their_block_loses_for_what_it_saves(savings, expected):
+def test_importance_is_relative_to_the_savings_of_a_block_of_units(savings, expected):
     np.testing.assert_allclose(worth_by_blocks(np.array([1.0, 2.0, 3.0, 4.0]), savings), expected)

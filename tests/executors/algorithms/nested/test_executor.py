@@ -1,4 +1,4 @@
-"""Nested networks: what their segments share, keep and save."""
+"""Nested networks: shared training, kept weights, and saved segments."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def assigned(model, training_setup, share, prepared=b""):
 
 
 def cut(executor, assignment):
-    """Return the steps of an edge, and its network with its own statistics."""
+    """Return the number of steps of an edge, and its network with recalibrated statistics."""
     executor.init(assignment)
     steps = executor.iterate()
     executor.trainer.apply_average()
@@ -54,7 +54,7 @@ def prepared(trained, training_setup) -> bytes:
 
 
 @pytest.mark.slow
-def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, training_setup) -> None:
+def test_one_training_run_serves_all_goals(prepared, trained, training_setup) -> None:
     executor, shares, setup = NestedExecutor(PARAMS), (0.8, 0.55, 0.3), training_setup
     networks = {}
     for share in shares:
@@ -65,15 +65,15 @@ def test_one_training_serves_all_goals_down_to_the_least(prepared, trained, trai
         assert 0.85 < analyse(networks[share]).network().flops / analyse(trained).network().flops / share <= 1
     accuracies = [Evaluation(networks[share]).score(setup.validation, Metric.ACCURACY) for share in shares]
     assert min(accuracies) > 0.7
-    # Cut in the same places, but taught nothing.
+    # The same cut without training.
     untaught = NestedExecutor(NestedParams(segment_steps=1, batch_size=32))
     _, network = cut(untaught, assigned(trained, setup, 0.3))
     assert accuracies[-1] > 0.1 + Evaluation(network).score(setup.validation, Metric.ACCURACY)
 
 
 @pytest.mark.slow
-def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, training_setup) -> None:
-    """In the middle of the only segment; what it makes is then the same."""
+def test_a_resumed_preparation_trains_only_the_remaining_steps(prepared, trained, training_setup) -> None:
+    """It is resumed in the middle of the only segment, with the same result."""
 
     class Interrupted(PreparationProgress):
         def __init__(self):
@@ -97,7 +97,7 @@ def test_a_preparation_that_is_taken_up_trains_what_is_left(prepared, trained, t
 
 
 @pytest.mark.parametrize(("distance", "segments"), [(0.5, 1), (1.0, 1), (7.9, 1), (8.1, 2), (64.0, 3)])
-def test_it_is_foreseen_how_many_segments_goals_need(distance: float, segments: int) -> None:
+def test_the_number_of_segments_is_predicted_from_the_goals(distance: float, segments: int) -> None:
     assert segments_between(distance) == segments
 
 
@@ -112,7 +112,7 @@ def test_narrower_networks_are_parts_of_wider_ones(prepared, trained, training_s
 
 
 @pytest.mark.slow
-def test_a_goal_below_the_least_has_a_segment_of_its_own(prepared, trained, training_setup) -> None:
+def test_a_goal_below_the_smallest_segment_gets_its_own_segment(prepared, trained, training_setup) -> None:
     executor = NestedExecutor(PARAMS)
     steps, network = cut(executor, assigned(trained, training_setup, 0.15, prepared))
     assert steps == PARAMS.segment_steps
@@ -124,8 +124,8 @@ def test_a_goal_below_the_least_has_a_segment_of_its_own(prepared, trained, trai
     assert steps == 0
 
 
-def test_channels_that_a_layer_averages_over_all_stay(digits, training_setup) -> None:
-    """Those that are masked would count, and the network that is delivered does not have them."""
+def test_channels_that_a_layer_averages_are_not_masked(digits, training_setup) -> None:
+    """Masked channels would count in the average, but the delivered network does not have them."""
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.LayerNormalization()(layers.Dense(16, name="stream")(layers.Flatten()(inputs)))
     x = layers.Dense(24, "relu", name="wide")(x)
@@ -146,7 +146,7 @@ def dense(*widths):
     return keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
 
 
-def test_nothing_is_trained_below_the_least_widths(training_setup) -> None:
+def test_nothing_is_trained_below_the_smallest_widths(training_setup) -> None:
     executor, segments = NestedExecutor(NestedParams(segment_steps=4, batch_size=32)), []
     executor.init(assigned(dense(4), training_setup, 1e-6))
     for _ in range(2):
@@ -156,14 +156,14 @@ def test_nothing_is_trained_below_the_least_widths(training_setup) -> None:
     assert segments[0] == segments[1] > 0
 
 
-def test_a_source_without_channel_groups_is_prepared_as_it_is(training_setup) -> None:
+def test_a_source_without_channel_groups_is_prepared_unchanged(training_setup) -> None:
     params, source = NestedParams(segment_steps=4, batch_size=32), assigned(dense(), training_setup, 1.0)
     content = NestedExecutor(params).prepare(source, PreparationProgress())
     steps, network = cut(NestedExecutor(params), replace(source, prepared=content))
     assert (steps, network.count_params()) == (0, source.model.count_params())
 
 
-def test_a_training_is_the_same_after_saving() -> None:
+def test_training_continues_identically_after_saving() -> None:
     weights = {"dense/kernel": np.ones((2, 3), np.float32)}
     optimizer_state = OptimizerState(
         "sgd", 5, {"momentums": {"dense/kernel": np.full((2, 3), 0.5, np.float32)}}
@@ -178,7 +178,7 @@ def test_a_training_is_the_same_after_saving() -> None:
     assert SegmentTraining.loaded(SegmentTraining(training.segment).saved()).optimizer_state is None
 
 
-def test_what_is_prepared_is_the_same_after_saving(prepared) -> None:
+def test_a_preparation_survives_saving(prepared) -> None:
     segments = loaded(prepared)
     again = loaded(saved(segments))
     assert len(again) == len(segments) >= 1
@@ -190,7 +190,7 @@ def test_what_is_prepared_is_the_same_after_saving(prepared) -> None:
     assert loaded(b"") == []
 
 
-def test_units_that_are_not_there_keep_their_weights(trained, training_setup) -> None:
+def test_inactive_units_keep_their_weights(trained, training_setup) -> None:
     assignment = assigned(trained, training_setup, 0.5)
     state = PruningState.of(copied(trained), assignment, lambda _: None)
     weights, groups = NestedWeights(state), state.structure.groups
@@ -211,7 +211,7 @@ def test_units_that_are_not_there_keep_their_weights(trained, training_setup) ->
         np.testing.assert_array_equal(now[corner], 2 * was[corner])
 
 
-def test_sizes_between_two_are_found_on_the_way() -> None:
+def test_intermediate_sizes_are_interpolated_between_segments() -> None:
     sizes = {"conv": np.array([16, 8, 4])}
     segment = NestedSegment({"conv": np.ones(16, bool)}, {"conv": np.arange(16)[::-1]}, sizes, {})
     assert [segment.widths(place)["conv"] for place in (0, 0.25, 0.5, 1)] == [16, 11, 8, 4]

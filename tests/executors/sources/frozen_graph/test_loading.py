@@ -1,4 +1,4 @@
-"""SavedModels without Keras structure: what is read of them, and which are refused."""
+"""SavedModels without Keras structure: loading valid ones, and refusing others."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,21 +39,21 @@ def refused(path: Path, text: str, load: Callable[[Path], Any] = load_graph) -> 
     assert text in caught.value.problems[0].value
 
 
-def test_a_graph_computes_what_its_module_does(saved: tuple[Path, Digits]) -> None:
+def test_a_graph_computes_the_same_as_its_module(saved: tuple[Path, Digits]) -> None:
     path, module = saved
     graph = load_graph(path)
     np.testing.assert_allclose(run(graph), module.serve(tf.constant(X))["digit"], atol=1e-6)
     assert run(graph, X[:1]).shape == (1, 10)
 
 
-def test_a_graph_says_what_it_takes_and_gives(saved: tuple[Path, Digits]) -> None:
+def test_a_graph_describes_its_inputs_and_outputs(saved: tuple[Path, Digits]) -> None:
     signature = load_graph(saved[0]).signature
     (arrays,), (output,) = signature.inputs, signature.outputs
     assert (arrays.name, arrays.shape, arrays.dtype) == ("image", (8, 8, 1), "float32")
     assert (output.name, output.shape, output.activation) == ("digit", (10,), Activation.SOFTMAX)
 
 
-def test_a_graph_is_whole_in_its_file(saved: tuple[Path, Digits], tmp_path: Path) -> None:
+def test_a_graph_file_is_self_contained(saved: tuple[Path, Digits], tmp_path: Path) -> None:
     graph = load_graph(saved[0])
     graph.write(tmp_path / "kept.pb")
     copy = read_source(tmp_path / "kept.pb")
@@ -85,7 +85,7 @@ def test_outputs_keep_their_names(tmp_path: Path) -> None:
     assert activations["sum"] is Activation.NONE
 
 
-def test_it_is_no_model_of_keras(saved: tuple[Path, Digits]) -> None:
+def test_a_graph_has_no_keras_model(saved: tuple[Path, Digits]) -> None:
     assert inspect_source(saved[0]).kind is SourceKind.GRAPH
     refused(saved[0], "whose architecture cannot be adapted", load_keras)
 
@@ -147,7 +147,7 @@ def checked_on_one_side(x: tf.Tensor) -> tf.Tensor:
 
 
 @pytest.mark.parametrize("forward", [checked, checked_on_one_side])
-def test_what_changes_no_result_is_removed(tmp_path: Path, forward: Callable[[tf.Tensor], Any]) -> None:
+def test_operations_without_effect_are_removed(tmp_path: Path, forward: Callable[[tf.Tensor], Any]) -> None:
     graph = load_graph(save(tmp_path / "graph", forward, [None, 4]))
     operations = {node.op for node in graph.meta.graph_def.node}
     assert operations.isdisjoint({"Assert", "CheckNumerics", "PrintV2", "NoOp", "StringFormat"})
@@ -190,7 +190,7 @@ def test_tables_are_refused(tmp_path: Path) -> None:
 
 
 def edited(path: Path, change: Callable[[Any], None]) -> Path:
-    """A SavedModel with a change of its one graph."""
+    """Return a SavedModel with a change in its only graph."""
     saved_model = saved_model_pb2.SavedModel()
     saved_model.ParseFromString((path / "saved_model.pb").read_bytes())
     change(saved_model.meta_graphs[0])
@@ -199,7 +199,7 @@ def edited(path: Path, change: Callable[[Any], None]) -> Path:
 
 
 def checkpoint_writer(prefix: Path) -> Any:
-    """A function that may be taken for one that saves an object, and writes a file."""
+    """Return a function that could be mistaken for one that saves an object, and writes a file."""
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def write(name: tf.Tensor) -> list[dict[str, tf.Tensor]]:
@@ -233,7 +233,7 @@ def test_objects_of_registered_classes_are_refused(tmp_path: Path) -> None:
 
 
 def test_functions_of_objects_must_not_touch_checkpoints(tmp_path: Path) -> None:
-    """Objects can have functions of names that loading calls, and these can call others."""
+    """Objects can have functions with names that loading calls, and these can call others."""
     inner = checkpoint_writer(tmp_path / "written")
     write = tf.function(lambda: inner("a"), input_signature=[])
     path = save(tmp_path / "graph", tf.identity, [None, 4], write=write)

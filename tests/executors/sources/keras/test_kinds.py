@@ -1,4 +1,4 @@
-"""Sources that are no single file of a model."""
+"""Sources other than a single model file."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def test_statistics_of_a_nested_model_are_loaded(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(loaded(values)), np.asarray(old(values)), atol=1e-5)
 
 
-def test_nothing_of_the_graph_of_a_saved_model_is_read(saved_model: Path, tmp_path: Path) -> None:
+def test_the_graph_of_a_saved_model_is_not_read(saved_model: Path, tmp_path: Path) -> None:
     shutil.copytree(saved_model, tmp_path / "model")
     (tmp_path / "model" / "saved_model.pb").write_bytes(b"PyFunc")
     expected, loaded = load_keras(saved_model), load_keras(tmp_path / "model")
@@ -80,14 +80,14 @@ def test_a_saved_model_with_code_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_architecture_by_name_is_always_the_same() -> None:
+def test_an_architecture_given_by_name_is_reproducible() -> None:
     first, second = (load_application("MobileNetV2", 7, 32) for _ in range(2))
     assert (first.input_shape, first.output_shape) == ((None, 32, 32, 3), (None, 7))
     image = np.random.default_rng(0).uniform(-1, 1, (1, 32, 32, 3)).astype(np.float32)
     np.testing.assert_array_equal(first.predict(image, verbose=0), second.predict(image, verbose=0))
 
 
-def test_an_architecture_takes_the_weights_of_a_file(tmp_path: Path) -> None:
+def test_an_architecture_loads_weights_from_a_file(tmp_path: Path) -> None:
     keras.utils.set_random_seed(5)
     trained = keras.applications.MobileNet(weights=None, classes=7, input_shape=(32, 32, 3))
     trained.save_weights(tmp_path / "trained.weights.h5")
@@ -97,13 +97,13 @@ def test_an_architecture_takes_the_weights_of_a_file(tmp_path: Path) -> None:
     refused("weights that do not fit", application, "MobileNet", 8, 32, tmp_path / "trained.weights.h5")
 
 
-def test_an_image_that_is_too_small_is_refused() -> None:
+def test_too_small_an_image_is_refused() -> None:
     refused("Input size must be at least 75x75", application, "InceptionV3", 10, 32)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_every_architecture_is_made_with_its_classes(name: str) -> None:
+def test_every_architecture_is_built_with_the_requested_classes(name: str) -> None:
     assert application(name, 5).output_shape == (None, 5)
     keras.backend.clear_session()
 
@@ -122,7 +122,7 @@ def texts(length: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_backbone_is_loaded_for_texts_of_one_length(bert: Any, tmp_path: Path) -> None:
+def test_a_backbone_is_loaded_for_texts_of_a_fixed_length(bert: Any, tmp_path: Path) -> None:
     bert.save_to_preset(str(tmp_path / "bert"))
     loaded = load_preset(tmp_path / "bert", 16)
     assert {tensor.name: tuple(tensor.shape) for tensor in loaded.inputs} == dict.fromkeys(
@@ -134,7 +134,7 @@ def test_a_backbone_is_loaded_for_texts_of_one_length(bert: Any, tmp_path: Path)
     assert load_preset(tmp_path / "bert", 16, 3).output_shape == (None, 3)
 
 
-def test_a_task_is_loaded_as_it_was_saved(bert: Any, tmp_path: Path) -> None:
+def test_a_saved_task_is_loaded(bert: Any, tmp_path: Path) -> None:
     hub = pytest.importorskip("keras_hub")
     task = hub.models.BertTextClassifier(bert, num_classes=4)
     task.save_to_preset(str(tmp_path / "task"))
@@ -142,7 +142,7 @@ def test_a_task_is_loaded_as_it_was_saved(bert: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(loaded(texts(8))), np.asarray(task(texts(8))), atol=1e-6)
 
 
-def test_a_file_of_a_keras_hub_model_points_to_its_preset(bert: Any, tmp_path: Path) -> None:
+def test_the_error_for_a_file_of_a_keras_hub_model_suggests_a_preset(bert: Any, tmp_path: Path) -> None:
     bert.save(tmp_path / "bert.keras")
     refused('"keras_hub/DIR?sequence=N"', load_keras, tmp_path / "bert.keras")
 

@@ -16,12 +16,12 @@ IMAGE = (12, 12, 3)
 
 @pytest.fixture(scope="module")
 def tf_keras():
-    """The second Keras, which old files come from."""
+    """Import Keras 2, which wrote old files."""
     return pytest.importorskip("tf_keras")
 
 
 def network():
-    """A small network with batch norm, a skip connection and two kinds of convolution."""
+    """Return a small network with batch norm, a skip connection and two kinds of convolution."""
     inputs = keras.Input(IMAGE, name="image")
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same")(inputs)))
     y = layers.DepthwiseConv2D(3, padding="same")(x)
@@ -91,7 +91,7 @@ def transposed(tf_keras):
 
 
 def nested(tf_keras):
-    """Keras 2 counts the calls of nested models in another way, and has their weights in another order."""
+    """Return a nested model: Keras 2 counts its calls differently and stores its weights in another order."""
     old = tf_keras.layers
     body = [old.Conv2D(4, 3), old.BatchNormalization(), old.LeakyReLU(0.2), old.DepthwiseConv2D(3)]
     inner = tf_keras.Sequential(body, name="inner")
@@ -135,21 +135,21 @@ def test_a_nested_model_is_flattened(tmp_path):
     agrees(flat, model)
 
 
-def test_the_builtin_model_is_accurate(digits_resnet):
+def test_the_built_in_model_is_accurate(digits_resnet):
     test = load_dataset("builtin:digits-test", signature_of(digits_resnet))
     assert evaluate(digits_resnet, test) > 0.97
 
 
 @pytest.mark.slow
-def test_the_builtin_model_is_what_its_training_makes(digits_resnet):
-    # Processors differ in the last digits of a sum, and training adds up their differences.
+def test_the_built_in_model_is_reproduced_by_its_training(digits_resnet):
+    # Processors differ in the last digits of sums, and training amplifies these differences.
     again = train_digits_resnet()
     test = load_dataset("builtin:digits-test", signature_of(again))
     assert [w.shape for w in again.get_weights()] == [w.shape for w in digits_resnet.get_weights()]
     assert evaluate(again, test) == pytest.approx(evaluate(digits_resnet, test), abs=0.01)
 
 
-def test_an_unknown_builtin_model_is_refused():
+def test_an_unknown_built_in_model_is_refused():
     with pytest.raises(MistifyError, match="digits-resnet") as caught:
         builtin_source("cifar-resnet")
     assert caught.value.code is ErrorCode.NOT_FOUND
@@ -165,7 +165,7 @@ def refused(path, text, function=load_keras, *arguments):
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
-def test_a_file_that_is_no_model_is_refused(tmp_path, name):
+def test_a_file_without_a_model_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"no model" * 100)
     refused(
         tmp_path / name,
@@ -179,11 +179,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path, name):
     refused(tmp_path / name, "expected one of .keras, .h5, .hdf5")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     refused(tmp_path / "none.keras", "none.keras")
 
 
-def test_an_old_file_with_a_layer_that_is_not_supported_is_refused(tmp_path, tf_keras):
+def test_an_old_file_with_an_unsupported_layer_is_refused(tmp_path, tf_keras):
     old = tf_keras.layers
     body = [old.DepthwiseConv2D(3), old.LocallyConnected2D(3, 3, name="local"), old.Flatten()]
     tf_keras.Sequential([old.Input(IMAGE), *body, old.Dense(4)]).save(tmp_path / "old.h5")
@@ -244,7 +244,7 @@ def test_a_model_that_cannot_be_adapted_is_refused(make, text):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
-def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
+def test_a_half_precision_model_is_adapted_in_float32(policy, tmp_path):
     inputs = keras.Input(IMAGE, name="image")
     x = layers.BatchNormalization(dtype=policy)(layers.Conv2D(6, 3, dtype=policy)(inputs))
     x = layers.Reshape((10, 60), dtype=policy)(x)
@@ -259,7 +259,7 @@ def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
     np.testing.assert_allclose(np.asarray(loaded(images())), np.asarray(model(images())), atol=0.03)
 
 
-def test_weights_that_are_no_plain_floats_are_refused(tmp_path):
+def test_weights_that_are_not_plain_floats_are_refused(tmp_path):
     inner = layers.Dense(6, name="inner")
     model = keras.Sequential([keras.Input((8,)), inner, layers.Dense(4)])
     model.quantize("int8")
@@ -275,8 +275,8 @@ def test_a_model_without_weights_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_model_tuned_by_lora_has_what_was_learned_in_its_kernels(tmp_path, saved):
-    """Keras saves the sum of a kernel and its low-rank factors."""
+def test_the_low_rank_factors_of_lora_are_merged_into_the_kernels(tmp_path, saved):
+    """Keras saves the sum of a kernel and the product of its low-rank factors."""
     tokens = keras.Input((8,), dtype="int32")
     embedding, inner, dense = layers.Embedding(9, 6), layers.Dense(6, "relu"), layers.Dense(4)
     conv = layers.Conv1D(5, 3)

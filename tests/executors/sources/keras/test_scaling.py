@@ -1,4 +1,4 @@
-"""A scaled model of raw figures is the model of scaled ones."""
+"""A scaled model applied to raw values equals the model applied to scaled values."""
 
 import keras
 import numpy as np
@@ -32,7 +32,7 @@ def network(ids_dtype="int32"):
         (InputScaling(mean=MEAN, std=STD), 1 / np.array(STD), -np.array(MEAN) / np.array(STD)),
     ],
 )
-def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, ids_dtype, tmp_path):
+def test_a_scaled_model_accepts_raw_values(scaling, factor, offset, ids_dtype, tmp_path):
     model = network(ids_dtype)
     rng = np.random.default_rng(0)
     raw, ids = rng.uniform(0, 255, (4, 6, 6, 3)).astype("float32"), rng.integers(0, 9, (4, 2))
@@ -58,12 +58,12 @@ def test_a_scaled_model_can_be_adapted(scaling):
     np.testing.assert_allclose(narrow(structure, {})(raw), model(raw), rtol=1e-5, atol=1e-5)
 
 
-def test_without_scaling_a_model_is_itself():
+def test_a_model_without_scaling_is_not_changed():
     model = network()
     assert scaled(model, None) is model
 
 
-def test_values_for_other_channels_are_refused():
+def test_scaling_for_a_wrong_number_of_channels_is_refused():
     with pytest.raises(InvalidValue) as caught:
         scaled(network(), InputScaling(mean=(0.0,), std=(1.0,)))
     assert caught.value.expected == "values for 3 channels"

@@ -1,4 +1,4 @@
-"""Layers of Keras 2 that no handler needs to know, translated."""
+"""Translation of Keras 2 layers, so that handlers need not know them."""
 
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,13 @@ def test_a_layer_computes_the_same(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(np.asarray(after), np.asarray(before), atol=1e-4)
 
 
-def test_outputs_are_compared_by_their_size(tmp_path: Path) -> None:
-    """A price of many thousands is never equal to four places after the point."""
+def test_outputs_are_compared_relative_to_their_magnitude(tmp_path: Path) -> None:
+    """A price of many thousands never matches to four decimal places."""
     model = randomised(chain((8,), old.LayerNormalization(), old.Dense(1), old.Rescaling(1e5)))
     assert translated(tmp_path, model).output_shape == (None, 1)
 
 
-def test_a_translation_that_computes_something_else_is_refused(
+def test_a_translation_with_different_outputs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("executors.sources.keras.translation._RENAMED", {})

@@ -1,4 +1,4 @@
-"""Residual blocks, and networks without some of them."""
+"""Finding and removing residual blocks."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ layers = keras.layers
 
 
 def convolutions():
-    """Two blocks of two convolutions, the second sum in the other order and by an operator."""
+    """Return two blocks of two convolutions; the second sum has the other order and uses an operator."""
     inputs = keras.Input((8, 8, 3), name="image")
     x = layers.Conv2D(4, 3, padding="same", name="stem")(inputs)
     for number in (1, 2):
@@ -30,7 +30,7 @@ def convolutions():
 
 
 def transformer():
-    """Blocks before whose layers the input is normalised, and a mask that all attention reads."""
+    """Return pre-norm transformer blocks with a mask that all attention layers read."""
     inputs = keras.Input((6,), dtype="int32", name="tokens")
     there = keras.ops.expand_dims(keras.ops.not_equal(inputs, 0), 1)
     x = layers.Embedding(9, 8, name="embedding")(inputs)
@@ -42,7 +42,7 @@ def transformer():
 
 
 def silenced(model, layer):
-    """The model in which nothing comes out of a layer."""
+    """Return the model with a layer that outputs zeros."""
     actual = keras.models.clone_model(model)
     actual.set_weights(model.get_weights())
     for weight in actual.get_layer(layer).weights:
@@ -51,7 +51,7 @@ def silenced(model, layer):
     return actual
 
 
-def test_what_is_added_to_its_own_input_is_a_block():
+def test_layers_with_a_shortcut_around_them_are_a_block():
     first, second = residual_blocks(read_graph(convolutions()))
     assert first.name == "sum_1"
     assert first.layers == ("in_1", "mid_1", "out_1", "sum_1")
@@ -59,19 +59,19 @@ def test_what_is_added_to_its_own_input_is_a_block():
 
 
 @pytest.mark.parametrize(("build", "size"), [(convolutions, 8), (transformer, 6)])
-@pytest.mark.parametrize("left_out", [(0,), (1,), (0, 1)])
-def test_without_a_block_nothing_is_added(build, size, left_out):
+@pytest.mark.parametrize("removed_blocks", [(0,), (1,), (0, 1)])
+def test_removing_a_block_equals_adding_zeros(build, size, removed_blocks):
     model = randomised(build())
     structure = analyse(model)
     blocks = residual_blocks(structure.graph)
-    actual = remove_blocks(structure, [blocks[number] for number in left_out])
+    actual = remove_blocks(structure, [blocks[number] for number in removed_blocks])
     shallow = narrow(actual, {})
     inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
     expected = model
-    for number in left_out:
+    for number in removed_blocks:
         expected = silenced(expected, f"out_{number + 1}")
     same(outputs(expected, inputs), outputs(shallow, inputs))
-    gone = {name for number in left_out for name in blocks[number].layers}
+    gone = {name for number in removed_blocks for name in blocks[number].layers}
     assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
     again = analyse(shallow)
     assert costs_of(actual.network(), ()) == costs_of(again.network(), ())
@@ -93,7 +93,7 @@ def test_blocks_may_contain_blocks():
     assert [layer.name for layer in shallow.layers[1:]] == ["before", "head"]
 
 
-def test_what_serves_others_or_changes_the_shape_is_no_block():
+def test_layers_with_other_readers_or_another_output_shape_are_not_a_block():
     inputs = keras.Input((8, 8, 4))
     x = layers.Conv2D(4, 3, padding="same")(inputs)
     y = layers.Conv2D(4, 3, padding="same")(x)
@@ -106,14 +106,14 @@ def test_what_serves_others_or_changes_the_shape_is_no_block():
     assert residual_blocks(read_graph(keras.Model(inputs, outputs_))) == []
 
 
-def test_a_block_whose_result_is_an_output_stays():
+def test_a_block_with_an_output_inside_is_kept():
     inputs = keras.Input((4,))
     x = layers.Dense(4)(inputs)
     y = layers.Dense(4)(x)
     assert residual_blocks(read_graph(keras.Model(inputs, [layers.Add()([x, y]), y]))) == []
 
 
-def test_a_sum_that_is_an_output_stays_with_its_name():
+def test_a_sum_that_is_an_output_keeps_its_name():
     inputs = keras.Input((4,))
     x = layers.Add(name="first")([inputs, layers.Dense(4)(inputs)])
     x = layers.Add(name="second")([x, layers.Dense(4)(x)])
@@ -124,8 +124,8 @@ def test_a_sum_that_is_an_output_stays_with_its_name():
     assert output_names(narrow(remove_blocks(structure, [block]), {})) == output_names(model)
 
 
-def test_layers_are_asked_for_their_weights_once():
-    """However many blocks and places to divide a network at there are."""
+def test_the_weights_of_layers_are_read_only_once():
+    """However many blocks and split points a network has."""
     asked = Counter()
 
     class Asked(layers.Dense):

@@ -1,4 +1,4 @@
-"""Networks that look at smaller images."""
+"""Networks that downscale their images."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ layers, ops = keras.layers, keras.ops
 
 
 def network(front=(), first="image"):
-    """Convolutions of all kinds, and a head that does not depend on their size."""
+    """Return convolutions of all kinds, and a head that does not depend on the image size."""
     inputs = keras.Input((16, 24, 3), name=first)
     x = inputs
     for layer in front:
@@ -29,14 +29,14 @@ def network(front=(), first="image"):
 
 
 def weighted(model, other):
-    """A model with the weights of the layers of the same names of another."""
+    """Copy the weights of layers with the same names from another model."""
     for layer in model.layers:
         if layer.weights:
             layer.set_weights(other.get_layer(layer.name).get_weights())
     return model
 
 
-def test_images_are_made_smaller_and_all_else_is_as_before():
+def test_only_the_image_size_changes():
     model = randomised(network())
     structure = analyse(model)
     actual = at_resolution(structure, 0.75)
@@ -51,7 +51,7 @@ def test_images_are_made_smaller_and_all_else_is_as_before():
     assert resolution(actual.graph) == resolution(analyse(smaller).graph) == 0.75
 
 
-def test_smaller_still_is_from_the_images_as_they_were_given():
+def test_further_downscaling_starts_from_the_original_images():
     model = randomised(network())
     once = narrow(at_resolution(analyse(model), 0.75), {})
     twice = at_resolution(analyse(once), 0.5)
@@ -60,7 +60,7 @@ def test_smaller_still_is_from_the_images_as_they_were_given():
     assert resolution(twice.graph) == 0.375
 
 
-def test_a_layer_that_resizes_already_stays_what_it_is():
+def test_an_existing_resizing_layer_is_not_changed():
     model = randomised(network([layers.Resizing(12, 12, interpolation="nearest", name="own")]))
     smaller = narrow(at_resolution(analyse(model), 0.5), {})
     expected = weighted(network([layers.Resizing(6, 6, interpolation="nearest")]), model)
@@ -71,7 +71,7 @@ def test_a_layer_that_resizes_already_stays_what_it_is():
     }
 
 
-def test_a_network_of_smaller_images_is_narrowed_like_any_other():
+def test_a_network_with_smaller_images_is_narrowed_like_any_other():
     model = randomised(network())
     actual = at_resolution(analyse(model), 0.5)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in actual.groups.items()}
@@ -81,7 +81,7 @@ def test_a_network_of_smaller_images_is_narrowed_like_any_other():
     assert costs_of(actual.network(widths), ()) == costs_of(analyse(narrowed).network(), ())
 
 
-def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():
+def test_operations_for_images_of_any_size_allow_downscaling():
     inputs = images()
     x = ops.mean(ops.transpose(layers.Conv2D(4, 3, name="only")(inputs), (0, 2, 1, 3)), axis=2)
     x = ops.max(x[:, 1:], axis=1)
@@ -104,7 +104,7 @@ def of(build, *inputs):
 
 
 class Minding(layers.ZeroPadding2D):
-    """A layer of a user's that takes images of one size, and says so in its own way."""
+    """A custom layer that requires a fixed image size, and checks it itself."""
 
     def compute_output_shape(self, input_shape):
         if input_shape[1] != 8:
@@ -116,7 +116,7 @@ register(Minding)(Pooling)
 
 
 class Halving(layers.UpSampling2D):
-    """A layer of a user's that folds images of one size."""
+    """A custom layer that folds images of a fixed size."""
 
     def call(self, inputs):
         return ops.reshape(inputs, (-1, 4, 16, 3))
@@ -158,7 +158,7 @@ MADE_FOR_THEIR_SIZE = {
 
 
 @pytest.mark.parametrize("name", MADE_FOR_THEIR_SIZE)
-def test_what_is_made_for_the_size_of_its_images_keeps_it(name):
+def test_networks_that_depend_on_the_image_size_are_not_changed(name):
     structure = analyse(MADE_FOR_THEIR_SIZE[name]())
     assert at_resolution(structure, 0.7) is None
     assert resolution(structure.graph) == 1

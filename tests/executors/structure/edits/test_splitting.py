@@ -1,4 +1,4 @@
-"""Models divided into shared first layers and the rest."""
+"""Splitting models into shared first layers and the rest."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ layers = keras.layers
 
 
 def residual():
-    """A stem, two residual blocks, a head."""
+    """Return a stem, two residual blocks, and a head."""
     inputs = keras.Input((8, 8, 3), name="image")
     x = layers.Conv2D(4, 3, padding="same", use_bias=False, name="stem")(inputs)
     x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
@@ -24,7 +24,7 @@ def residual():
 
 
 def masked():
-    """Attention whose mask comes from the inputs, and goes to every block."""
+    """Return blocks of attention with a mask computed from the inputs."""
     inputs = keras.Input((6,), dtype="int32", name="tokens")
     there = keras.ops.not_equal(inputs, 0)
     x = layers.Embedding(9, 8, name="embedding")(inputs)
@@ -37,7 +37,7 @@ def masked():
 
 
 def shared_layer():
-    """A convolution that is called in the first half and again in the second."""
+    """Return a network with a convolution that is called in the first half and again in the second."""
     inputs = keras.Input((8, 8, 4))
     again = layers.Conv2D(4, 3, padding="same", name="again")
     x = layers.Conv2D(4, 3, padding="same", name="between")(again(inputs))
@@ -57,7 +57,7 @@ BLOCK = ("in_1", "out_1", "add_1")
         (64 * 9 * (3 * 4 + 2 * 4 * 6), STEM + BLOCK),
     ],
 )
-def test_the_base_ends_before_the_first_layers_that_cost_too_much(most, base):
+def test_the_base_ends_before_the_layer_that_exceeds_the_share(most, base):
     assert shareable_base(analyse(residual()), most) == base
 
 
@@ -67,12 +67,12 @@ def test_the_base_never_ends_in_the_middle_of_a_block():
     assert ends == {(), ("stem_relu",), ("add_1",), ("flat",)}
 
 
-def test_masks_that_follow_from_the_inputs_may_go_past_the_base():
+def test_masks_computed_from_the_inputs_may_bypass_the_base():
     structure = analyse(masked())
     assert shareable_base(structure, 0.97 * structure.network().flops)[-1] == "add_2"
 
 
-def test_a_layer_that_is_called_again_is_not_shared():
+def test_a_layer_that_is_called_later_again_is_not_part_of_the_base():
     structure = analyse(shared_layer())
     bases = {shareable_base(structure, most) for most in range(0, structure.network().flops, 1_000)}
     assert all("again" not in base or "between" in base for base in bases)
@@ -81,7 +81,7 @@ def test_a_layer_that_is_called_again_is_not_shared():
 
 @pytest.mark.parametrize("build", [residual, masked])
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-def test_base_and_rest_compute_what_the_model_computes(build, share):
+def test_base_and_rest_together_compute_the_same_as_the_model(build, share):
     model = randomised(build())
     structure = analyse(model)
     base = shareable_base(structure, share * structure.network().flops)
@@ -92,11 +92,11 @@ def test_base_and_rest_compute_what_the_model_computes(build, share):
     np.testing.assert_allclose(actual, outputs(model, arrays), atol=1e-5)
 
 
-def test_what_is_frozen_stays_as_it_is():
+def test_frozen_layers_are_not_changed():
     model = randomised(residual())
     freeze(model, STEM)
     structure = analyse(model)
-    assert structure.widths == {"in_1": 6, "in_2": 6}, "the stem's channels go through every block"
+    assert structure.widths == {"in_1": 6, "in_2": 6}, "the stem's channels pass through every block"
     keep = {name: np.arange(6) < 2 for name in structure.widths}
     for changed in (narrow(structure, keep), widen(structure, 2.0)):
         assert [layer.name for layer in changed.layers if not layer.trainable and layer.weights] == [
@@ -109,14 +109,14 @@ def test_what_is_frozen_stays_as_it_is():
                 np.testing.assert_array_equal(before, after)
 
 
-def test_what_was_frozen_before_stays_so():
+def test_layers_frozen_before_stay_frozen():
     model = residual()
     model.get_layer("in_2").trainable = False
     freeze(model, STEM)
     assert {layer.name for layer in model.layers if not layer.trainable} == {*STEM, "in_2"}
 
 
-def test_a_model_of_the_base_alone_has_the_graph_of_the_first_calls():
+def test_a_model_of_only_the_base_has_the_graph_of_the_first_calls():
     structure = analyse(residual())
     first, rest = split(structure.graph, STEM)
     assert [node.name for node in read_graph(first.build(lambda _, layer: layer, {})).nodes] == [*STEM]

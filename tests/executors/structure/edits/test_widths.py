@@ -40,7 +40,7 @@ def source_of(family, seed=0):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_groups_are_those_a_human_names(family):
+def test_groups_match_those_named_by_a_human(family):
     _, groups = FAMILIES[family]
     assert analyse(source_of(family)).widths == groups
 
@@ -73,14 +73,14 @@ def test_clone_equals_source(family):
 
 
 def arrays_like(model, seed=5):
-    """Arrays of the shapes of the weights, by name, with values of their own."""
+    """Return arrays with the shapes of the weights, by name, and distinct values."""
     rng, weights = np.random.default_rng(seed), trainable_weights(model)
     assert len(weights) == len(model.trainable_variables)
     return {name: rng.normal(size=variable.shape).astype("float32") for name, variable in weights.items()}
 
 
 def narrowed_with_weights(source, structure, keep, arrays):
-    """The arrays after `narrow` has cut them as the source's weights."""
+    """Return the arrays after `narrow` has cut them as weights of the source."""
     kept = source.get_weights()
     for name, variable in trainable_weights(source).items():
         variable.assign(arrays[name])
@@ -90,8 +90,8 @@ def narrowed_with_weights(source, structure, keep, arrays):
 
 
 @pytest.mark.parametrize("family", MOSTLY_SLOW_FAMILIES)
-def test_arrays_are_cut_as_the_weights_of_their_shapes(family):
-    """Every group alone, and all of them at once."""
+def test_arrays_are_cut_like_the_weights(family):
+    """Every group separately, and all groups at once."""
     _, groups = FAMILIES[family]
     source = source_of(family)
     structure, arrays = analyse(source), arrays_like(source)
@@ -116,7 +116,7 @@ def test_some_arrays_are_cut_without_the_others():
         np.testing.assert_array_equal(array, expected[name], name)
 
 
-def test_arrays_that_no_cut_concerns_stay_as_they_are():
+def test_arrays_without_cut_channels_are_not_changed():
     source = source_of("chain")
     structure, arrays = analyse(source), arrays_like(source)
     before = {name: array.copy() for name, array in arrays.items()}
@@ -133,7 +133,7 @@ def test_arrays_that_no_cut_concerns_stay_as_they_are():
 
 
 def perceptron(with_input=False, affine=True):
-    """Dense -> LayerNormalization -> Dense; with the input beside the hidden units where asked."""
+    """Return Dense -> LayerNormalization -> Dense; the norm may also cover the input."""
     inputs = keras.Input((4,))
     x = layers.Dense(6, activation="tanh", name="a")(inputs)
     if with_input:
@@ -143,7 +143,7 @@ def perceptron(with_input=False, affine=True):
 
 
 def perceptron_by_hand(source, x, keep):
-    """The same in NumPy, with nothing but the kept units below the norm."""
+    """Compute the same in NumPy with only the kept units before the norm."""
     kernel, bias = source.get_layer("a").get_weights()
     hidden = np.tanh(x @ kernel + bias)[:, keep]
     norm = source.get_layer("norm")
@@ -167,20 +167,20 @@ def test_a_narrowed_layer_norm_has_the_statistics_of_the_kept_channels(affine):
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_a_layer_norm_grows_by_whole_factors(affine):
+def test_a_layer_norm_is_widened_by_integer_factors(affine):
     source = perceptron(affine=affine)
     check_widen(source)
     assert analyse(widen(analyse(source), 1.3)).widths == {"a": 12}
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_a_layer_norm_beside_channels_that_stay_does_not_grow(affine):
+def test_a_layer_norm_over_fixed_channels_is_not_widened(affine):
     source = perceptron(with_input=True, affine=affine)
     check_widen(source)
     assert analyse(widen(analyse(source), 2.0)).widths == {"a": 6}
 
 
-def test_two_groups_below_one_layer_norm_grow_together():
+def test_two_groups_before_one_layer_norm_are_widened_together():
     inputs = keras.Input((4,))
     a, b = layers.Dense(5, name="a")(inputs), layers.Dense(3, name="b")(inputs)
     x = layers.LayerNormalization()(layers.Concatenate()([a, b]))
@@ -188,8 +188,8 @@ def test_two_groups_below_one_layer_norm_grow_together():
 
 
 @pytest.mark.parametrize("fixed_first", [True, False])
-def test_what_shares_a_layer_norm_with_groups_that_cannot_grow_does_not_grow(fixed_first):
-    """`a` is normalised beside the inputs, `b` beside `a`, `c` beside `b`; `d` is not."""
+def test_groups_that_share_a_layer_norm_with_fixed_groups_are_not_widened(fixed_first):
+    """`a` is normalised together with the inputs, `b` with `a`, and `c` with `b`; `d` is separate."""
     inputs = keras.Input((4,), name="given")
     a, b, c, d = (layers.Dense(5, name=name)(inputs) for name in "abcd")
     together = [(inputs, a), (a, b), (b, c)]
@@ -202,7 +202,7 @@ def test_what_shares_a_layer_norm_with_groups_that_cannot_grow_does_not_grow(fix
     assert widened(analyse(model), 1.5) == {"a": 5, "b": 5, "c": 5, "d": 8}
 
 
-def test_the_widths_of_a_wider_model_are_foretold():
+def test_the_widths_of_a_widened_model_are_predicted():
     for model in (source_of("chain"), perceptron(), perceptron(with_input=True)):
         structure = analyse(model)
         for factor in (1.0, 1.3, 2.0):
@@ -212,8 +212,8 @@ def test_the_widths_of_a_wider_model_are_foretold():
 @pytest.mark.parametrize(
     "family", ["chain", "depthwise_multiplier", "residual_identity", "flattened", "grouped"]
 )
-def test_new_units_are_none_that_training_would_keep_alike(family):
-    """Twice as wide, every unit has a variant next to it, whose first gradients are others than its own."""
+def test_new_units_are_not_identical_to_existing_ones_in_training(family):
+    """At twice the width, every unit has a neighbouring variant with different gradients."""
     wide = widen(analyse(source_of(family)), 2.0, seed=3)
     inputs = batch(wide, size=8)
     targets = np.random.default_rng(0).integers(0, 3, 8)
@@ -240,8 +240,8 @@ def test_new_units_are_none_that_training_would_keep_alike(family):
                 assert np.linalg.norm(old - new, axis=1)[both].min() > 1e-6
 
 
-def test_copies_below_a_layer_norm_take_unequal_parts():
-    """Its statistics stay as they are only if new units are copies."""
+def test_copies_before_a_layer_norm_split_weights_unequally():
+    """The statistics of the norm are only preserved if new units are copies."""
     inputs = keras.Input((4,))
     x = layers.LayerNormalization(name="norm")(layers.Dense(5, name="a")(inputs))
     wide = widen(analyse(randomised(keras.Model(inputs, layers.Dense(3, name="b")(x)))), 2.0, seed=3)
@@ -250,14 +250,14 @@ def test_copies_below_a_layer_norm_take_unequal_parts():
     assert np.abs(summed[0::2] / summed[1::2] - 1).min() > 1e-3
 
 
-def test_widening_depends_on_nothing_but_its_seed():
+def test_widening_depends_only_on_its_seed():
     structure = analyse(source_of("chain"))
     first, again, other = (widen(structure, 1.5, seed).get_weights() for seed in (1, 1, 2))
     assert all(np.array_equal(left, right) for left, right in zip(first, again, strict=True))
     assert not all(np.array_equal(left, right) for left, right in zip(first, other, strict=True))
 
 
-def test_the_source_is_left_alone():
+def test_the_source_is_not_changed():
     source = source_of("residual_identity")
     before = source.get_weights()
     small = narrow(analyse(source), {"stem": alternate(6)})
@@ -267,7 +267,7 @@ def test_the_source_is_left_alone():
     assert all(np.array_equal(left, right) for left, right in zip(before, source.get_weights(), strict=True))
 
 
-def test_options_of_layers_survive():
+def test_options_of_layers_are_preserved():
     inputs = keras.Input((4,), name="features")
     x = layers.Dense(3, name="frozen", trainable=False)(inputs)
     x = layers.Dense(5, name="a", kernel_regularizer="l2")(x)
@@ -299,8 +299,8 @@ def test_widening_by_less_than_one_is_refused():
         widen(analyse(source_of("chain")), 0.5)
 
 
-def test_what_is_cut_can_be_cut_again():
-    """Cutting in two steps is cutting at once."""
+def test_a_cut_network_can_be_cut_again():
+    """Cutting in two steps gives the same result as cutting once."""
     structure = analyse(source_of("squeeze_excite_reshape"))
     first, then = np.array([1, 1, 0, 1, 1, 1], bool), np.array([0, 1, 1, 0, 1], bool)
     at_once = np.array([0, 1, 0, 1, 0, 1], bool)
@@ -310,7 +310,7 @@ def test_what_is_cut_can_be_cut_again():
 
 
 class RandomNetwork:
-    """A network of random blocks, the same at every `build`; masks stand where blocks make channels."""
+    """A network of random blocks, identical at every `build`, with masks on the channels of blocks."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -361,7 +361,7 @@ class RandomNetwork:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
-def test_random_networks(seed):
+def test_random_networks_are_narrowed_and_widened_correctly(seed):
     network = RandomNetwork(seed)
     source = randomised(network.build(unmasked), seed)
     assert analyse(source).widths == network.groups
@@ -377,8 +377,8 @@ def test_random_networks(seed):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_network_without_a_group_costs_less(family):
-    """As is asked of groups that are down to their last unit, for what that costs."""
+def test_a_network_without_a_group_has_lower_costs(family):
+    """Such costs are computed for the last unit of a group."""
     structure = analyse(source_of(family))
     whole = costs_of(structure.network(), [HOST])
     for group in structure.groups:

@@ -19,7 +19,7 @@ STEPS, HEADS, KEY, VALUE = 5, 4, 3, 6
 
 
 def encoder(with_mask=False, **options):
-    """Two token sequences; the second asks the first. Everything in between can shrink."""
+    """Return attention from a second token sequence to a first one. All inner widths can be cut."""
     reported, asked = keras.Input((STEPS, 7), name="told"), keras.Input((STEPS - 1, 5), name="asked")
     arrays = [reported, asked]
     x, y = layers.Dense(8, name="x")(reported), layers.Dense(9, name="y")(asked)
@@ -45,7 +45,7 @@ def softmax(scores):
 
 
 def by_hand(model, arrays, heads, values):
-    """The same in NumPy, head by head, with nothing but the heads and values that are kept."""
+    """Compute the same in NumPy, head by head, with only the kept heads and values."""
     kernel, bias = model.get_layer("x").get_weights()
     reported = arrays[0] @ kernel + bias
     kernel, bias = model.get_layer("y").get_weights()
@@ -67,7 +67,7 @@ def by_hand(model, arrays, heads, values):
 
 
 @pytest.mark.parametrize("options", [{}, {"use_bias": False}, {"output_shape": 10}])
-def test_heads_values_and_widths_are_cut_as_by_hand(options):
+def test_cutting_heads_values_and_widths_matches_the_computation_by_hand(options):
     source = encoder(**options)
     structure = analyse(source)
     made = options.get("output_shape", 9)
@@ -80,7 +80,7 @@ def test_heads_values_and_widths_are_cut_as_by_hand(options):
     same_costs(structure, {"attention": int(heads.sum()), "attention#2": int(values.sum())}, small)
 
 
-def test_channels_around_attention_are_cut_as_masked():
+def test_cutting_channels_around_attention_equals_masking():
     source = encoder()
     keep = {"x": alternate(8), "y": alternate(9), "attention#3": alternate(9, 2)}
     small = narrow(analyse(source), keep)
@@ -93,7 +93,7 @@ def test_channels_around_attention_are_cut_as_masked():
     same(outputs(source, arrays), outputs(small, arrays))
 
 
-def test_a_mask_is_no_key():
+def test_a_mask_is_not_taken_for_a_key():
     source = encoder(with_mask=True)
     heads = alternate(HEADS)
     arrays = inputs_of(source)
@@ -101,8 +101,8 @@ def test_a_mask_is_no_key():
     same([by_hand(source, arrays, heads, np.ones(VALUE, bool))], outputs(small, arrays))
 
 
-def test_the_positions_of_a_mask_stay():
-    """Arguments by name come in the order of their names, and so the mask first."""
+def test_the_positions_of_a_mask_are_not_cut():
+    """Keyword arguments are sorted by name, so that the mask comes first."""
     inputs = keras.Input((STEPS, 4))
     x = layers.Dense(8, name="x")(inputs)
     scores = layers.Dense(STEPS, activation="relu", name="scores")(inputs)
@@ -114,7 +114,7 @@ def test_the_positions_of_a_mask_stay():
     assert structure.widths == {"x": 8, "attention": 2, "attention#2": 3, "attention#3": 8}
 
 
-def test_self_attention_leaves_the_width_of_the_tokens_free():
+def test_self_attention_does_not_fix_the_width_of_the_tokens():
     inputs = keras.Input((STEPS, 4))
     x = layers.Dense(8, name="x")(inputs)
     x = layers.Add()([x, layers.MultiHeadAttention(2, 3, name="attention")(x, x)])
@@ -131,7 +131,7 @@ def test_self_attention_leaves_the_width_of_the_tokens_free():
     same(outputs(source, arrays), outputs(small, arrays))
 
 
-def test_widening_changes_nothing():
+def test_widening_does_not_change_the_outputs():
     check_widen(encoder())
     check_clone(encoder())
 
@@ -151,7 +151,7 @@ def test_attention_that_returns_its_scores_is_refused():
         analyse(keras.Model(inputs, x))
 
 
-def test_attention_that_is_told_not_to_return_its_scores_is_taken():
+def test_attention_with_scores_explicitly_disabled_is_accepted():
     inputs = keras.Input((STEPS, 6))
     x = layers.MultiHeadAttention(2, 3, name="plain")(inputs, inputs, return_attention_scores=False)
     check_clone(randomised(keras.Model(inputs, layers.Dense(3)(x))))
@@ -165,7 +165,7 @@ def test_gated_attention_is_refused():
 
 
 @pytest.mark.parametrize("layer", [layers.Embedding, layers.ReversibleEmbedding])
-def test_embeddings_are_cut_as_masked(layer):
+def test_cutting_embeddings_equals_masking(layer):
     inputs = keras.Input((6,), dtype="int32")
     x = layer(11, 8, name="tokens")(inputs)
     source = randomised(keras.Model(inputs, layers.Dense(3, name="out")(layers.GlobalMaxPooling1D()(x))))
@@ -179,7 +179,7 @@ def test_embeddings_are_cut_as_masked(layer):
     same_costs(structure, {"tokens": int(keep.sum())}, small)
 
 
-def test_an_embedding_in_reverse_is_refused():
+def test_a_reversed_embedding_is_refused():
     inputs = keras.Input((6,), dtype="int32")
     tokens = layers.ReversibleEmbedding(11, 8, name="tokens")
     with pytest.raises(UnsupportedLayerError, match="called in reverse"):

@@ -6,7 +6,7 @@ from executors.structure.handlers import elements, handler_of, positions, regist
 from executors.structure.handlers.base import mixes_channels
 
 
-def test_elements_and_positions():
+def test_elements_and_positions_are_counted():
     assert elements((None, 4, 5, 3)) == 60
     assert positions((None, 4, 5, 3)) == 20
     assert elements((None, 7)) == 7
@@ -27,7 +27,7 @@ def test_only_functions_that_read_other_channels_mix_them():
 
 
 @pytest.mark.parametrize("layer_class", registered())
-def test_every_handler_is_found_for_its_layer_alone(layer_class):
+def test_every_handler_is_found_only_for_its_layer(layer_class):
     instance = layer_class.__new__(layer_class)
     assert handler_of("layer", instance).couple.__doc__
     child = type("Child", (layer_class,), {})

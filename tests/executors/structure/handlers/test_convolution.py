@@ -7,7 +7,7 @@ layers = keras.layers
 
 
 def cost_of(layer, shape, **widths):
-    """Multiply-adds and parameters of one layer that reads `shape`."""
+    """Return multiply-adds and parameters of a layer with inputs of a shape."""
     inputs = keras.Input(shape)
     structure = analyse(keras.Model(inputs, layer(inputs)))
     (cost,) = structure.network(widths).layers
@@ -17,7 +17,7 @@ def cost_of(layer, shape, **widths):
 @pytest.mark.parametrize(
     ("layer", "shape", "expected"),
     [
-        # 3 * 16 * 9 at 8 x 8 positions; the bias is a parameter and no multiply-add.
+        # 3 * 16 * 9 at 8 x 8 positions; the bias adds parameters but no multiply-adds.
         (layers.Conv2D(16, 3, padding="same"), (8, 8, 3), (3 * 16 * 9 * 64, 3 * 16 * 9 + 16)),
         (layers.Conv2D(16, 3, use_bias=False), (8, 8, 3), (3 * 16 * 9 * 36, 3 * 16 * 9)),
         (layers.Conv2D(16, (3, 1), strides=2, padding="same"), (8, 6, 3), (3 * 16 * 3 * 12, 160)),
@@ -33,7 +33,7 @@ def cost_of(layer, shape, **widths):
         # Depthwise at 4 x 4, then 16 -> 5 at 4 x 4.
         (layers.SeparableConv2D(5, 3, depth_multiplier=2), (6, 6, 8), (16 * 9 * 16 + 16 * 5 * 16, 229)),
         (layers.SeparableConv1D(5, 3), (6, 4), (4 * 3 * 4 + 4 * 5 * 4, 4 * 3 + 4 * 5 + 5)),
-        # Each of the 4 x 4 input positions meets the whole kernel.
+        # Each of the 4 x 4 input positions is multiplied by the whole kernel.
         (layers.Conv2DTranspose(6, 3, strides=2), (4, 4, 5), (5 * 6 * 9 * 16, 5 * 6 * 9 + 6)),
         (layers.Conv1DTranspose(6, 3, strides=2), (4, 5), (5 * 6 * 3 * 4, 96)),
         (layers.Dense(10), (128,), (1_280, 1_290)),
@@ -48,7 +48,7 @@ def test_costs_by_hand(layer, shape, expected):
     assert cost_of(layer, shape) == expected
 
 
-def test_a_layer_called_twice_computes_twice_and_weighs_once():
+def test_a_layer_called_twice_computes_twice_with_one_set_of_weights():
     inputs = keras.Input((4,))
     shared = layers.Dense(4)
     network = analyse(keras.Model(inputs, shared(shared(inputs)))).network()
@@ -56,7 +56,7 @@ def test_a_layer_called_twice_computes_twice_and_weighs_once():
 
 
 def resnet8():
-    """The ResNet-8 of MLPerf Tiny: 32 x 32 x 3, stacks of 16, 32 and 64 channels, ten classes."""
+    """Return the ResNet-8 of MLPerf Tiny: 32 x 32 x 3, stacks of 16, 32 and 64 channels, ten classes."""
 
     def norm(x):
         return layers.BatchNormalization()(x)
@@ -85,12 +85,12 @@ def test_resnet8_by_hand():
     )
     assert network.flops == by_hand == 12_501_632
     assert network.params == model.count_params() == 78_666
-    # Folded, every batch norm goes into a convolution that has a bias already.
+    # Every batch norm is folded into a convolution that already has a bias.
     norms = 2 * (16 + 16 + 16 + 32 + 32 + 64 + 64)
     assert network.weight_bytes() == 4 * (78_666 - 2 * norms)
     # The stem's output for the shortcut, and both sides of the block's second convolution.
     assert network.peak_activations == 3 * 16 * 1024
-    # What is added up is one group: the stem with the first block, each shortcut with its block.
+    # Summed channels are one group: the stem with the first block, each shortcut with its block.
     assert structure.widths == {
         "stem": 16,
         "first16": 16,

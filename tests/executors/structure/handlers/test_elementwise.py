@@ -36,14 +36,14 @@ STEPS = [
 
 
 @pytest.mark.parametrize("layer", IMAGE, ids=lambda layer: type(layer).__name__)
-def test_images_keep_their_group(layer):
+def test_layers_on_images_preserve_the_channel_group(layer):
     inputs = keras.Input((4, 4, 2))
     x = layers.Conv2D(3, 1, name="a")(inputs)
     assert analyse(keras.Model(inputs, layers.Dense(2)(layer(x)))).widths == {"a": 3}
 
 
 @pytest.mark.parametrize("layer", STEPS, ids=lambda layer: type(layer).__name__)
-def test_steps_keep_their_group(layer):
+def test_layers_on_sequences_preserve_the_channel_group(layer):
     inputs = keras.Input((4, 2))
     x = layers.Dense(3, name="a")(inputs)
     assert analyse(keras.Model(inputs, layers.Dense(2)(layer(x)))).widths == {"a": 3}
@@ -52,14 +52,14 @@ def test_steps_keep_their_group(layer):
 @pytest.mark.parametrize(
     "layer", [layers.Softmax(), layers.Activation("log_softmax"), layers.Normalization()]
 )
-def test_what_reads_all_channels_keeps_them(layer):
+def test_layers_that_mix_channels_fix_their_widths(layer):
     inputs = keras.Input((4,))
     x = layer(layers.Dense(3, name="a")(inputs))
     assert analyse(keras.Model(inputs, layers.Dense(2)(x))).widths == {}
 
 
 @pytest.mark.parametrize("axes", [[1, 2], [1, 2, 3], [3]])
-def test_slopes_are_cut_unless_the_channels_share_them(axes):
+def test_slopes_are_cut_unless_shared_by_all_channels(axes):
     def build(mask):
         inputs = keras.Input((4, 4, 2))
         x = layers.PReLU(shared_axes=axes)(layers.Conv2D(3, 1, name="a")(inputs))

@@ -55,7 +55,7 @@ def grouped(groups):
         (lambda: layers.GroupNormalization(3, center=False, scale=False), WIDTH // 3, grouped(3)),
     ],
 )
-def test_channels_are_cut_as_by_hand(norm, groups, normalise):
+def test_cutting_channels_matches_the_computation_by_hand(norm, groups, normalise):
     source = network(norm())
     structure, keep = analyse(source), alternate(groups)
     assert structure.widths == {"hidden": groups}
@@ -68,7 +68,7 @@ def test_channels_are_cut_as_by_hand(norm, groups, normalise):
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_a_group_for_each_channel_leaves_them_free(affine):
+def test_channels_are_not_tied_by_one_group_per_channel(affine):
     source = network(layers.GroupNormalization(-1, center=affine, scale=affine))
     structure, keep = analyse(source), alternate(WIDTH)
     assert structure.widths == {"hidden": WIDTH}
@@ -86,12 +86,12 @@ def test_a_group_for_each_channel_leaves_them_free(affine):
         layers.GroupNormalization(-1, center=False, scale=False),
     ],
 )
-def test_wider_by_a_whole_factor_computes_the_same(norm):
+def test_widening_by_an_integer_factor_does_not_change_the_outputs(norm):
     check_widen(network(norm))
 
 
-def test_groups_that_lie_across_two_layers_grow_with_both():
-    """The first half of the norm's channels are three of `a`; the other one of `a`, and both of `b`."""
+def test_a_norm_group_that_spans_two_layers_is_widened_with_both():
+    """The first group of the norm has three channels of `a`; the second has one of `a` and both of `b`."""
     inputs = keras.Input((POSITIONS, 3))
     a, b = layers.Dense(4, name="a")(inputs), layers.Dense(2, name="b")(inputs)
     x = layers.GroupNormalization(2)(layers.Concatenate()([a, b]))
@@ -100,7 +100,7 @@ def test_groups_that_lie_across_two_layers_grow_with_both():
     check_widen(source)
 
 
-def test_batch_norms_average_over_examples_alone():
+def test_batch_norms_average_only_over_examples():
     assert not analyse(network(layers.BatchNormalization())).averages_channels
 
 

@@ -18,7 +18,7 @@ layers, ops = keras.layers, keras.ops
 
 
 def network(between):
-    """Dense -> between -> Dense, on [batch, 4, 3]."""
+    """Return Dense -> between -> Dense on inputs [batch, 4, 3]."""
     inputs = keras.Input((4, 3))
     x = between(layers.Dense(6, name="hidden")(inputs))
     return randomised(keras.Model(inputs, layers.Dense(2, name="out")(layers.Flatten()(x))))
@@ -67,8 +67,8 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("between", PASSING.values(), ids=PASSING)
-def test_channels_pass(between):
-    """A model of the layers on either side and the very operation in between is the reference."""
+def test_operations_that_preserve_channels(between):
+    """The reference is a model of the two layers with the operation in between."""
     source = network(between)
     structure, keep = analyse(source), alternate(6)
     assert structure.widths == {"hidden": 6}
@@ -87,13 +87,13 @@ def test_channels_pass(between):
 
 
 @pytest.mark.parametrize("between", KEEPING.values(), ids=KEEPING)
-def test_channels_stay(between):
+def test_operations_that_fix_the_number_of_channels(between):
     source = network(between)
     assert analyse(source).widths == {}
     check_clone(source)
 
 
-def test_products_are_counted():
+def test_multiply_adds_of_products_are_counted():
     for between in (KEEPING["product with itself"], KEEPING["by subscripts"]):
         costs = analyse(network(between)).network()
         assert sum(layer.multiply_adds for layer in costs.layers) == 4 * 3 * 6 + 4 * 4 * 6 + 16 * 2
@@ -108,8 +108,8 @@ def test_products_are_counted():
         ("array by subscripts", 4 * 6 * 5, 4 * 5),
     ],
 )
-def test_products_with_constants_are_counted(between, multiply_adds, values):
-    """Behind a product of 4 x 3 x 6, before one of `values` x 2."""
+def test_multiply_adds_of_products_with_constants_are_counted(between, multiply_adds, values):
+    """The operation is between products of 4 x 3 x 6 and `values` x 2."""
     costs = analyse(network(KEEPING[between])).network()
     assert costs.flops == 4 * 3 * 6 + multiply_adds + values * 2
 

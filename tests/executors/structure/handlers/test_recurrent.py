@@ -41,14 +41,14 @@ CELLS = {
 
 
 def silence(cell, cut):
-    """Let nothing read the cut units of a cell."""
+    """Zero the weights that read the cut units of a cell."""
     kernel = np.asarray(cell.recurrent_kernel).copy()
     kernel[cut] = 0
     cell.recurrent_kernel.assign(kernel)
 
 
 def silence_out(source, cut):
-    """Let the last layer read nothing of the cut channels, at any step."""
+    """Zero the weights of the last layer for the cut channels, at every step."""
     kernel, bias = source.get_layer("out").get_weights()
     rows = kernel.reshape(-1, len(cut), kernel.shape[-1]).copy()
     rows[:, cut] = 0
@@ -56,7 +56,7 @@ def silence_out(source, cut):
 
 
 @pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
-def test_units_are_cut_as_masked(make):
+def test_cutting_units_equals_masking(make):
     source = network(make())
     structure, keep = analyse(source), alternate(UNITS)
     assert structure.widths == {"stem": 7, "cell": UNITS}
@@ -68,7 +68,7 @@ def test_units_are_cut_as_masked(make):
 
 
 @pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
-def test_widening_and_cloning_change_nothing(make):
+def test_widening_and_cloning_do_not_change_the_outputs(make):
     check_widen(network(make()))
     check_clone(network(make()))
 
@@ -78,7 +78,7 @@ def both(**options):
 
 
 @pytest.mark.parametrize("mode", ["concat", "sum"])
-def test_two_directions_are_cut_together(mode):
+def test_both_directions_are_cut_together(mode):
     source = network(both(merge_mode=mode))
     structure, keep = analyse(source), alternate(UNITS)
     assert structure.widths == {"stem": 7, "both": UNITS}
@@ -97,15 +97,15 @@ def test_multiply_adds_by_hand():
 
 
 @pytest.mark.parametrize("make", [*CELLS.values(), both], ids=[*CELLS, "both"])
-def test_a_network_without_the_last_unit_costs_less(make):
-    """As is asked of groups that are down to their last unit, for what that costs."""
+def test_a_network_without_its_last_unit_has_lower_costs(make):
+    """Such costs are computed for the last unit of a group."""
     structure = analyse(network(make()))
     last, none = ({name: width for name in structure.groups if name != "stem"} for width in (1, 0))
     assert structure.network(none).params < structure.network(last).params
     assert structure.network(none).size_bytes() < structure.network(last).size_bytes()
 
 
-def test_a_mask_by_name_is_no_sequence():
+def test_a_mask_given_by_name_is_not_taken_for_a_sequence():
     inputs, mask = keras.Input((5, 4), name="inputs"), keras.Input((5,), dtype="bool", name="mask")
     x = layers.GRU(UNITS, name="cell")(sequences=layers.Dense(7, name="stem")(inputs), mask=mask)
     source = randomised(keras.Model([inputs, mask], layers.Dense(2)(x)))
@@ -124,7 +124,7 @@ def test_an_initial_state_is_refused():
         analyse(keras.Model([inputs, state], layers.Dense(2)(x)))
 
 
-def test_a_softmax_inside_is_refused():
+def test_a_softmax_inside_a_cell_is_refused():
     with pytest.raises(UnsupportedLayerError, match="'cell' has an activation that mixes"):
         analyse(network(layers.GRU(UNITS, activation="softmax", name="cell")))
 

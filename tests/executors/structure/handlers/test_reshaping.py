@@ -1,4 +1,4 @@
-"""Elements that are moved: where their channels are, and that a value for each example has none."""
+"""Reshaping: channels are tracked, and a single value per example has no channels."""
 
 import keras
 import pytest
@@ -26,7 +26,7 @@ WITH_CHANNEL = {
 
 
 @pytest.mark.parametrize("shaping", WITH_CHANNEL.values(), ids=WITH_CHANNEL)
-def test_a_value_for_each_example_becomes_a_channel(shaping):
+def test_a_single_value_per_example_becomes_a_channel(shaping):
     inputs = keras.Input((), name="given")
     x = layers.Dense(6, activation="relu", name="hidden")(shaping(inputs))
     source = randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
@@ -40,7 +40,7 @@ def test_a_value_for_each_example_becomes_a_channel(shaping):
     check_widen(source)
 
 
-def test_a_channel_of_many_becomes_a_value_for_each_example_and_a_channel_again():
+def test_a_selected_channel_becomes_a_single_value_and_a_channel_again():
     inputs = keras.Input((5,), name="given")
     x = layers.Dense(6, name="hidden")(inputs)
     x = layers.Reshape((1,))(x[:, 2])
@@ -49,7 +49,7 @@ def test_a_channel_of_many_becomes_a_value_for_each_example_and_a_channel_again(
     check_clone(source)
 
 
-def test_a_single_channel_becomes_a_value_for_each_example():
+def test_a_single_channel_becomes_a_single_value_per_example():
     inputs = keras.Input((5,), name="given")
     hidden = layers.Dense(6, activation="relu", name="hidden")(inputs)
     source = randomised(keras.Model(inputs, layers.Reshape(())(layers.Dense(1, name="score")(hidden))))

@@ -10,7 +10,7 @@ layers = keras.layers
 
 
 class Block(layers.Layer):
-    """Two dense layers and a shortcut, as users write them."""
+    """A typical custom layer: two dense layers and a shortcut."""
 
     def __init__(self, width, **kwargs):
         super().__init__(**kwargs)
@@ -43,7 +43,7 @@ def randomly_weighted(model):
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_a_composite_layer_is_cut_inside(gated):
+def test_the_layers_inside_a_composite_layer_are_cut(gated):
     source = randomly_weighted(model_with(Block(6, name="block"), gated))
     structure, keep = analyse(source), alternate(6)
     assert structure.widths["block_first"] == 6
@@ -56,7 +56,7 @@ def test_a_composite_layer_is_cut_inside(gated):
     assert not any(isinstance(layer, Block) for layer in small.layers)
 
 
-def test_layers_inside_keep_to_training():
+def test_layers_inside_respect_the_training_flag():
     small = narrow(analyse(randomly_weighted(model_with(Block(200, name="block")))), {})
     arrays = np.ones((3, 4), np.float32)
     keras.utils.set_random_seed(0)
@@ -75,7 +75,7 @@ def test_a_shared_composite_layer_has_one_set_of_weights():
     ]
 
 
-def test_composites_within_composites():
+def test_nested_composite_layers_are_cut():
     class Tower(layers.Layer):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -92,7 +92,7 @@ def test_composites_within_composites():
     same(outputs(source, batch(source)), outputs(narrow(analyse(source), {}), batch(source)))
 
 
-def test_a_layer_of_operations_alone():
+def test_a_layer_of_only_operations_is_supported():
     class Halved(layers.Layer):
         def call(self, inputs):
             return keras.ops.relu(inputs) / 2
@@ -102,7 +102,7 @@ def test_a_layer_of_operations_alone():
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_subclassed_model(nested):
+def test_a_subclassed_model_is_cut(nested):
     class Own(keras.Model):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -127,7 +127,7 @@ def test_a_subclassed_model(nested):
     same([np.asarray(source(arrays))], [np.asarray(small(arrays))])
 
 
-def test_a_model_whose_call_adds_to_that_of_its_layers():
+def test_operations_in_the_call_of_a_model_are_read():
     class Tripled(keras.Model):
         def call(self, inputs):
             return 3 * super().call(inputs)
@@ -140,7 +140,7 @@ def test_a_model_whose_call_adds_to_that_of_its_layers():
     same(outputs(source, batch(source)), outputs(narrow(structure, {}), batch(source)))
 
 
-def test_a_model_that_was_never_built_is_refused():
+def test_an_unbuilt_model_is_refused():
     class Own(keras.Model):
         def call(self, inputs):
             return inputs
@@ -166,7 +166,7 @@ class Noisy(layers.Layer):
         (Noisy(name="odd"), "differently in training"),
     ],
 )
-def test_a_call_that_hides_what_it_does_is_refused(layer, reason):
+def test_a_call_that_cannot_be_traced_is_refused(layer, reason):
     inputs = keras.Input((4,))
     arguments = keras.layers.Identity()(inputs)._keras_history.operation._inbound_nodes[0].arguments
     with pytest.raises(UnsupportedLayerError, match=f"layer 'odd' is a .*{reason}.*register"):
@@ -174,7 +174,7 @@ def test_a_call_that_hides_what_it_does_is_refused(layer, reason):
 
 
 class Tied(layers.Layer):
-    """Goes back by the kernel that it came by."""
+    """A layer with tied weights: `back` uses the kernel of `there`."""
 
     def __init__(self, back, **kwargs):
         super().__init__(**kwargs)
@@ -188,7 +188,7 @@ class Tied(layers.Layer):
 
 
 class Drawing(layers.Layer):
-    """Adds noise."""
+    """A layer that adds random noise."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -212,8 +212,8 @@ class Drawing(layers.Layer):
         (Drawing(name="odd"), "seed_generator_state"),
     ],
 )
-def test_a_call_that_reads_variables_itself_is_refused(layer, reason):
-    """They would be constants: neither cut nor trained with the layers that they are of."""
+def test_a_call_that_reads_variables_directly_is_refused(layer, reason):
+    """The variables would become constants that are neither cut nor trained with their layers."""
     with pytest.raises(UnsupportedLayerError, match=f"layer 'odd' is a .* reads .*{reason}.*register"):
         analyse(model_with(layer))
 
@@ -229,7 +229,7 @@ def test_an_operation_on_a_weight_is_refused(nested):
         analyse(keras.Model(inputs, layers.Dense(2)(outputs_)))
 
 
-def test_a_subclassed_model_with_weights_of_its_own_is_refused():
+def test_a_subclassed_model_with_its_own_weights_is_refused():
     class Own(keras.Model):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)

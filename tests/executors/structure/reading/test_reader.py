@@ -23,7 +23,7 @@ layers = keras.layers
 
 
 def backbone(mask, name="backbone"):
-    """A functional model with names of its own, to be nested in others."""
+    """Return a functional model with its own layer names, to be nested in others."""
     inputs = keras.Input((6, 6, 4))
     x = mask(f"{name}_inner", layers.Conv2D(5, 3, padding="same", activation="relu", name="inner")(inputs))
     x = layers.Conv2D(6, 3, padding="same", name="outer")(x)
@@ -62,7 +62,7 @@ def sequential_inside(mask):
 
 
 def called_twice(mask):
-    """One encoder for two inputs: its weights, and so its groups, are shared."""
+    """Apply one encoder to two inputs: its weights, and so its groups, are shared."""
     shared = backbone(mask)
     left, right = keras.Input((6, 6, 4)), keras.Input((6, 6, 4))
     x, y = (mask("backbone_outer", shared(side)) for side in (left, right))
@@ -70,7 +70,7 @@ def called_twice(mask):
 
 
 def in_series(mask):
-    """A nested model that reads its own output."""
+    """Apply a nested model to its own output."""
     inner = keras.Input((5, 5, 4))
     x = mask("block_a", layers.Conv2D(6, 3, padding="same", activation="relu", name="a")(inner))
     block = keras.Model(inner, layers.Conv2D(4, 1, name="b")(x), name="block")
@@ -82,7 +82,7 @@ def in_series(mask):
 
 
 def layer_of_two_models(mask):
-    """The same layer inside a nested model and beside it: one layer, one group."""
+    """Use the same layer inside a nested model and outside: one layer, one group."""
     shared = layers.Dense(6, activation="relu", name="shared")
     inner = keras.Input((4,))
     side = keras.Model(inner, layers.Dense(3, name="side_out")(mask("shared", shared(inner))), name="side")
@@ -104,7 +104,7 @@ def dictionary_inputs(mask):
 
 
 def dictionary_for_a_list(mask):
-    """The nested model takes by name what the dictionary has in another order; one of its keys is not its."""
+    """Pass a dictionary in another order than the nested model's inputs, with an additional key."""
     x, y = keras.Input((5,), name="x"), keras.Input((5,), name="y")
     inner_y, inner_x = keras.Input((6,), name="y"), keras.Input((6,), name="x")
     difference = layers.Dense(2, name="p")(layers.Subtract()([inner_y, inner_x]))
@@ -133,7 +133,7 @@ def pooled_sum(pooled):
 
 
 def shared_reshape(mask):
-    """One Reshape for two tensors, which are then cut to different widths."""
+    """Use one Reshape for two tensors that are then cut to different widths."""
     inputs = keras.Input((5,))
     reshape, act = layers.Reshape((1, 6)), layers.ReLU()
     x = mask("a", reshape(act(layers.Dense(6, name="a")(inputs))))
@@ -169,7 +169,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("build", NETWORKS)
-def test_groups_clone_fold_and_widen(build):
+def test_nested_models_are_cloned_folded_and_widened(build):
     source = randomised(build(unmasked))
     assert analyse(source).widths == NETWORKS[build]
     check_clone(source)
@@ -180,7 +180,7 @@ def test_groups_clone_fold_and_widen(build):
 @pytest.mark.parametrize("build", NETWORKS)
 def test_narrowed_equals_masked(build):
     sizes = enumerate(NETWORKS[build].items())
-    # Two of three units are kept, and every other one: groups of one size come to differ.
+    # Keep two of three units in one group and every other unit in the next, so that equal groups differ.
     check_narrow(build, {name: np.arange(size) % (3 - i % 2) != 1 for i, (name, size) in sizes})
 
 
@@ -194,7 +194,7 @@ def sequential_model():
     return randomised(keras.Sequential([*steps, layers.Flatten(), layers.Dense(3)]))
 
 
-def test_a_sequential_model():
+def test_a_sequential_model_is_read():
     source = sequential_model()
     assert analyse(source).widths == {"a": 5}
     check_clone(source)
@@ -207,7 +207,7 @@ def test_a_sequential_model():
     same([np.asarray(source.layers[4](source.layers[3](hidden)))], outputs(small, inputs))
 
 
-def test_a_model_that_subclasses_only_the_constructor():
+def test_a_model_that_overrides_only_the_constructor_is_read():
     class Small(keras.Model):
         def __init__(self):
             inputs = keras.Input((4,))
@@ -221,14 +221,14 @@ def test_a_sequential_model_without_shape_is_refused():
         analyse(keras.Sequential([layers.Dense(3)]))
 
 
-def test_an_operation_that_nobody_knows_is_refused():
+def test_an_unknown_operation_is_refused():
     inputs = keras.Input((4, 3))
     model = keras.Model(inputs, keras.ops.sort(layers.Dense(5)(inputs), axis=1))
     with pytest.raises(UnsupportedLayerError, match=r"'sort\w*' is a .*Sort.*register\(Sort\)"):
         analyse(model)
 
 
-def test_tensors_of_different_rank_are_not_taken_for_a_layer():
+def test_operations_on_tensors_of_different_rank_are_not_replaced_by_a_layer():
     inputs = keras.Input((3, 3))
     row = layers.GlobalAveragePooling1D()(layers.Dense(3, name="stays")(inputs))
     model = keras.Model(inputs, layers.Dense(4)(inputs + row))
@@ -243,7 +243,7 @@ def test_a_layer_with_two_outputs_is_refused():
         analyse(keras.Model(inputs, states[0]))
 
 
-def test_names_that_meet_are_told_apart():
+def test_colliding_names_are_made_unique():
     inner = keras.Input((4,))
     tower = keras.Model(inner, layers.Dense(5, name="x")(inner), name="tower")
     inputs = keras.Input((3,))
@@ -263,7 +263,7 @@ def test_the_graph_lists_every_call_once():
     assert graph.outputs == (2,)
 
 
-def test_a_normalization_layer_keeps_what_it_learnt():
+def test_a_normalization_layer_keeps_its_adapted_statistics():
     norm = layers.Normalization(name="norm")
     norm.adapt(np.random.default_rng(0).normal(3.0, 2.0, (64, 4)))
     inputs = keras.Input((4,))

@@ -1,4 +1,4 @@
-"""Metrics and losses written as FILE.py:NAME are names from there on, with their files apart."""
+"""Metrics and losses given as FILE.py:NAME are parsed into a name and a code file."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mistify.config.data.metric import Metric
 from mistify.config.reading import read_batch
 
 
-def test_names_in_files_stand_for_what_they_name() -> None:
+def test_a_metric_or_loss_in_a_file_is_parsed_into_its_name_and_file() -> None:
     settings = DataSettings.model_validate(
         {
             "metric": "a/scores.py:near",
@@ -33,13 +33,13 @@ def test_names_in_files_stand_for_what_they_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"metric": "scores.py:accuracy"}, "another name than accuracy"),
-        ({"losses": {"a": "one.py:own", "b": "two.py:own"}}, "one file that has own"),
+        ({"metric": "scores.py:accuracy"}, "a name other than accuracy"),
+        ({"losses": {"a": "one.py:own", "b": "two.py:own"}}, "a single file for own"),
         ({"losses": {"a": "losses.py:Own"}}, "FILE.py:name with the name in lower case"),
         ({"losses": {"a": "losses.txt:own"}}, "FILE.py:name with the name in lower case"),
     ],
 )
-def test_names_that_cannot_be_told_apart_are_refused(settings: dict[str, Any], reason: str) -> None:
+def test_invalid_or_ambiguous_names_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         DataSettings.model_validate(settings)
 

@@ -1,4 +1,4 @@
-"""Names of metrics: Mistify's own, and those of plug-ins, which say themselves what is better."""
+"""Names of metrics: built-in ones, and those of plug-ins, which state whether higher is better."""
 
 import copy
 import json
@@ -14,13 +14,13 @@ from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
-from tests.support.plug_ins import SCORES, install_example
+from tests.support.plug_ins import METRICS, install_example
 
 CONFIG = {"id": "a", "model": "m", "adaptation_goal": {"FLOP": "0.5x"}}
 
 
 @pytest.mark.parametrize(("name", "is_share"), [("top_two", True), ("pinball_error", False), ("mse", False)])
-def test_the_name_of_a_metric_says_which_way_is_better(name: str, is_share: bool) -> None:
+def test_the_name_of_a_metric_says_whether_higher_is_better(name: str, is_share: bool) -> None:
     metric = Metric(name)
     assert (metric.is_share, metric.value, str(metric)) == (is_share, name, name)
     assert metric.better(0.2, 0.3) is not is_share
@@ -33,12 +33,12 @@ def test_the_name_of_a_metric_says_which_way_is_better(name: str, is_share: bool
 
 
 @pytest.mark.parametrize("name", ["", "Top", "top two", "top-2", "2nd", "x" * 65])
-def test_what_is_no_word_is_no_metric(name: str) -> None:
+def test_the_name_of_a_metric_has_to_be_a_word(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid Metric"):
         Metric(name)
 
 
-def test_a_config_may_name_what_is_installed_or_what_the_server_may_know(
+def test_a_config_may_name_metrics_that_only_the_server_has(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = {"train": "a", "test": "b", "metric": "top_two", "metrics": {"price": "pinball_error"}}
@@ -49,7 +49,7 @@ def test_a_config_may_name_what_is_installed_or_what_the_server_may_know(
         *("[0].dataset.metric", "[0].dataset.metrics.price"),
     ]
     (known_to_server,) = parse_batch(text, server_knows_more=True)
-    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "metrics", METRICS))
     (config,) = parse_batch(text)
     assert config == known_to_server
     assert config.dataset.metrics == {"price": Metric("pinball_error")}
@@ -63,8 +63,8 @@ def test_metrics_of_outputs_are_written_and_read_without_a_warning() -> None:
     assert DataSettings.model_validate_json(written) == settings
 
 
-def test_plug_ins_are_looked_for_once_for_all_goals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes milliseconds: a minute and more for ten thousand goals."""
+def test_plug_ins_are_searched_only_once_for_all_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes milliseconds, which would add up to minutes for ten thousand goals."""
     looked_for: list[str] = []
 
     def noted(*, group: str) -> object:

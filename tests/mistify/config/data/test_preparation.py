@@ -1,4 +1,4 @@
-"""Names of classes and preparations in a config, and the tables in docs/reference/config.md."""
+"""Class names and input preparations in a config, and the tables in docs/reference/config.md."""
 
 import pytest
 from pydantic import ValidationError
@@ -24,18 +24,18 @@ def problem(**settings):
         ({"kind": ["cat"], "open": "open.txt"}, {"kind": ("cat",), "open": "open.txt"}),
     ],
 )
-def test_labels_are_names_or_a_file_for_one_output_or_by_output(labels, by_output):
+def test_labels_are_a_list_or_a_file_for_one_output_or_each_output(labels, by_output):
     settings = DataSettings.model_validate({"labels": labels})
     assert settings.labels == by_output
     assert DataSettings.model_validate_json(settings.model_dump_json()) == settings
 
 
-def test_settings_without_them_are_written_as_before():
+def test_settings_without_labels_are_serialized_as_before():
     assert not {"labels", "preparation"} & DataSettings().model_dump().keys()
 
 
 @pytest.mark.parametrize("labels", [[], {}, 3, [1], ["cat", " "], {"kind": []}])
-def test_what_is_no_list_of_names_is_refused(labels):
+def test_labels_that_are_not_a_list_of_names_are_refused(labels):
     assert "a list of names, or the name of a file" in problem(labels=labels)
 
 
@@ -51,7 +51,7 @@ def test_what_is_no_list_of_names_is_refused(labels):
         ({"tokens": {}}, "preparation.photo.tokens.vocabulary: got nothing; expected a file"),
     ],
 )
-def test_mistakes_are_told_at_their_places(preparation, message):
+def test_mistakes_are_reported_at_their_places(preparation, message):
     assert message in problem(preparation={"photo": preparation})
 
 
@@ -62,8 +62,8 @@ def default_of(field):
 
 
 @pytest.mark.parametrize("settings", [ImagePreparation, TokenPreparation])
-def test_the_documentation_has_every_setting_as_the_config_declares_it(settings):
-    """Its tables are made of the fields: paste what is missing."""
+def test_the_documentation_describes_every_setting(settings):
+    """Its tables are made from the fields: if this fails, paste the missing rows."""
     rows = [
         f"| `{name}` | {field.description} | {default_of(field)} |"
         for name, field in settings.model_fields.items()

@@ -1,4 +1,4 @@
-"""Targets against scores: what reaches them, what they have in common, what serves them better."""
+"""Targets and scores: reached targets, the strictest of several targets, and better scores."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def scores(kind: float, price: float, overall: float = 0.9) -> Scores:
     return Scores(overall, outputs)
 
 
-def test_what_is_missed_says_of_which_output_by_how_much() -> None:
+def test_a_missed_target_is_reported_with_its_output_and_score() -> None:
     targets = BOTH, KIND, PRICE
     assert missed(targets, scores(0.8, 0.05)) == ""
     assert missed(targets, scores(0.9, 0.06)) == "price: mse 0.0600 above 0.0500"
@@ -27,7 +27,7 @@ def test_what_is_missed_says_of_which_output_by_how_much() -> None:
     assert missed((), Scores(0.0)) == ""
 
 
-def test_a_score_by_another_metric_is_not_that_of_the_target() -> None:
+def test_only_a_score_in_the_metric_of_the_target_counts() -> None:
     balanced = OutputScore("kind", Metric.BALANCED_AGREEMENT, 0.4)
     plain = OutputScore("kind", Metric.AGREEMENT, 0.9)
     assert reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (balanced, plain)))
@@ -43,7 +43,7 @@ def test_a_score_by_another_metric_is_not_that_of_the_target() -> None:
         (scores(0.9, 0.07, 0.4), scores(0.9, 0.06, 0.5), False),
     ],
 )
-def test_what_reaches_all_targets_comes_before_what_scores_higher(
+def test_scores_that_reach_all_targets_rank_before_higher_scores(
     mine: Scores, other: Scores, better: bool
 ) -> None:
     assert serves_better(Metric.MEAN_SCORE, mine, other, (KIND, PRICE)) is better
@@ -58,12 +58,14 @@ def test_what_reaches_all_targets_comes_before_what_scores_higher(
         (Metric.MSE, 0.79, False),
     ],
 )
-def test_better_by_a_share_of_what_the_other_scores(metric: Metric, mine: float, better: bool) -> None:
-    """By 2 % of 0.8: above 0.816, or an error below 0.784."""
+def test_the_required_improvement_is_relative_to_the_other_score(
+    metric: Metric, mine: float, better: bool
+) -> None:
+    """Better by 2% of 0.8 means an accuracy above 0.816, or an error below 0.784."""
     assert serves_better(metric, Scores(mine), Scores(0.8), (), by=0.02) is better
 
 
-def test_what_alone_reaches_a_target_is_better_by_however_little() -> None:
+def test_reaching_a_target_counts_as_better_however_small_the_difference() -> None:
     targets = (Target(OVERALL, Metric.ACCURACY, 0.8),)
     assert serves_better(Metric.ACCURACY, Scores(0.801), Scores(0.799), targets, by=0.02)
 
@@ -76,7 +78,7 @@ targets = st.lists(
 
 
 @given(targets, targets, st.builds(scores, figures, figures))
-def test_the_strictest_targets_are_reached_by_what_reaches_all(
+def test_scores_reach_the_strictest_targets_exactly_if_they_reach_all(
     some: list[Target], others: list[Target], by: Scores
 ) -> None:
     common = strictest(some, others)

@@ -22,7 +22,7 @@ CONFIG = """{{"id": "a", "model": "m", "dataset": {{"train": "t", "test": "u"}},
         ({"count": 3, "from": 0.25, "to": 1}, (0.25, 0.5, 1)),
     ],
 )
-def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(inputs, shares):
+def test_default_shares_are_evenly_spaced_on_a_logarithmic_scale(inputs, shares):
     actual = BranchesConfig.model_validate(inputs).shares
     assert actual == pytest.approx(shares)
     assert 1.0 in actual
@@ -43,13 +43,13 @@ def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(inputs, sha
         ({"saved_model": "zip"}, "expected true or false"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_a_fix(inputs, reported):
+def test_unusable_branches_are_refused_with_a_fix(inputs, reported):
     with pytest.raises(ValidationError) as error:
         BranchesConfig.model_validate(inputs)
     assert reported in str(problems_of(error.value, BranchesConfig)[0])
 
 
-def test_written_and_read_again_it_is_the_same():
+def test_branches_survive_serialization():
     config = BranchesConfig.model_validate({"count": 5, "from": "1/3x", "to": "2.5x", "saved_model": True})
     assert BranchesConfig.model_validate(config.model_dump(mode="json", by_alias=True)) == config
 
@@ -69,7 +69,7 @@ def test_precisions_that_branches_cannot_have_are_refused(quantization, fix):
     assert config.branches == BranchesConfig()
 
 
-def test_a_config_says_where_its_branches_are_wrong():
+def test_mistakes_in_branches_are_reported_at_their_places():
     with pytest.raises(MistifyError) as error:
         parse_batch(CONFIG.format('{"from": "1/30x"}'))
     assert [problem.place for problem in error.value.problems] == ["[0].branches.from"]

@@ -1,4 +1,4 @@
-"""What `compression` may say."""
+"""The setting `compression`."""
 
 import json
 
@@ -21,12 +21,12 @@ def parsed(**value: object) -> CompressionConfig | None:
     return actual.compression
 
 
-def test_nothing_unless_it_is_asked_for() -> None:
+def test_nothing_is_compressed_by_default() -> None:
     assert parsed() is None
 
 
 @pytest.mark.parametrize("value", [{"sparsity": 0.5}, {"clusters": 16}, {"clusters": 2}, {"clusters": 256}])
-def test_either_sparsity_or_clusters(value: dict[str, float]) -> None:
+def test_compression_is_either_sparsity_or_clustering(value: dict[str, float]) -> None:
     actual = parsed(compression=value)
     assert actual is not None
     assert actual.model_dump(exclude_none=True) == value
@@ -47,12 +47,12 @@ def test_either_sparsity_or_clusters(value: dict[str, float]) -> None:
         (0.5, r"\[0\].compression: got 0.5; expected an object; its keys can be sparsity, clusters"),
     ],
 )
-def test_what_cannot_be_used_is_reported_with_its_place(value: object, message: str) -> None:
+def test_unusable_settings_are_reported_at_their_places(value: object, message: str) -> None:
     with pytest.raises(MistifyError, match=message):
         parsed(compression=value)
 
 
-def test_training_that_would_undo_it_is_refused() -> None:
+def test_training_on_the_device_that_would_undo_compression_is_refused() -> None:
     with pytest.raises(MistifyError, match="without training, which would undo the compression"):
         parsed(compression={"sparsity": 0.5}, quantization="int8-qat")
     assert parsed(compression={"sparsity": 0.5}, quantization="int8") is not None
@@ -60,7 +60,7 @@ def test_training_that_would_undo_it_is_refused() -> None:
         parsed(compression={"sparsity": 0.5}, branches={"count": 3})
 
 
-def test_it_can_be_read() -> None:
+def test_compression_is_described_in_words() -> None:
     assert [str(CompressionConfig(sparsity=0.5)), str(CompressionConfig(clusters=16))] == [
         "50% zeros",
         "16 clusters",

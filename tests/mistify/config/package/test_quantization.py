@@ -1,4 +1,4 @@
-"""What `quantization` may say, and on which axes it counts."""
+"""The setting `quantization`, and the axes that a precision limits."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def precision_of(quantization: object = None) -> QuantizationConfig:
     return parsed.quantization
 
 
-def test_float32_unless_something_else_is_asked_for() -> None:
+def test_the_default_precision_is_float32() -> None:
     assert precision_of() == QuantizationConfig(precision=Quantization.NONE, inputs="float32")
 
 
@@ -50,9 +50,9 @@ def test_integer_packages_take_floats_or_integers() -> None:
         ("int9", r'\[0\].quantization: got "int9"; expected one of auto, dynamic, .*did you mean "int8"'),
         ({"precision": "in8"}, r'\[0\].quantization.precision: got "in8"; .*did you mean "int8"'),
         ({"precision": 8}, r'\[0\].quantization.precision: got 8; expected a precision; .*"int8"'),
-        ({"inputs": "int8"}, r"\[0\].quantization: .*expected float32 inputs .* precision is none"),
-        ({"precision": "dynamic", "inputs": "int8"}, "precision is dynamic"),
-        ({"precision": "auto", "inputs": "int8"}, "precision is auto"),
+        ({"inputs": "int8"}, r"\[0\].quantization: .*expected float32 inputs .* of precision none"),
+        ({"precision": "dynamic", "inputs": "int8"}, "of precision dynamic"),
+        ({"precision": "auto", "inputs": "int8"}, "of precision auto"),
         (
             {"precision": "int8", "inputs": "uint8"},
             r'inputs: got "uint8"; .*"float32" or "int8"',
@@ -61,7 +61,7 @@ def test_integer_packages_take_floats_or_integers() -> None:
         (8, r"\[0\].quantization: got 8; expected an object"),
     ],
 )
-def test_mistakes_are_reported_with_their_place(arguments: object, message: str) -> None:
+def test_mistakes_are_reported_at_their_places(arguments: object, message: str) -> None:
     with pytest.raises(MistifyError, match=message):
         parse_batch(config(arguments))
 

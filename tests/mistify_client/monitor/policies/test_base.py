@@ -1,4 +1,4 @@
-"""Conformance of every registered policy, and properties of the default one."""
+"""Contract tests for every registered policy, and properties of the default policy."""
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +31,7 @@ def branch(number, costs, accuracy):
 
 @st.composite
 def courses(draw):
-    """Draw options and successive moments, from which `follow` makes situations."""
+    """Draw options and a sequence of conditions, which `follow` turns into situations."""
     drawn = draw(st.lists(st.tuples(costs, st.floats(0, 1)), min_size=1, max_size=5))
     moments = st.tuples(st.floats(0.05, 3), figures, st.booleans(), readings, targets)
     options = tuple(branch(number, *each) for number, each in enumerate(drawn))
@@ -39,7 +39,7 @@ def courses(draw):
 
 
 def follow(policy, options, moments):
-    """Yield each situation and the decision in it; the chosen option runs in the next situation."""
+    """Yield each situation with its decision; the chosen option runs in the next situation."""
     now, since, option, measured_at = 0.0, float("-inf"), options[0].id, SensorReading()
     for step, ratio, idle, reading, wanted in moments:
         now += step
@@ -53,7 +53,7 @@ def follow(policy, options, moments):
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(course=courses())
-def test_every_policy_chooses_an_option_that_there_is_and_says_why(name, course):
+def test_every_policy_chooses_an_existing_option_and_gives_a_reason(name, course):
     for situation, decision in follow(make_policy({"name": name}), *course):
         assert decision.option in [option.id for option in situation.options]
         assert decision.reason
@@ -61,7 +61,7 @@ def test_every_policy_chooses_an_option_that_there_is_and_says_why(name, course)
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(course=courses())
-def test_every_policy_decides_the_same_again(name, course):
+def test_every_policy_is_deterministic(name, course):
     first, second = (
         [decision for _, decision in follow(make_policy({"name": name}), *course)] for _ in range(2)
     )
@@ -70,7 +70,7 @@ def test_every_policy_decides_the_same_again(name, course):
 
 @settings(max_examples=150)
 @given(course=courses(), dwell=st.sampled_from(["500ms", "2s", "10s"]))
-def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
+def test_only_exceeded_targets_cause_two_switches_within_the_dwell(course, dwell):
     policy = make_policy({"dwell": dwell})
     seconds = {"500ms": 0.5, "2s": 2.0, "10s": 10.0}[dwell]
     last = float("-inf")
@@ -81,7 +81,7 @@ def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
 
 
 @given(course=courses())
-def test_what_fits_is_within_the_targets(course):
+def test_a_decision_that_fits_meets_the_targets(course):
     for situation, decision in follow(make_policy({}), *course):
         (chosen,) = [option for option in situation.options if option.id == decision.option]
         if decision.fits and situation.targets.latency is not None:
@@ -91,7 +91,7 @@ def test_what_fits_is_within_the_targets(course):
 
 
 def over_a_target(situation, option=None):
-    """Return True if an option, by default the one that runs, exceeds a limit in the policy's prediction."""
+    """Return True if the policy predicts that an option, by default the current one, exceeds a target."""
     costs = (situation.chosen if option is None else option).costs
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     lost = 1.0 if then is None or now is None else max(1.0, then / max(now, 0.05))
@@ -103,7 +103,7 @@ def over_a_target(situation, option=None):
     return slow or large
 
 
-def test_of_equally_accurate_options_the_faster_one_runs():
+def test_the_faster_of_equally_accurate_options_is_chosen():
     alike = (branch(0, OptionCosts(10.0), 0.8), branch(1, OptionCosts(4.0), 0.8))
     moments = [(1.0, 1.0, False, SensorReading(), Targets(latency="20ms"))] * 3
     decided = [decision.option for _, decision in follow(make_policy({}), alike, moments)]
@@ -133,14 +133,14 @@ SUBNETS = [
         ({"latency": "20ms", "accuracy": 0.95}, 3),
     ],
 )
-def test_the_last_subnet_of_the_pool_runs_that_keeps_to_the_targets(wanted, expected):
-    """They are ordered by accuracy and loss together; the accuracy alone tells less."""
+def test_the_last_subnet_of_the_pool_that_meets_the_targets_is_chosen(wanted, expected):
+    """The pool is ordered by accuracy and loss combined, which is more informative than accuracy."""
     moments = [(1.0, 1.0, False, SensorReading(), Targets(**wanted))] * 3
     decided = [decision.option for _, decision in follow(make_policy({}), tuple(SUBNETS), moments)]
     assert decided[-1] == f"subnet-{expected}"
 
 
-def test_settings_are_those_of_the_policy():
+def test_settings_are_checked_by_the_policy():
     with pytest.raises(MistifyError) as caught:
         make_policy({"name": "predictive", "hysteresis": 2, "dwel": "1s", "dwell": 5})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -174,7 +174,7 @@ def test_a_policy_that_cannot_be_loaded_is_refused(tmp_path, monkeypatch, module
     assert f"{name}:policy" in problem.fix
 
 
-#: Policies as they were written before there were options, or before these had ids, and some that are none.
+#: Policies for earlier interfaces (without options, or without option ids), and objects that are no policies.
 OF_BEFORE = """
 from mistify.parsing.validation import Settings
 from mistify_client.monitor.policies.base import Decision, Policy
@@ -199,9 +199,7 @@ class Fastest(Policy):
         ("return 1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_policy_that_does_not_decide_over_options_is_refused_before_it_is_used(
-    tmp_path, monkeypatch, decides, message
-):
+def test_a_policy_for_an_earlier_interface_is_refused(tmp_path, monkeypatch, decides, message):
     name = f"before_{len(decides)}"
     module = OF_BEFORE.format(decides=decides)
     site = installed(tmp_path, name, module, {"fastest": f"{name}:Fastest"}, ENTRY_POINTS)

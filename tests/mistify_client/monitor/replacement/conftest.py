@@ -1,4 +1,4 @@
-"""Background paths against a porting service, through real gRPC, with real packages."""
+"""Background paths with real packages, and a porting service over real gRPC."""
 
 import json
 from functools import partial
@@ -32,12 +32,12 @@ def package(tmp_path, data):
 
 @pytest.fixture
 def other(tmp_path, data):
-    """Return a version that somebody else has installed."""
+    """Return a version that another process has installed."""
     return make_package(tmp_path / "other", data / "tiny.tflite", (IMAGE,), (SCORES,))
 
 
 class Site:
-    """A package, and the background paths of the successive daemons that monitor it."""
+    """A package and the background paths of successive daemons that monitor it."""
 
     def __init__(self, package, tmp_path, service, run_trial):
         self.package = package
@@ -90,9 +90,9 @@ def site(package, tmp_path, service, turns):
 
 
 def on_probation(site, *, fastest_ms, before_ms, fits=False, meanwhile=lambda: None):
-    """Install a package and measure it for as long as probation lasts; return the background path.
+    """Install a package, measure it throughout its probation, and return the background path.
 
-    Whatever else happens meanwhile happens at the beginning of the probation.
+    `meanwhile` is called at the beginning of the probation.
     """
     background = site.daemon()
     background.fastest_ms = before_ms

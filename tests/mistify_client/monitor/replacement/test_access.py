@@ -9,7 +9,7 @@ from tests.support.interleaving import before_line
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_a_call_may_end_at_any_step_of_stopping(step):
+def test_a_call_may_end_during_any_step_of_stop(step):
     access = ServerAccess(ServerConfig(server="127.0.0.1:1"), PortingClient)
     call = ExitStack()
     call.enter_context(access.connected())

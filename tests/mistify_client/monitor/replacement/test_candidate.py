@@ -1,4 +1,4 @@
-"""Candidates on the networks of the client's tests: one is a hundred times as much work as the other."""
+"""Candidates made from the client's test networks, where one needs a hundred times as much computation."""
 
 import tracemalloc
 
@@ -38,15 +38,15 @@ def test_a_network_with_the_same_outputs_agrees(fast, slow, examples):
     assert try_candidate(fast, slow, examples).agreement == 1.0
 
 
-def test_examples_take_no_more_memory_than_one_of_them(slow, expected):
+def test_examples_run_one_at_a_time_to_save_memory(slow, expected):
     network = open_network(Package.open(slow), 1)
     outputs = compute_outputs(network, {"image": expected["image"]})
     assert network.shapes == ((1, 4, 4, 1),)
     np.testing.assert_allclose(outputs["scores"], expected["scores"], atol=1e-5)
 
 
-def test_examples_are_not_converted_as_they_are_read(fast, tmp_path):
-    """They are bytes, as images are, of which the network makes numbers of four bytes."""
+def test_examples_are_not_converted_when_read(fast, tmp_path):
+    """Examples are bytes, like images; the network converts them to numbers of four bytes."""
     images = np.zeros((500_000, 4, 4, 1), np.uint8)
     np.savez(tmp_path / "images.npz", image=images)
     manifest = Manifest.load(fast)
@@ -58,16 +58,16 @@ def test_examples_are_not_converted_as_they_are_read(fast, tmp_path):
         tracemalloc.stop()
 
 
-def test_without_examples_agreement_is_not_known(fast, slow):
+def test_agreement_is_unknown_without_examples(fast, slow):
     assert try_candidate(slow, fast).agreement is None
 
 
-def test_both_are_measured_in_turns(fast, slow, turns):
+def test_both_packages_are_measured_alternately(fast, slow, turns):
     trial = try_candidate(fast, slow, clock=turns)
     assert (trial.candidate_ms, trial.running_ms) == (pytest.approx(1.0), pytest.approx(3.0))
 
 
-def test_branches_may_differ(fast, branch_package, examples):
+def test_a_candidate_may_have_other_branches(fast, branch_package, examples):
     assert try_candidate(branch_package, fast, examples).candidate_ms > 0
     assert try_candidate(fast, branch_package, examples).candidate_ms > 0
 
@@ -79,7 +79,7 @@ def test_a_damaged_candidate_is_refused(fast, slow):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_a_candidate_that_is_no_network_is_refused(tmp_path, slow):
+def test_an_invalid_network_is_refused(tmp_path, slow):
     (tmp_path / "text").write_text("no network")
     candidate = make_package(tmp_path / "candidate", tmp_path / "text", (IMAGE,), (SCORES,))
     with pytest.raises(MistifyError, match="cannot be used"):
@@ -92,7 +92,7 @@ def test_a_candidate_with_other_inputs_is_refused(pair_package, slow):
     assert caught.value.code is ErrorCode.INVALID_MODEL
 
 
-def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
+def test_non_finite_outputs_are_refused(fast, slow, tmp_path):
     np.savez(tmp_path / "endless.npz", image=np.full((2, 4, 4, 1), np.nan, np.float32))
     with pytest.raises(MistifyError, match="not finite"):
         try_candidate(fast, slow, tmp_path / "endless.npz")
@@ -114,7 +114,7 @@ def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
         (b"PK\x03\x04 an archive that was cut short", "an .npz file"),
     ],
 )
-def test_examples_that_do_not_fit_are_refused(fast, tmp_path, content, message):
+def test_unsuitable_examples_are_refused(fast, tmp_path, content, message):
     path = tmp_path / "examples.npz"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -125,13 +125,13 @@ def test_examples_that_do_not_fit_are_refused(fast, tmp_path, content, message):
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
-def test_classes_agree_where_the_largest_score_is_the_same():
+def test_classes_agree_if_the_largest_score_is_the_same():
     new = {"scores": np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.6, 0.4]])}
     old = {"scores": np.array([[0.6, 0.4], [0.4, 0.6], [0.8, 0.2], [0.9, 0.1]])}
     assert share_of_agreement(new, old) == 0.75
 
 
-def test_figures_agree_where_they_are_near_and_all_outputs_have_to():
+def test_numbers_agree_if_they_are_close_in_all_outputs():
     new = {"age": np.array([[10.0], [50.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
     old = {"age": np.array([[14.0], [100.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
     assert share_of_agreement(new, old) == 0.5

@@ -1,4 +1,4 @@
-"""Downloads of new packages: those that the disk has no room for, and the token of their server."""
+"""Downloads of new packages: insufficient disk space, and the token of the server."""
 
 import shutil
 
@@ -7,7 +7,7 @@ from mistify_client.runtime.versions import current, state_directory
 from tests.support.tokens import write_token
 
 
-def test_a_package_that_the_disk_has_no_room_for_is_given_up(site, package, monkeypatch):
+def test_a_package_too_large_for_the_disk_is_given_up(site, package, monkeypatch):
     full = shutil.disk_usage(package)._replace(free=0)
     monkeypatch.setattr("mistify_client.rpc.download.shutil.disk_usage", lambda directory: full)
     site.ask()
@@ -16,7 +16,7 @@ def test_a_package_that_the_disk_has_no_room_for_is_given_up(site, package, monk
     assert not site.state.candidate.exists()
 
 
-def test_the_token_of_the_server_is_noted_for_blocks_that_are_fetched_later(site, service, package, tmp_path):
+def test_the_token_of_the_server_is_recorded_for_later_downloads_of_blocks(site, service, package, tmp_path):
     token_file = write_token(tmp_path / "token", "own")
     site.ask(token_file=token_file)
     site.until("probation")

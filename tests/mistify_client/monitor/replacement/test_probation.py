@@ -1,4 +1,4 @@
-"""Packages that are current, and have yet to prove themselves."""
+"""Current packages on probation."""
 
 import shutil
 
@@ -10,13 +10,13 @@ from mistify_client.runtime.versions import current, install
 from tests.mistify_client.monitor.replacement.conftest import on_probation
 
 
-def test_a_package_that_takes_longer_in_use_is_rolled_back(site, package):
+def test_a_package_that_is_slower_in_use_is_rolled_back(site, package):
     on_probation(site, before_ms=1.0, fastest_ms=1.5)
-    assert "takes 1.5ms, that of the package before took 1ms" in site.until("rolled back")["reason"]
+    assert "takes 1.5ms, that of the previous package took 1ms" in site.until("rolled back")["reason"]
     assert current(package) == package
 
 
-def test_what_was_tuned_from_a_rejected_package_is_rolled_back_with_it(site, package, tmp_path):
+def test_versions_tuned_from_a_rejected_package_are_rolled_back_as_well(site, package, tmp_path):
     def tune():
         tuned = shutil.copytree(current(package), tmp_path / "tuned")
         Manifest.load(tuned).model_copy(update={"tuned_from": "0" * 64}).save(tuned)
@@ -27,8 +27,8 @@ def test_what_was_tuned_from_a_rejected_package_is_rolled_back_with_it(site, pac
     assert current(package) == package
 
 
-def test_a_roll_back_ends_at_the_package_that_was_shipped(site, package):
-    """Even if that is of the rejected goal: somebody has put it there meanwhile."""
+def test_a_rollback_stops_at_the_shipped_package(site, package):
+    """Even if the shipped package was meanwhile replaced by one of the rejected goal."""
     shipped = Manifest.load(package)
     left = Replacement(
         goal=shipped.goal, config="[]", key="key", job=shipped.job, phase=Phase.ROLLING_BACK, reason="slow"
@@ -47,13 +47,13 @@ def test_a_roll_back_ends_at_the_package_that_was_shipped(site, package):
         {"before_ms": None, "fastest_ms": 1.5},
     ],
 )
-def test_a_package_that_proves_itself_is_kept(site, measured):
+def test_a_package_that_is_fast_enough_is_kept(site, measured):
     background = on_probation(site, **measured)
     assert background.replacement.phase is Phase.KEPT
     assert site.goal == background.replacement.goal
 
 
-def test_probation_lasts(site):
+def test_probation_lasts_for_its_full_time(site):
     background = site.ask()
     site.until("probation")
     background.fastest_ms = 9.0

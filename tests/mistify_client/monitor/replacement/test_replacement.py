@@ -1,4 +1,4 @@
-"""The way from a goal to a package that is current, and the jobs that goals are asked for in."""
+"""The path from a goal to a current package, and the jobs to which goals are submitted."""
 
 import json
 from dataclasses import replace
@@ -23,15 +23,15 @@ def test_a_new_package_becomes_the_current_one_and_the_old_one_is_kept(site, pac
     assert not site.state.candidate.exists()
 
 
-def test_the_reason_names_hardware_without_a_latency(site):
+def test_the_reason_names_the_hardware_without_a_latency(site):
     site.config.goal.write_text(json.dumps({**GOAL, "hardware": "jetson-nano"}))
     site.ask()
     reason = site.until("submitting")["reason"]
-    assert reason.startswith("no option keeps to the targets")
+    assert reason.startswith("no option meets the targets")
     assert reason.endswith("no latency for jetson-nano")
 
 
-def test_a_goal_without_a_job_begins_one_and_later_goals_join_it(site, service):
+def test_the_first_goal_starts_a_job_that_later_goals_join(site, service):
     site.ask()
     site.until("probation")
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
@@ -50,7 +50,7 @@ def test_a_goal_joins_the_job_of_the_config(site, service):
     assert service.fake.requests_of(pb.SubmitBatchRequest) == []
 
 
-def test_a_job_that_is_gone_is_begun_again_unless_the_config_names_it(site, service):
+def test_a_removed_job_is_started_again_unless_the_config_names_it(site, service):
     site.ask()
     site.until("probation")
     on_probation_ends(site)
@@ -63,7 +63,7 @@ def test_a_job_that_is_gone_is_begun_again_unless_the_config_names_it(site, serv
     assert "there is no job" in site.until("rejected")["reason"]
 
 
-def test_the_same_goal_is_asked_for_once(site, service):
+def test_the_same_goal_is_submitted_only_once(site, service):
     service.fake.fails = True
     site.ask()
     assert "no room" in site.until("rejected")["reason"]
@@ -76,7 +76,7 @@ def test_the_same_goal_is_asked_for_once(site, service):
     site.until("probation")
 
 
-def test_one_replacement_at_a_time(site, service):
+def test_only_one_replacement_runs_at_a_time(site, service):
     with held(service.fake, "WatchJob"):
         first = site.ask()
         site.until("adapting")
@@ -84,10 +84,10 @@ def test_one_replacement_at_a_time(site, service):
         first.resume()
     site.until("probation")
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
-    assert len(Ledger(site.state.replacement).asked) == 1
+    assert len(Ledger(site.state.replacement).requested) == 1
 
 
-def test_a_new_package_comes_after_the_one_that_is_current(site, package, other):
+def test_a_new_package_is_installed_after_the_current_one(site, package, other):
     install(package, other)
     between = current(package)
     site.ask()

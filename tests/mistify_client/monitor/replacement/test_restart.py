@@ -1,4 +1,4 @@
-"""Daemons that end at any time, and the next daemon, which continues their work."""
+"""Daemons that end at any time, and successors that continue their work."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ from mistify_client.runtime.versions import current, install, previous, roll_bac
 from tests.mistify_client.monitor.adapting import held
 from tests.mistify_client.monitor.replacement.conftest import WHOLE_WAY, on_probation
 
-#: A daemon that is killed as it tries a package.
+#: A daemon that is killed while it tries a package.
 DYING = """
 import os
 import signal
@@ -35,8 +35,8 @@ signal.pause()
 
 
 @pytest.mark.parametrize("phase", WHOLE_WAY[:5])
-def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
-    """The files are as a killed daemon leaves them: the phase is recorded, its step may be done or not."""
+def test_the_next_daemon_continues_in_any_phase(site, service, package, phase):
+    """A killed daemon has recorded its phase, and may or may not have completed the step."""
     site.ask()
     site.until("probation")
     whole = site.background.replacement
@@ -57,9 +57,7 @@ def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
 
 
 @pytest.mark.parametrize(("left", "end"), [("installing", "probation"), ("rolling back", "rolled back")])
-def test_running_models_are_reported_of_a_change_whose_daemon_was_killed_before_that(
-    site, package, left, end
-):
+def test_running_models_are_notified_even_if_the_daemon_was_killed_before(site, package, left, end):
     site.ask()
     site.until("probation")
     whole = site.background.replacement
@@ -74,8 +72,8 @@ def test_running_models_are_reported_of_a_change_whose_daemon_was_killed_before_
     assert switchboard.generation == generation + 1
 
 
-def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
-    """For example a package that takes more memory than the daemon may have."""
+def test_a_package_that_crashes_every_daemon_is_rejected(site, package, tmp_path):
+    """For example, a package may need more memory than the daemon is allowed to use."""
     left = Replacement(goal="phone-1", config="[]", key="key", job="job-1", phase=Phase.VALIDATING)
     Ledger(site.state.replacement).save(left)
     for _ in range(3):
@@ -86,7 +84,7 @@ def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
     assert (entry["phase"], entry["reason"]) == ("rejected", "3 trials have begun, and none has ended")
 
 
-def test_a_roll_back_that_was_interrupted_is_finished_once(site, package, other):
+def test_an_interrupted_rollback_is_completed_once(site, package, other):
     install(package, other)
     before = current(package)
     on_probation(site, before_ms=1.0, fastest_ms=1.5)
@@ -98,14 +96,14 @@ def test_a_roll_back_that_was_interrupted_is_finished_once(site, package, other)
     assert current(package) == before
 
 
-def test_a_damaged_ledger_is_written_again(site):
+def test_a_damaged_ledger_is_rewritten(site):
     site.state.replacement.write_text('{"asked": 5')
     assert site.daemon().replacement is None
     site.ask()
     site.until("probation")
 
 
-def test_stopping_ends_a_call_that_waits(site, service):
+def test_stopping_cancels_a_waiting_call(site, service):
     with held(service.fake, "WatchJob"):
         background = site.ask()
         site.until("adapting")

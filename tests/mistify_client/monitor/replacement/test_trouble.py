@@ -1,4 +1,4 @@
-"""A server that is away or refuses, downloads that are corrupt, disks that are full."""
+"""Unreachable and refusing servers, corrupt downloads, and full disks."""
 
 import socket
 from contextlib import ExitStack
@@ -15,8 +15,8 @@ from tests.support.disks import files_limited_to
 from tests.support.tokens import write_token
 
 
-def test_the_server_is_away_at_first(site, service):
-    with socket.socket() as reservation:  # nobody else gets the port, and the server shares it
+def test_a_server_may_be_unreachable_at_first(site, service):
+    with socket.socket() as reservation:  # reserves the port, which the server then shares
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reservation.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reservation.getsockname()[1]}"
@@ -31,7 +31,7 @@ def test_the_server_is_away_at_first(site, service):
 
 
 @pytest.mark.parametrize(("call", "phase"), [("WatchJob", "adapting"), ("FetchPackage", "downloading")])
-def test_the_server_goes_away_in_between(site, service, call, phase):
+def test_a_server_may_be_unreachable_in_between(site, service, call, phase):
     with held(service.fake, call):
         site.ask()
         site.until(phase)
@@ -41,7 +41,7 @@ def test_the_server_goes_away_in_between(site, service, call, phase):
     site.until("probation")
 
 
-def test_a_token_that_is_refused_may_be_fixed(site, service, tmp_path):
+def test_a_refused_token_can_be_corrected(site, service, tmp_path):
     write_token(tmp_path / "token", "wrong")
     service.fake.error = MistifyError(ErrorCode.UNAUTHENTICATED, "the token is wrong")
     site.ask(token_file=tmp_path / "token")
@@ -53,7 +53,7 @@ def test_a_token_that_is_refused_may_be_fixed(site, service, tmp_path):
     assert (sent[0], sent[-1]) == ("Bearer wrong", "Bearer right")
 
 
-def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
+def test_a_temporarily_missing_token_is_awaited(site, tmp_path):
     site.ask(token_file=tmp_path / "token")
     problem = site.entries.until(event="problem")["reason"]
     assert problem.startswith("the token cannot be read")
@@ -62,13 +62,13 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     site.until("probation")
 
 
-def test_a_goal_that_the_server_refuses_is_given_up(site, service):
+def test_a_goal_refused_by_the_server_is_given_up(site, service):
     service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "no such model")
     site.ask()
     assert "no such model" in site.until("rejected")["reason"]
 
 
-def test_a_download_that_stays_corrupt_changes_nothing(site, service, package):
+def test_a_permanently_corrupt_download_changes_nothing(site, service, package):
     service.fake.corrupt_downloads = 2
     site.ask()
     assert "did not arrive as the server described it" in site.until("rejected")["reason"]
@@ -76,15 +76,15 @@ def test_a_download_that_stays_corrupt_changes_nothing(site, service, package):
     assert not site.state.candidate.exists()
 
 
-def test_a_download_that_is_corrupt_once_is_repaired(site, service):
+def test_a_download_that_was_corrupt_once_is_repaired(site, service):
     service.fake.corrupt_downloads = 1
     site.ask()
     site.until("probation")
 
 
-def test_a_full_disk_during_the_download(site, service, package):
+def test_a_download_continues_after_the_disk_was_full(site, service, package):
     with ExitStack() as full_disk:
-        with held(service.fake, "WatchJob"):  # by then the server, in the same process, has made its files
+        with held(service.fake, "WatchJob"):  # the server, in the same process, has written its files by then
             site.ask()
             site.until("adapting")
             size = (site.package / "serve.tflite").stat().st_size
@@ -94,8 +94,8 @@ def test_a_full_disk_during_the_download(site, service, package):
     site.until("probation")
 
 
-def test_a_full_disk_during_the_swap(site, package):
-    """Files larger than a limit cannot be written: the network's copy is, the ledger and log are not."""
+def test_an_installation_continues_after_the_disk_was_full(site, package):
+    """Only the copy of the network exceeds the file size limit; the ledger and log do not."""
     network = (site.package / "serve.tflite").stat().st_size
     assert network > 2000
 

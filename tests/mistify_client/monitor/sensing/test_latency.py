@@ -1,4 +1,4 @@
-"""The selection of inferences that count, and the estimate from them."""
+"""Latency estimates from the most recent inferences."""
 
 import numpy as np
 import pytest
@@ -21,21 +21,21 @@ def inferences(ratios, apart, branch=0):
 
 @pytest.mark.parametrize(
     ("apart", "ratio"),
-    [(1.0, 1.0), (2.5, 1.0), (4.0, 3.0), (100.0, 3.0)],  # the last five, or those of them that are recent
+    [(1.0, 1.0), (2.5, 1.0), (4.0, 3.0), (100.0, 3.0)],  # the last five, if recent
 )
-def test_inferences_that_are_not_recent_count_only_where_there_are_too_few(apart, ratio):
+def test_older_inferences_count_only_if_there_are_too_few_recent_ones(apart, ratio):
     model = LatencyEstimator([10.0])
     assert model.observe(inferences([1.0, 1.0, 1.0, 3.0, 3.0], apart), 999.9)
     assert model.ratio == pytest.approx(ratio)
 
 
-def test_of_a_long_interval_the_recent_ones_count():
+def test_only_recent_inferences_of_a_long_interval_count():
     model = LatencyEstimator([10.0])
     assert model.observe(inferences([1.0] * 50 + [3.0] * 10, 1.0), 900.0)
     assert model.ratio == pytest.approx(3.0)
 
 
-def test_an_interval_without_an_inference_or_with_too_few_changes_nothing():
+def test_an_interval_with_too_few_inferences_changes_nothing():
     model = LatencyEstimator([10.0])
     assert not model.observe(inferences([3.0] * 5, 1.0), 1000.1)
     assert not model.observe(inferences([3.0] * 2, 1.0), 999.9)
@@ -43,7 +43,7 @@ def test_an_interval_without_an_inference_or_with_too_few_changes_nothing():
     assert model.ratio == 1.0
 
 
-def test_a_deviation_is_shared_by_the_branch_that_is_entered_and_the_one_that_is_left():
+def test_a_deviation_is_split_between_the_old_and_the_new_branch():
     model = LatencyEstimator([10.0, 10.0, 10.0])
     model.observe(inferences([1.0] * 5, 0.1, branch=0), 0.0)
     model.observe(inferences([1.5] * 5, 0.1, branch=1), 0.0)

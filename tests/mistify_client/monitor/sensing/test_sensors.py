@@ -8,18 +8,18 @@ from mistify_client.monitor.sensing import sensors
 from mistify_client.monitor.sensing.sensors import DeviceSensor
 
 
-def test_reads_this_device():
+def test_sensors_of_this_device_are_read():
     sensor = DeviceSensor()
     first = sensor()
     assert first.cpu_available is None
     assert 0 < first.memory_available <= psutil.virtual_memory().total
     before = psutil.cpu_times()
-    while sum(psutil.cpu_times()) == sum(before):  # the system counts in hundredths of a second
+    while sum(psutil.cpu_times()) == sum(before):  # the system counts in units of 10 ms
         pass
     assert 0 <= sensor().cpu_available <= 1
 
 
-def test_the_share_of_the_processor_that_nobody_used(monkeypatch):
+def test_the_idle_share_of_the_processor(monkeypatch):
     readings = iter([(100.0, 50.0), (110.0, 57.5), (110.0, 57.5), (120.0, 57.5)])
     monkeypatch.setattr(sensors, "_cpu_times", lambda: next(readings))
     sensor = DeviceSensor()
@@ -37,7 +37,7 @@ MISSING = {
 
 @pytest.mark.parametrize("function", MISSING)
 @pytest.mark.parametrize("fault", ["lacks it", "gives nothing", "cannot be read"])
-def test_a_missing_sensor_is_absent_and_the_others_are_not(monkeypatch, function, fault):
+def test_a_missing_sensor_does_not_affect_the_others(monkeypatch, function, fault):
     def unreadable(*args, **options):
         raise OSError(5, "Input/output error")
 
@@ -56,7 +56,7 @@ def test_a_missing_sensor_is_absent_and_the_others_are_not(monkeypatch, function
         assert reading["memory_available"] is not None
 
 
-def test_of_several_temperatures_the_highest_counts(monkeypatch):
+def test_the_highest_of_several_temperatures_counts(monkeypatch):
     temperatures = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: temperatures, raising=False)
     assert DeviceSensor()().temperature == 67.5

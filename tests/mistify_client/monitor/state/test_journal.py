@@ -42,7 +42,7 @@ def test_the_log_never_exceeds_twice_its_limit(tmp_path):
     assert numbers == list(range(numbers[0], 200))
 
 
-def test_a_problem_is_noted_once_and_so_is_its_end(tmp_path):
+def test_a_problem_and_its_end_are_logged_once(tmp_path):
     log = journal(tmp_path / "log")
     for reason in (None, "server away", "server away", "token refused", None, None):
         log.problem("new package", reason)
@@ -56,12 +56,12 @@ def test_a_problem_is_noted_once_and_so_is_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("step", range(8))
-def test_a_problem_whose_end_two_threads_note_ends_once(tmp_path, step):
+def test_the_end_of_a_problem_is_logged_once_by_two_threads(tmp_path, step):
     log = journal(tmp_path / "log")
     log.problem("new package", "server away")
 
     def note_in_another_thread():
-        if not log._lock.locked():  # it would wait
+        if not log._lock.locked():  # it would block
             log.problem("new package", None)
 
     with before_line(Journal.problem, step, note_in_another_thread):
@@ -69,7 +69,7 @@ def test_a_problem_whose_end_two_threads_note_ends_once(tmp_path, step):
     assert [entry["event"] for entry in entries(tmp_path / "log")] == ["problem", "recovered"]
 
 
-def test_a_full_disk_costs_entries_and_is_a_problem_until_there_is_room(tmp_path):
+def test_a_full_disk_loses_entries_and_is_a_problem_until_there_is_space(tmp_path):
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
     log = journal(path)
@@ -82,7 +82,7 @@ def test_a_full_disk_costs_entries_and_is_a_problem_until_there_is_room(tmp_path
     assert [entry["reason"] for entry in entries(path)] == ["there is room again"]
 
 
-def test_nobody_listens_any_more(tmp_path):
+def test_entries_are_logged_even_if_the_output_pipe_is_closed(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb", buffering=0) as pipe:
@@ -92,7 +92,7 @@ def test_nobody_listens_any_more(tmp_path):
         echo.detach()
 
 
-def test_entries_of_several_threads_do_not_mix(tmp_path):
+def test_entries_of_several_threads_do_not_interleave(tmp_path):
     shared = journal(tmp_path / "log", largest=10**9)
     threads = [
         threading.Thread(target=lambda n=n: [shared.note("stay", "y" * 500, thread=n) for _ in range(100)])

@@ -28,7 +28,7 @@ def holder(package):
         process.kill()
 
 
-def test_the_second_daemon_of_a_package_is_refused(package, holder):
+def test_a_second_daemon_for_a_package_is_refused(package, holder):
     state = MonitorState.of(package)
     assert state.is_held
     with pytest.raises(MistifyError, match=f"process {holder.pid}") as caught, state.held():
@@ -36,7 +36,7 @@ def test_the_second_daemon_of_a_package_is_refused(package, holder):
     assert caught.value.code is ErrorCode.CONFLICT
 
 
-def test_a_daemon_that_was_killed_holds_nothing(package, holder):
+def test_a_killed_daemon_holds_no_lock(package, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     state = MonitorState.of(package)
@@ -46,7 +46,7 @@ def test_a_daemon_that_was_killed_holds_nothing(package, holder):
     assert not state.is_held
 
 
-def test_daemons_of_other_packages_do_not_mind(package, holder, tmp_path):
+def test_daemons_of_different_packages_run_side_by_side(package, holder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "manifest.json").write_bytes((package / "manifest.json").read_bytes())
@@ -54,6 +54,6 @@ def test_daemons_of_other_packages_do_not_mind(package, holder, tmp_path):
         pass
 
 
-def test_what_is_no_package_has_no_daemon(tmp_path):
+def test_a_directory_without_a_package_has_no_daemon(tmp_path):
     with pytest.raises(MistifyError, match="is not a package"):
         MonitorState.of(tmp_path)

@@ -15,7 +15,7 @@ def test_targets_have_units():
     assert (targets.latency, targets.accuracy, targets.memory) == (20.0, 0.8, 2e6)
 
 
-def test_changes_from_the_command_line():
+def test_changes_are_parsed_from_the_command_line():
     assert parse_changes(["latency=20ms", "memory = none"]) == {"latency": "20ms", "memory": None}
 
 
@@ -36,7 +36,7 @@ def test_wrong_assignments_are_refused(assignment, message):
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_the_file_overrides_the_config_and_is_noticed(tmp_path):
+def test_changes_in_the_file_override_the_config(tmp_path):
     path = tmp_path / "targets.json"
     live = LiveTargets(Targets(latency="20ms", accuracy="80%"), path)
     assert not live.refresh()
@@ -53,7 +53,7 @@ def test_the_file_overrides_the_config_and_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"latency": "soon"}', '{"latncy": "5ms"}', "\udcff"])
-def test_a_file_of_something_else_leaves_the_targets_as_they_are(tmp_path, content):
+def test_an_invalid_file_does_not_change_the_targets(tmp_path, content):
     path = tmp_path / "targets.json"
     live = LiveTargets(Targets(latency="20ms"), path)
     path.write_bytes(content.encode(errors="surrogateescape"))
@@ -68,7 +68,7 @@ def test_changes_survive_a_power_cut(tmp_path, synced):
     assert synced == [path.stat().st_ino for path in (tmp_path / "targets.json", tmp_path)]
 
 
-def test_changes_come_back_from_their_file(tmp_path):
+def test_changes_are_read_back_from_their_file(tmp_path):
     changes = {"latency": "1.5ms", "memory": None}
     write_changes(tmp_path / "targets.json", changes)
     assert read_changes(tmp_path / "targets.json") == changes

@@ -1,4 +1,4 @@
-"""Blocks in memory within a bound."""
+"""The cache of blocks, which limits memory."""
 
 from functools import cache
 
@@ -12,14 +12,14 @@ SIX = [variant(name, 0, 1) for name in "abcdef"]
 
 
 class Counted:
-    """A block in memory."""
+    """A block that counts how often it is loaded."""
 
     def __init__(self, one):
         self.variant = one
 
 
 def least_loads(runs, room):
-    """Return how many loads a series needs at least, by trying whatever can leave."""
+    """Return the minimum number of loads for a sequence by brute force over all evictions."""
 
     @cache
     def least(place, held):
@@ -35,8 +35,8 @@ def least_loads(runs, room):
 
 @pytest.mark.parametrize("room", [1, 2, 3, 6])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_other_order_of_leaving_needs_fewer_loads(room, seed):
-    """Over two rounds; the reference does not know that a third one would follow."""
+def test_no_other_eviction_order_needs_fewer_loads(room, seed):
+    """Over two rounds; the reference does not know that a third round would follow."""
     rng = np.random.default_rng(seed)
     once = [SIX[number] for number in rng.integers(6, size=9)]
     blocks = BlockCache(Counted, lambda one: 10, 10 * room, once)
@@ -46,7 +46,7 @@ def test_no_other_order_of_leaving_needs_fewer_loads(room, seed):
     assert least <= blocks.loads <= least + room
 
 
-def test_what_is_in_memory_keeps_to_the_bound():
+def test_the_cache_respects_its_memory_limit():
     sizes = dict(zip(SIX, (5, 10, 15, 20, 25, 60), strict=True))
     rng = np.random.default_rng(0)
     once = [SIX[number] for number in rng.integers(6, size=40)]
@@ -57,7 +57,7 @@ def test_what_is_in_memory_keeps_to_the_bound():
         assert held <= 50 or set(blocks._cached) == {one}
 
 
-def test_where_there_is_room_each_is_loaded_once():
+def test_each_block_is_loaded_once_if_memory_suffices():
     blocks = BlockCache(Counted, lambda one: 10, 60, SIX)
     for _ in range(3):
         for one in SIX:

@@ -1,4 +1,4 @@
-"""Scores of outputs, against those of scikit-learn."""
+"""Scores of outputs, compared with scikit-learn."""
 
 import numpy as np
 import pytest
@@ -24,25 +24,25 @@ def sigmoid(values):
 
 
 def _weights(shares):
-    """Return how much a yes and a no count of each example, in turn."""
+    """Return the weights of the positive and negative class of each example, alternately."""
     return np.stack([shares, 1 - shares], axis=-1).ravel()
 
 
 def score(kind, right, output):
-    """The score by batches of 16, 16 and 8."""
+    """Compute the score in batches of 16, 16 and 8."""
     criterion = criterion_for(kind, right)
     rows = [slice(start, start + 16) for start in range(0, len(output), 16)]
     return criterion.score(sum(criterion.sums(output[each], each) for each in rows))
 
 
 @pytest.mark.parametrize(("kind", "output"), [("logits", LOGITS), ("softmax", softmax(LOGITS))])
-def test_classes(kind, output):
+def test_scores_for_classes(kind, output):
     actual = score(OutputEncoding(kind), CLASSES, output)
     assert actual.accuracy == pytest.approx(accuracy_score(CLASSES, LOGITS.argmax(1)))
     assert actual.loss == pytest.approx(log_loss(CLASSES, softmax(LOGITS), labels=range(5)), rel=1e-5)
 
 
-def test_classes_that_nobody_knows_do_not_count():
+def test_unknown_classes_do_not_count():
     known = CLASSES.copy()
     known[::3] = -1
     kept = known >= 0
@@ -52,7 +52,7 @@ def test_classes_that_nobody_knows_do_not_count():
     assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_class_at_each_position():
+def test_scores_for_a_class_at_each_position():
     output = RNG.normal(size=(20, 3, 3, 4)).astype(np.float32)
     classes = RNG.integers(4, size=(20, 3, 3))
     actual = score(OutputEncoding.LOGITS, classes, output)
@@ -64,7 +64,7 @@ def test_a_class_at_each_position():
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
 @pytest.mark.parametrize("shape", [(40,), (40, 1)])
 @pytest.mark.parametrize("kind", ["logit", "sigmoid"])
-def test_yes_and_no(kind, shape, dtype):
+def test_scores_for_binary_labels(kind, shape, dtype):
     values = LOGITS[:, :1]
     right = RNG.integers(2, size=40).astype(dtype)
     actual = score(OutputEncoding(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
@@ -73,7 +73,7 @@ def test_yes_and_no(kind, shape, dtype):
 
 
 @pytest.mark.parametrize("kind", ["logit", "sigmoid"])
-def test_shares_of_yes_that_nobody_knows_do_not_count(kind):
+def test_unknown_soft_binary_labels_do_not_count(kind):
     values, right = LOGITS[:, :1], RNG.uniform(size=40).astype(np.float32)
     right[::3] = -1
     kept = right >= 0
@@ -84,7 +84,7 @@ def test_shares_of_yes_that_nobody_knows_do_not_count(kind):
     assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_figures():
+def test_scores_for_regression():
     right = RNG.normal(size=(40, 3))
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
     actual = score(OutputEncoding.FIGURES, right, output)
@@ -101,7 +101,7 @@ def test_figures():
         (Metric.MEAN_SCORE, mean_squared_error),
     ],
 )
-def test_errors_of_figures(metric, expected):
+def test_errors_in_the_metric_for_regression(metric, expected):
     right = RNG.normal(1.0, size=(40, 3)) ** 3
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
     criterion = criterion_for(OutputEncoding.FIGURES, right, metric)
@@ -111,14 +111,14 @@ def test_errors_of_figures(metric, expected):
     assert criterion.error == pytest.approx(expected(right, best + 0 * right), rel=1e-5)
 
 
-def test_figures_that_explain_nothing():
+def test_predictions_worse_than_the_mean_score_zero():
     right = RNG.normal(size=(40, 1))
     assert score(OutputEncoding.FIGURES, right, 100 + 0 * right).accuracy == 0
 
 
 @pytest.mark.parametrize("kind", OutputEncoding)
-def test_another_networks_answers(kind):
-    """Its own outputs agree with them at the lowest loss; others less."""
+def test_scores_for_the_predictions_of_another_network(kind):
+    """The network's own outputs agree perfectly with the lowest loss; others agree less."""
     values = {OutputEncoding.SOFTMAX: softmax(LOGITS), OutputEncoding.SIGMOID: sigmoid(LOGITS)}.get(
         kind, LOGITS
     )
@@ -130,7 +130,7 @@ def test_another_networks_answers(kind):
     assert other.loss > itself.loss
 
 
-def test_labels_of_which_none_is_known_are_refused():
+def test_labels_that_are_all_unknown_are_refused():
     with pytest.raises(MistifyError, match="none that is known") as caught:
         criterion_for(OutputEncoding.SOFTMAX, np.full(10, -1))
     assert caught.value.code is ErrorCode.INVALID_DATASET

@@ -1,4 +1,4 @@
-"""Trees of subnets: what is shared, and what a bound of memory leaves of it."""
+"""Trees of subnets: shared prefixes, and how many a memory limit allows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def subnets_of(own, count, seed=0):
 
 
 def paths(node, blocks=(), kept=()):
-    """Yield the number, the blocks, and the positions of the kept features of each subnet of a tree."""
+    """Yield each subnet of a tree with its number, blocks, and the positions of kept features."""
     blocks += node.blocks
     if node.subnet is not None:
         yield node.subnet, blocks, kept
@@ -28,14 +28,14 @@ def sizes(own, size=lambda position: 100):
 
 
 @pytest.mark.parametrize("limit", [0, 100, 250, NO_LIMIT])
-def test_every_subnet_is_in_the_tree_once(limit):
+def test_every_subnet_occurs_once_in_the_tree(limit):
     own = known(8)
     subnets = subnets_of(own, 100)
     found = sorted(paths(tree_of(subnets, own.table, sizes(own), limit)))
     assert [(number, blocks) for number, blocks, _ in found] == list(enumerate(subnets))
 
 
-def test_without_a_limit_no_prefix_runs_twice():
+def test_no_prefix_runs_twice_without_a_memory_limit():
     own = known(8)
     subnets = subnets_of(own, 100)
     tree = tree_of(subnets, own.table, sizes(own), NO_LIMIT)
@@ -43,7 +43,7 @@ def test_without_a_limit_no_prefix_runs_twice():
     assert len(list(tree.runs())) == len(prefixes) < sum(map(len, subnets))
 
 
-def test_without_memory_each_runs_by_itself():
+def test_no_prefixes_are_shared_without_memory():
     own = known(8)
     subnets = subnets_of(own, 100)
     runs = list(tree_of(subnets, own.table, sizes(own), 0).runs())
@@ -51,15 +51,15 @@ def test_without_memory_each_runs_by_itself():
 
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 8])
-def test_the_features_along_each_subnet_keep_to_the_limit(limit):
-    """A feature takes as many bytes as there are positions before it."""
+def test_the_features_kept_for_each_subnet_respect_the_limit(limit):
+    """A feature takes as many bytes as the number of positions before it."""
     own = known(8)
     tree = tree_of(subnets_of(own, 200), own.table, sizes(own, lambda position: position), limit)
     kept = [sum(positions) for _, _, positions in paths(tree)]
     assert 0 < max(kept) <= limit
 
 
-def test_more_memory_saves_more():
+def test_more_memory_saves_more_time():
     own = known(8)
     subnets = subnets_of(own, 200)
     runs = [len(list(tree_of(subnets, own.table, sizes(own), 100 * depth).runs())) for depth in range(5)]
@@ -67,8 +67,8 @@ def test_more_memory_saves_more():
     assert runs[-1] < runs[0]
 
 
-def test_of_two_prefixes_the_more_important_one_stays():
-    """Three blocks and their shrunk variants. Two subnets share two blocks, and four share the first."""
+def test_the_prefix_that_saves_more_time_is_kept():
+    """Three blocks and their shrunk variants: two subnets share two blocks, and four share the first."""
     own = known(3, shrunk=1, merged=())
     a, b, c = own.space.original
     small_b, small_c = (own.space.starting_at(position)[1] for position in (1, 2))
@@ -79,7 +79,7 @@ def test_of_two_prefixes_the_more_important_one_stays():
         own.table.latencies_ms[small_b.content.sha256] = 0.1
         return {number: at for number, _, at in paths(tree_of(subnets, own.table, sizes(own), 100))}
 
-    # Four times 1 ms, against twice the 1.9 or 2.1 ms of both blocks.
+    # Four times 1 ms, compared with twice the 1.9 or 2.1 ms of both blocks.
     assert kept(0.9) == {0: (1,), 1: (1,), 2: (1,), 3: (1,)}
-    # The other two then keep what they share, of little importance as it is.
+    # The other two subnets then keep their common prefix, although it saves little.
     assert kept(1.1) == {0: (2,), 1: (2,), 2: (2,), 3: (2,)}

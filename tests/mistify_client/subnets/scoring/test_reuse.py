@@ -1,4 +1,4 @@
-"""Subnets that run together, against each that runs alone."""
+"""Subnets that run together, compared with separate runs."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LIMITS = [{}, {"feature_bytes": 0}, {"block_bytes": 0}, {"feature_bytes": 40_000
 
 
 def by_subnet(evaluation, subnets):
-    """The outputs of each subnet on all data."""
+    """Return the outputs of each subnet on all data."""
     parts = {}
     for number, rows, outputs in evaluation(subnets):
         parts.setdefault(number, {})[rows.start] = outputs["scores"]
@@ -30,7 +30,7 @@ def alone(own, subnets, images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.INT8])
-def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_data, precision):
+def test_shared_runs_give_the_outputs_of_separate_runs(elastic, device_data, precision):
     own, images = elastic(precision), device_data[0][:25]
     subnets = list(own.space)
     evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": images}, batch=10)
@@ -39,7 +39,7 @@ def test_all_subnets_of_a_space_compute_what_each_does_alone(elastic, device_dat
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_limits_of_memory_change_nothing_else(elastic, device_data, limits):
+def test_memory_limits_do_not_change_the_outputs(elastic, device_data, limits):
     own, images = elastic(), device_data[0][:7]
     subnets = list(own.space)[::3]
     evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": images}, batch=4, **limits)
@@ -47,8 +47,8 @@ def test_limits_of_memory_change_nothing_else(elastic, device_data, limits):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_what_is_shared_runs_once(elastic, device_data):
-    """Three subnets of six, six and five blocks; all share two, and the first two three. Two batches."""
+def test_shared_blocks_run_once(elastic, device_data):
+    """Two batches of three subnets with six, six and five blocks: all share two, and the first two three."""
     own = elastic()
     names = [
         ["stem", "block-1", "block-2", "block-3", "block-4", "head"],
@@ -62,7 +62,7 @@ def test_what_is_shared_runs_once(elastic, device_data):
     assert evaluation.runs == 2 * (6 + 6 + 5) - evaluation.saved
 
 
-def test_batches_come_one_after_the_other(elastic, device_data):
+def test_batches_run_one_after_another(elastic, device_data):
     own = elastic()
     evaluation = GroupEvaluation(own.files, own.store, own.table, {"image": device_data[0][:9]}, batch=4)
     seen = [(outputs.rows.start, outputs.subnet) for outputs in evaluation(list(own.space)[:3])]
@@ -70,8 +70,8 @@ def test_batches_come_one_after_the_other(elastic, device_data):
     assert [start for start, _ in seen] == [0, 0, 0, 4, 4, 4, 8, 8, 8]
 
 
-def test_blocks_are_loaded_again_where_they_have_no_room(elastic, device_data):
-    """Small ones are loaded once each; where there is room for one subnet alone, again and again."""
+def test_blocks_are_reloaded_if_memory_is_short(elastic, device_data):
+    """Each block is loaded once if all fit into memory, and repeatedly if only one subnet fits."""
     own = elastic()
     data = {"image": device_data[0][:20]}
     bounded = GroupEvaluation(own.files, own.store, own.table, data, block_bytes=0)

@@ -1,4 +1,4 @@
-"""Scores of subnets on a device's data, against those of their blocks in Keras."""
+"""Scores of subnets on a device's data, compared with their blocks in Keras."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def scorer(own, images, targets):
     return SubnetScorer(evaluation, own.store, own.space.original, targets)
 
 
-def test_accuracy_is_that_of_the_network_in_keras(elastic, device_data):
+def test_accuracy_equals_that_of_the_network_in_keras(elastic, device_data):
     own, (images, classes) = elastic(), device_data
     subnets = list(own.space)[::4]
     scores = scorer(own, images, {"scores": classes})(subnets)
@@ -35,7 +35,7 @@ def test_accuracy_is_that_of_the_network_in_keras(elastic, device_data):
     assert min(score.accuracy for score in scores) < 0.9
 
 
-def test_without_labels_it_is_the_agreement_with_the_original(elastic, device_data):
+def test_without_labels_the_score_is_the_agreement_with_the_original_network(elastic, device_data):
     own, images = elastic(), device_data[0][:200]
     answers = in_keras(own.space.original, images).argmax(1)
     subnets = list(own.space)[::8]
@@ -46,7 +46,7 @@ def test_without_labels_it_is_the_agreement_with_the_original(elastic, device_da
         assert score.loss > original.loss
 
 
-def test_blocks_of_integers_are_nearly_as_good(elastic, device_data):
+def test_int8_blocks_are_nearly_as_accurate(elastic, device_data):
     own, (images, classes) = elastic(Quantization.INT8), device_data
     (score,) = scorer(own, images, {"scores": classes})([own.space.original])
     logits = in_keras(own.space.original, images)
@@ -56,7 +56,7 @@ def test_blocks_of_integers_are_nearly_as_good(elastic, device_data):
     assert score.loss == pytest.approx(loss, rel=0.2)
 
 
-def test_outputs_that_are_integers_count_as_the_values_that_they_stand_for():
+def test_integer_outputs_are_dequantized():
     own = known(1, shrunk=0, merged=())
     values = np.random.default_rng(0).integers(-8, 8, size=(20, 10)) / 2
     classes = np.arange(20) % 10
@@ -71,7 +71,7 @@ def test_outputs_that_are_integers_count_as_the_values_that_they_stand_for():
 
 
 @pytest.mark.parametrize("kind", [OutputEncoding.LOGITS, OutputEncoding.FIGURES])
-def test_a_subnet_that_computes_no_numbers_is_worth_nothing(kind):
+def test_a_subnet_with_non_finite_outputs_has_the_lowest_score(kind):
     own = known(1, shrunk=0, merged=())
     (info,) = own.space.store.outputs
     store = own.space.store.model_copy(update={"kinds": {info.name: kind}})

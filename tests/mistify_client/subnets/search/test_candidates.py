@@ -1,4 +1,4 @@
-"""Candidates: what of them goes into a pool."""
+"""Selection of candidates for the pool."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from mistify_client.subnets.search.candidates import Candidate, SubnetScore, bes
 from tests.mistify_client.subnets.spaces import known
 
 
-def test_no_other_candidate_is_as_fast_and_as_accurate():
+def test_the_pool_has_the_candidates_that_no_other_dominates():
     own = known(4)
     rng = np.random.default_rng(0)
     candidates = [
@@ -37,8 +37,8 @@ def test_no_other_candidate_is_as_fast_and_as_accurate():
         (SubnetScore(0.0, 5.0), SubnetScore(0.0, 4.0), 2),
     ],
 )
-def test_a_tenth_of_loss_counts_as_five_points_of_accuracy(faster, slower, kept):
-    """The slower one is kept if it scores more and is as accurate; figures have a loss alone."""
+def test_a_loss_of_0_1_counts_as_much_as_five_points_of_accuracy(faster, slower, kept):
+    """The slower one is kept if it scores higher and is as accurate; regression has only a loss."""
     first, second, *_ = known(4).space
     assert len(best_entries([Candidate(first, 1.0, faster), Candidate(second, 2.0, slower)])) == kept
 
@@ -61,12 +61,10 @@ def test_no_entry_is_slower_and_less_accurate_than_another_or_than_the_original(
                 faster = other.latency_ms < entry.latency_ms
                 assert not (faster and other.accuracy > entry.accuracy)
         scores = [entry.score for entry in entries]
-        assert scores == sorted(set(scores)), (
-            "the choice, which is the last one within a latency, is the best"
-        )
+        assert scores == sorted(set(scores)), "the last entry within a latency is the best"
 
 
-def test_entries_have_what_they_are_ranked_by():
+def test_entries_contain_the_values_that_rank_them():
     subnet, *_ = known(4).space
     (entry,) = best_entries([Candidate(subnet, 1.0, SubnetScore(0.8, 0.4))])
     assert (entry.accuracy, entry.loss, entry.score) == (0.8, 0.4, pytest.approx(0.6))

@@ -1,4 +1,4 @@
-"""Subnets near a budget: drawn, mutated and crossed."""
+"""Subnets near a budget: sampling, mutation and crossover."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ def moves(own, share, band=0.05, seed=0):
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.8])
-def test_all_of_a_large_space_stay_in_the_band(share):
+def test_all_moves_in_a_large_space_stay_in_the_band(share):
     own = known(16)
     near = moves(own, share)
     budget = share * own.original_ms
@@ -29,7 +29,7 @@ def test_all_of_a_large_space_stay_in_the_band(share):
     assert all(new != old for new, old in zip(changed, first, strict=True))
 
 
-def test_every_subnet_of_the_band_is_drawn_and_no_other():
+def test_exactly_the_subnets_of_the_band_are_sampled():
     own = known(4)
     near = moves(own, 0.6, band=0.1)
     inside = {one for one in own.space if near.low_ms <= own.table.latency_ms(one) <= near.high_ms}
@@ -37,7 +37,7 @@ def test_every_subnet_of_the_band_is_drawn_and_no_other():
     assert set(near.initial(1000)) == inside
 
 
-def test_each_subnet_of_the_band_is_drawn_as_often_as_others():
+def test_subnets_of_the_band_are_sampled_uniformly():
     own = known(4)
     near = moves(own, 0.6, band=0.1)
     inside = len(near.initial(1000))
@@ -47,7 +47,7 @@ def test_each_subnet_of_the_band_is_drawn_as_often_as_others():
 
 
 @pytest.mark.parametrize("share", [0.01, 0.97, 5.0])
-def test_an_empty_band_grows_until_there_is_a_subnet(share):
+def test_an_empty_band_is_widened_until_it_contains_a_subnet(share):
     own = known(2, shrunk=1, merged=())
     near = moves(own, share, band=0.001)
     (first, *_) = near.initial(3)
@@ -57,8 +57,8 @@ def test_an_empty_band_grows_until_there_is_a_subnet(share):
     assert near.high_ms - near.low_ms <= max(4 * nearest, 0.002 * share * own.original_ms * 1.001)
 
 
-def test_a_mutation_out_of_the_band_comes_back_by_the_best_block_elsewhere():
-    """Of four blocks one is replaced at a time; each shrunk one saves as much as its original takes more."""
+def test_a_mutation_out_of_the_band_is_repaired_with_the_best_other_block():
+    """A mutation replaces one of four blocks; shrinking a block saves as much as restoring another costs."""
     own = known(4, shrunk=1, merged=())
     latencies = own.table.latencies_ms
     for one in own.space.variants:
@@ -72,7 +72,7 @@ def test_a_mutation_out_of_the_band_comes_back_by_the_best_block_elsewhere():
         assert sum(one not in subnet for one in changed) == 2
 
 
-def test_the_same_seed_makes_the_same_moves():
+def test_moves_are_reproducible_by_seed():
     own = known(8)
     one, other = (moves(own, 0.6, seed=3) for _ in range(2))
     assert one.initial(10) == other.initial(10)

@@ -1,4 +1,4 @@
-"""Searches of spaces in which the best subnet is known."""
+"""Searches in spaces with a known best subnet."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.mistify_client.subnets.spaces import known
 
 
 class Scorer:
-    """Scores subnets by what their variants lose together, and remembers the batches."""
+    """A scorer that adds the losses of a subnet's variants, and records the batches."""
 
     def __init__(self, own, lost=None):
         self.lost = lost or own.lost_by
@@ -33,8 +33,8 @@ def best_within(own, budget_ms, lost):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_best_sums_are_those_of_all_subnets(seed, whole):
-    """Brute force over a space of 1,320 subnets, for every budget; also where many take the same time."""
+def test_the_best_sums_equal_those_of_a_brute_force_search(seed, whole):
+    """A space of 1,320 subnets, for every budget, including many subnets of equal latency."""
     own = known(6, seed=seed)
     if whole:
         for digest, latency_ms in own.table.latencies_ms.items():
@@ -66,8 +66,8 @@ def test_variants_are_scored_alone_in_the_original_network():
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_the_network_of_the_package_is_among_the_first(strategy):
-    """It is worth more than its variants let expect, and nobody would come by it."""
+def test_the_network_of_the_package_is_among_the_first_candidates(strategy):
+    """It is better than its variants suggest, so that the search would not find it."""
     own = known(6)
     served = own.space.random(np.random.default_rng(3))
     store = own.space.store.model_copy(update={"served": tuple(one.file for one in served)})
@@ -79,7 +79,7 @@ def test_the_network_of_the_package_is_among_the_first(strategy):
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.8, 1.0])
-def test_additive_finds_the_best_where_losses_add_up(share):
+def test_additive_search_finds_the_best_subnet_if_losses_are_additive(share):
     own = known(6)
     scorer = Scorer(own)
     budget = share * own.original_ms
@@ -90,8 +90,8 @@ def test_additive_finds_the_best_where_losses_add_up(share):
     assert len(scorer.scored) == len(set(scorer.scored)) <= len(own.space.variants) + 32
 
 
-def test_additive_checks_what_it_added_up():
-    """What adds up best is worse than it seems; among those that are scored it is not the best."""
+def test_additive_search_verifies_its_sums():
+    """The subnet with the best sum is worse than predicted, and not the best of those scored."""
     own = known(6)
     budget = 0.6 * own.original_ms
     front = best_sums(own.space, own.table, own.lost)
@@ -110,8 +110,8 @@ def test_additive_checks_what_it_added_up():
 @pytest.mark.sampled
 @pytest.mark.parametrize("nearby", [True, False])
 @pytest.mark.parametrize(("strategy", "factor"), [(Strategy.EVOLUTION, 1.5), (Strategy.ANNEALING, 1.7)])
-def test_others_come_near_the_best_of_millions(strategy, nearby, factor):
-    """400 subnets that are drawn near the budget lose more than twice as much as the best one."""
+def test_other_strategies_come_close_to_the_best_of_millions_of_subnets(strategy, nearby, factor):
+    """The best of 400 subnets sampled near the budget loses more than twice as much as the optimum."""
     own = known(12)
     budget = 0.6 * own.original_ms
     front = best_sums(own.space, own.table, own.lost)
@@ -130,7 +130,7 @@ def test_others_come_near_the_best_of_millions(strategy, nearby, factor):
 
 
 def interacting(own):
-    """Losses that do not add up: neighbours that are both replaced lose more."""
+    """Return non-additive losses: replacing two adjacent blocks loses more."""
 
     def lost(subnet):
         replaced = [one not in own.space.original for one in subnet]
@@ -140,7 +140,7 @@ def interacting(own):
 
 
 def disturbing(own, seed):
-    """Losses that do not add up: each variant loses more where another one follows, not alone."""
+    """Return non-additive losses: each variant loses more if another variant follows."""
     more = dict(zip(own.space.variants, np.random.default_rng(seed).uniform(0, 0.08, 1000), strict=False))
 
     def lost(subnet):
@@ -150,8 +150,8 @@ def disturbing(own, seed):
     return lost
 
 
-def test_additive_finds_what_is_nearly_the_best_where_losses_do_not_add_up():
-    """By brute force over 1,320 subnets; and among millions, better than as many of the best sums."""
+def test_additive_search_is_nearly_optimal_for_non_additive_losses():
+    """Compared with brute force over 1,320 subnets, and among millions with as many of the best sums."""
     for seed in range(4):
         own = known(6, seed=seed)
         lost, budget = disturbing(own, seed), 0.5 * own.original_ms
@@ -170,8 +170,8 @@ def test_additive_finds_what_is_nearly_the_best_where_losses_do_not_add_up():
     assert np.median(shares) < 0.85
 
 
-def test_what_variants_lose_is_corrected_by_what_a_subnet_with_them_lost():
-    """One subnet of two variants that lost 0.23 more than their sum: each gets its part but for the trust."""
+def test_losses_of_variants_are_corrected_by_the_measured_loss_of_a_subnet():
+    """A subnet of two variants lost 0.23 more than their sum, which is split between them with shrinkage."""
     own = known(2, merged=())
     whole = Candidate(own.space.original, 1.0, SubnetScore(0.9, 2.0))
     first, second = (next(one for one in own.space.variants[2:] if one.start == at) for at in range(2))
@@ -184,8 +184,8 @@ def test_what_variants_lose_is_corrected_by_what_a_subnet_with_them_lost():
 
 
 @pytest.mark.slow
-def test_nearby_needs_fewer_candidates():
-    """To what the search without a neighbourhood reaches with all its candidates, over some seeds."""
+def test_the_neighbourhood_needs_fewer_candidates():
+    """Candidates needed to match the final result of a search without neighbourhood, over several seeds."""
     own = known(12)
     lost, budget = interacting(own), 0.5 * own.original_ms
 
@@ -204,7 +204,7 @@ def test_nearby_needs_fewer_candidates():
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_the_same_seed_finds_the_same(strategy):
+def test_searches_are_reproducible_by_seed(strategy):
     own = known(8)
     one, other = (
         search(own.space, own.table, Scorer(own), 0.6 * own.original_ms, strategy, most=100) for _ in range(2)
@@ -213,7 +213,7 @@ def test_the_same_seed_finds_the_same(strategy):
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_space_of_few_subnets_is_searched_to_its_end(strategy):
+def test_a_small_space_is_searched_exhaustively(strategy):
     own = known(2, shrunk=1, merged=())
     found = search(own.space, own.table, Scorer(own), own.original_ms, strategy, band=1.0)
     assert {one.subnet for one in found} <= set(own.space)

@@ -1,4 +1,4 @@
-"""Who teaches, and what: against definitions written independently, and with peers that lie."""
+"""The choice of teachers and their targets, compared with independent definitions; malicious peers."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def targets():
 
 
 def peer(targets, seed, skill=3.0, scale=1.0):
-    """Logits that are higher for the true class by `skill`, scaled."""
+    """Return predictions from logits that are higher for the true class by `skill`, times `scale`."""
     noise = np.random.default_rng(seed).normal(size=(COUNT, CLASSES)) * 1.5
     return {"scores": softmax(scale * (noise + skill * np.eye(CLASSES)[targets["scores"]]))}
 
@@ -33,7 +33,7 @@ def judged(targets, peers):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 10])
-def test_honest_peers_all_teach(targets, count):
+def test_all_honest_peers_are_trusted(targets, count):
     peers = {str(seed): peer(targets, seed, 2 + seed / 10) for seed in range(count)}
     actual = judged(targets, peers)
     assert set(actual.trusted) == set(peers)
@@ -42,8 +42,8 @@ def test_honest_peers_all_teach(targets, count):
 
 @pytest.mark.parametrize("bad", [1, 2, 3])
 @pytest.mark.parametrize("honest", [4, 7])
-def test_those_that_have_learnt_random_labels_do_not(targets, honest, bad):
-    """Near the share of 30 percent, each in its own way, or all in the same."""
+def test_peers_trained_on_random_labels_are_not_trusted(targets, honest, bad):
+    """About 30 percent of the peers, with independent or identical predictions."""
     peers = {f"honest {seed}": peer(targets, seed) for seed in range(honest)}
     for seed in range(bad):
         peers[f"random {seed}"] = peer(targets, 50 + seed, skill=0)
@@ -51,19 +51,19 @@ def test_those_that_have_learnt_random_labels_do_not(targets, honest, bad):
     assert set(judged(targets, peers).trusted) == {name for name in peers if name.startswith("honest")}
 
 
-def test_who_names_one_class_only_does_not(targets):
+def test_a_peer_with_constant_predictions_is_not_trusted(targets):
     constant = {"scores": np.tile(np.eye(CLASSES)[1] * 0.9 + 0.02, (COUNT, 1))}
     actual = judged(targets, {"honest": peer(targets, 1), "constant": constant})
     assert actual.trusted == ("honest",)
     assert "classes" in actual.left_out["constant"]
 
 
-def test_who_exchanges_classes_does_not(targets):
+def test_a_peer_that_permutes_classes_is_not_trusted(targets):
     wrong = {"scores": np.roll(peer(targets, 1)["scores"], 1, axis=1)}
     assert judged(targets, {"wrong": wrong, "right": peer(targets, 2)}).trusted == ("right",)
 
 
-def test_not_a_number_is_left_out_first(targets):
+def test_a_peer_with_nan_outputs_is_left_out_first(targets):
     broken = {"scores": np.full((COUNT, CLASSES), np.nan)}
     peers = {"broken": broken, "a": peer(targets, 1), "b": peer(targets, 2)}
     actual = judged(targets, peers)
@@ -71,7 +71,7 @@ def test_not_a_number_is_left_out_first(targets):
     assert actual.left_out["broken"] == "its outputs are not finite"
 
 
-def test_scaled_logits_move_the_teacher_by_their_share_at_the_most(targets):
+def test_scaled_logits_move_the_teacher_by_at_most_their_share(targets):
     honest = [peer(targets, seed) for seed in range(4)]
     scaled = peer(targets, 9, scale=1e6)
     rows = np.arange(COUNT)
@@ -85,8 +85,8 @@ def test_scaled_logits_move_the_teacher_by_their_share_at_the_most(targets):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 9, 10, 20])
-def test_a_tenth_and_one_at_least_is_skipped_but_not_all(count):
-    """Each peer says its own power of two, from whose sum follows who was asked."""
+def test_a_tenth_of_the_peers_but_at_least_one_and_not_all_are_skipped(count):
+    """Each peer predicts its own power of two, so that the sum shows which peers contributed."""
     predicted = [{"scores": np.full((3, 1), 2.0**at)} for at in range(count)]
     expected = count - min(count - 1, max(count // 10, 1))
     seen = set()
@@ -109,7 +109,7 @@ def test_agreement_is_cohens_kappa(targets):
     assert agreement(predicted, positions, KINDS) == pytest.approx(expected)
 
 
-def test_agreement_on_yes_and_no_and_on_figures():
+def test_agreement_on_binary_labels_and_on_numbers():
     truth = np.random.default_rng(1).integers(0, 2, (50, 1))
     predicted = np.clip(truth * 0.6 + np.random.default_rng(2).uniform(0, 0.5, (50, 1)), 0, 1)
     expected = cohen_kappa_score((predicted > 0.5).ravel(), truth.ravel())
@@ -117,7 +117,7 @@ def test_agreement_on_yes_and_no_and_on_figures():
     assert agreement({"y": predicted}, {"y": truth}, {"y": OutputEncoding.FIGURES}) == 0
 
 
-def test_figures_far_from_the_others_are_left_out():
+def test_numbers_far_from_those_of_other_peers_are_left_out():
     truth = np.random.default_rng(0).normal(size=(100, 1))
     noisy = lambda seed: {"y": truth + np.random.default_rng(seed).normal(size=(100, 1)) * 0.1}  # noqa: E731
     peers = {str(seed): noisy(seed) for seed in range(4)} | {"off": {"y": truth + 5}}
@@ -129,25 +129,25 @@ TRUTH = np.random.default_rng(0).normal(size=(100, 1))
 
 
 def judged_figures(own, **peers):
-    """What is said of peers that are so far from the truth, by a network that is so far from it."""
+    """Judge peers with given offsets from the truth, by an own network with such an offset."""
     predicted = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
     return judge(predicted, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputEncoding.FIGURES}, 0.0)
 
 
 @pytest.mark.parametrize(("off", "trusted"), [(1.9, True), (2.1, False)])
-def test_who_is_more_than_twice_as_far_as_is_usual_is_left_out(off, trusted):
+def test_a_peer_more_than_twice_as_far_as_usual_is_left_out(off, trusted):
     judgement = judged_figures(0, a=-1, b=1, c=-1, d=1, below=-off, above=off)
     assert judgement.trusted == (*"abcd", *(("below", "above") if trusted else ()))
 
 
-def test_who_is_far_from_peers_that_all_say_the_same_is_left_out():
-    """Half of the peers are no distance apart then, and the own network tells what is far."""
+def test_a_peer_far_from_otherwise_identical_peers_is_left_out():
+    """The median distance between peers is zero, so that the own network determines the scale."""
     actual = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
     assert actual.trusted == ("a", "b", "c", "d", "near")
     assert "10000000.0 times as far" in actual.left_out["off"]
 
 
-def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_left_out():
+def test_a_peer_that_differs_from_the_identical_majority_and_the_own_network_is_left_out():
     actual = judged_figures(0, a=0, b=0, c=0, off=1e6)
     assert actual.trusted == ("a", "b", "c")
     assert actual.left_out == {

@@ -1,4 +1,4 @@
-"""What peers say of the data: computed once, from packages that are what they say."""
+"""Predictions of peers: computed once, and only from verified packages."""
 
 import shutil
 import signal
@@ -31,7 +31,7 @@ COUNT = 150
 
 
 class Fetched:
-    """Copies packages as if they were downloaded, and counts how often."""
+    """A fake download that copies packages and counts calls."""
 
     def __init__(self, data):
         self.data = data
@@ -60,7 +60,7 @@ def outputs(tmp_path):
 
 @pytest.fixture
 def peer(data, tmp_path, device):
-    """Makes peers whose weights are those of the packages, or tuned ones, each times a factor."""
+    """Return a function that makes peers with the weights of the packages, or tuned ones, times a factor."""
 
     def make(number, factor=1.0, spoil=lambda content: content, tuned=False):
         own = device(number)
@@ -79,7 +79,7 @@ def peer(data, tmp_path, device):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_they_are_those_of_the_network_with_the_weights(peer, outputs, packages, number):
+def test_predictions_are_those_of_the_network_with_the_weights_of_the_peer(peer, outputs, packages, number):
     file, own = peer(number)
     key = outputs.compute(file, packages)
     actual = outputs.read(key, Manifest.load(own.package))["scores"]
@@ -100,7 +100,7 @@ def test_nothing_is_computed_or_downloaded_twice(peer, outputs, packages, fetche
 
 
 class Ending(Examples):
-    """Examples after whose first chunk the process gets a signal."""
+    """Examples that send the process a signal after the first chunk."""
 
     by = signal.SIGINT
 
@@ -117,10 +117,10 @@ def below(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-def test_nothing_is_left_of_what_was_interrupted(peer, packages, tmp_path):
+def test_an_interrupted_computation_leaves_no_files(peer, packages, tmp_path):
     own = examples(1, COUNT)
     outputs = PeerOutputs(tmp_path / "outputs" / "these", Ending(own.inputs, own.targets))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever ran before may have set one
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # earlier tests may have set a handler
     try:
         with pytest.raises(KeyboardInterrupt):
             outputs.compute(peer(0)[0], packages)
@@ -129,7 +129,7 @@ def test_nothing_is_left_of_what_was_interrupted(peer, packages, tmp_path):
     assert below(tmp_path / "outputs") == ["these"]
 
 
-def test_what_a_killed_process_has_left_is_removed(peer, outputs, packages, tmp_path):
+def test_files_of_a_killed_process_are_removed(peer, outputs, packages, tmp_path):
     own = examples(1, COUNT)
     killed = PeerOutputs(tmp_path / "outputs" / "these", Killing(own.inputs, own.targets))
     process = get_context("spawn").Process(target=killed.compute, args=[peer(0)[0], packages])
@@ -141,7 +141,7 @@ def test_what_a_killed_process_has_left_is_removed(peer, outputs, packages, tmp_
     assert below(tmp_path / "outputs") == ["these", f"these/{key}", f"these/{key}/0.npy"]
 
 
-def test_what_cannot_be_written_is_reported_and_leaves_nothing(peer, outputs, packages, tmp_path):
+def test_a_failed_write_is_reported_and_leaves_no_files(peer, outputs, packages, tmp_path):
     file, _ = peer(0)
     packages.get(file.peer.package)
     reported = r"these cannot be written \(File too large\); free space"
@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_reported_and_leaves_nothing(peer, outputs, pa
     assert outputs.has(outputs.compute(file, packages))
 
 
-def test_only_those_that_are_used_are_kept(peer, outputs, packages, tmp_path):
+def test_only_predictions_in_use_are_kept(peer, outputs, packages, tmp_path):
     keys = [outputs.compute(peer(number)[0], packages) for number in (0, 1)]
     (tmp_path / "outputs" / "of data before").mkdir()
     outputs.keep([keys[1]])
@@ -181,7 +181,7 @@ def test_a_package_that_is_not_the_tuned_one_is_refused(peer, packages):
 
 
 class BrokenOff:
-    """Downloads packages of a directory, the first one only until its manifest."""
+    """A fake download that copies packages, and breaks off the first one before the manifest."""
 
     def __init__(self, data):
         self.source = data / "trainable"
@@ -200,7 +200,7 @@ class BrokenOff:
         download_package(files, directory, read_from)
 
 
-def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
+def test_an_interrupted_download_is_resumed(data, tmp_path, peer):
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
     packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
     with pytest.raises(MistifyError, match="connection reset"):
@@ -211,8 +211,8 @@ def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
     assert fetch.read == [NETWORK, MANIFEST, MANIFEST]
 
 
-def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_path, peer):
-    """The room is needed for what was tuned."""
+def test_a_package_too_large_for_the_disk_leaves_no_files(data, tmp_path, peer):
+    """The disk space is needed for the tuned version."""
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
     packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
     reported = r"packages/\w+ cannot be written \(File too large\); free space"
@@ -223,7 +223,7 @@ def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_pat
 
 
 @pytest.mark.parametrize("spoilt", [NETWORK, MANIFEST])
-def test_a_package_that_was_damaged_since_is_fetched_once_more(peer, packages, fetched, tmp_path, spoilt):
+def test_a_package_damaged_later_is_downloaded_again(peer, packages, fetched, tmp_path, spoilt):
     reference = peer(0)[0].peer.package
     actual = packages.get(reference)
     (path,) = (tmp_path / "packages").glob(f"*/{spoilt}")
@@ -232,7 +232,7 @@ def test_a_package_that_was_damaged_since_is_fetched_once_more(peer, packages, f
     assert fetched.count == 2
 
 
-def test_a_package_that_gives_something_else_is_refused(data, tmp_path):
+def test_a_package_with_other_outputs_is_refused(data, tmp_path):
     other = shutil.copytree(data / "trainable", tmp_path / "other")
     manifest = Manifest.load(other)
     renamed = tuple(info.model_copy(update={"name": "other"}) for info in manifest.outputs)
@@ -244,8 +244,8 @@ def test_a_package_that_gives_something_else_is_refused(data, tmp_path):
     assert caught.value.code is ErrorCode.INVALID_MODEL
 
 
-def test_peers_that_cannot_be_used_are_left_out_with_the_reason(peer, outputs, packages, device):
-    """One is cut off, one has NaN although the coordinator should have refused it, one is all right."""
+def test_unusable_peers_are_left_out_with_the_reason(peer, outputs, packages, device):
+    """One peer is truncated, one has NaN (which the coordinator should have refused), and one is valid."""
     own = device(0)
     good, cut = peer(2, tuned=True)[0], peer(1, 1.0, lambda content: content[:-9])[0]
     broken = peer(3, float("nan"))[0]
@@ -261,9 +261,9 @@ def test_peers_that_cannot_be_used_are_left_out_with_the_reason(peer, outputs, p
 
 @pytest.fixture(params=[("BROADCAST_TO", "Didn't find op"), ("TRANSPOSE_CONV", "failed to prepare")])
 def unfit(request, peer, fetched, tmp_path):
-    """A peer with another operator in the place of a convolution, and what LiteRT says of it.
+    """Return a peer with another operator instead of a convolution, and LiteRT's error message.
 
-    It lacks the one in this version, the other one wants other inputs.
+    LiteRT lacks one operator in this version, and the other one needs other inputs.
     """
     operator, reason = request.param
     fetched.data = shutil.copytree(fetched.data, tmp_path / "server")
@@ -278,7 +278,7 @@ def unfit(request, peer, fetched, tmp_path):
     return replace(file, peer=replace(file.peer, package=package)), reason
 
 
-def test_a_peer_whose_network_does_not_run_here_is_left_out(unfit, peer, outputs, packages, device):
+def test_a_peer_with_a_network_that_does_not_run_is_left_out(unfit, peer, outputs, packages, device):
     (file, reason), own, good = unfit, device(0), peer(2, tuned=True)[0]
     data = split(examples(1, COUNT), 0.1, 8)
     gathered = Teachers(own.trainer(), data, outputs, packages).gather([file, good])

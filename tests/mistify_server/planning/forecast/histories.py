@@ -1,4 +1,4 @@
-"""Edges that were seen, and algorithms that may be chosen."""
+"""Records of past edges, and algorithms to choose from."""
 
 from executors.contract.profile import AlgorithmProfile
 from mistify_server.store.edges import EdgeFeatures, EdgeRecord

@@ -1,4 +1,4 @@
-"""Intervals hold as often as they say, over networks that are drawn by another hand."""
+"""Prediction intervals have their nominal coverage on independently simulated networks."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def tried(steps: int, accuracy: float) -> SourceTrial:
 
 
 @pytest.mark.parametrize(("tested", "deviation"), [(50, 0.0), (500, 0.02), (100_000, 0.04)])
-def test_an_interval_of_shares_holds_nineteen_times_of_twenty(tested: int, deviation: float) -> None:
+def test_an_accuracy_interval_covers_95_percent(tested: int, deviation: float) -> None:
     random, source = np.random.default_rng(1), SourceForecast(1.5, 0.3)
     interval = interval_of(Metric.ACCURACY, source, [Estimate(0.05, deviation)], degrees=6.0, tested=tested)
     figures = 1 / (1 + np.exp(-random.normal(1.5, 0.3, 20_000)))
@@ -39,7 +39,7 @@ def test_an_interval_of_shares_holds_nineteen_times_of_twenty(tested: int, devia
     assert interval.middle == pytest.approx(np.median(counted), abs=0.01)
 
 
-def test_an_interval_of_errors_holds_nineteen_times_of_twenty() -> None:
+def test_an_error_interval_covers_95_percent() -> None:
     random = np.random.default_rng(1)
     interval = interval_of(
         Metric.MSE, SourceForecast(-np.log(0.5), 0.2), [Estimate(0.1, 0.03)], degrees=8.0, tested=100
@@ -53,7 +53,7 @@ def test_an_interval_of_errors_holds_nineteen_times_of_twenty() -> None:
     assert np.mean([interval.holds(each) for each in counted]) == pytest.approx(0.95, abs=0.02)
 
 
-def test_what_a_source_with_random_weights_will_reach_is_hardly_known_without_a_trial() -> None:
+def test_a_trial_narrows_the_interval_of_a_source_with_random_weights() -> None:
     blind = source(Metric.ACCURACY, 0.1)
     assert blind.low < 0.5
     assert blind.high > 0.97
@@ -64,13 +64,13 @@ def test_what_a_source_with_random_weights_will_reach_is_hardly_known_without_a_
     assert shown.high - shown.low < begun.high - begun.low < blind.high - blind.low
 
 
-def test_tuning_makes_no_source_worse() -> None:
+def test_tuning_is_never_predicted_to_make_a_source_worse() -> None:
     for metric, accuracy, trial in ((Metric.ACCURACY, 0.9, 0.3), (Metric.MSE, 0.2, 3.0)):
         spoilt = source(metric, accuracy, tried(400, trial))
         assert spoilt.middle == pytest.approx(accuracy, rel=0.05)
 
 
-def test_a_network_gains_as_its_source_does_that_still_learns() -> None:
+def test_a_network_gains_as_much_as_a_source_that_is_still_learning() -> None:
     def interval(learning: float, doublings: float) -> Interval:
         forecast = SourceForecast(0.0, 0.01, learning=learning)
         better = [Estimate(-0.3, 0.1)]
@@ -79,22 +79,22 @@ def test_a_network_gains_as_its_source_does_that_still_learns() -> None:
         )
 
     assert interval(0.0, 3.0) == interval(0.5, 0.0)
-    assert interval(0.0, 3.0).high < 0.65  # however much better others were than their sources
+    assert interval(0.0, 3.0).high < 0.65  # even if other networks were much better than their sources
     assert interval(0.5, 1.0).middle == pytest.approx(1 / (1 + np.exp(-0.5)), abs=0.06)
     assert interval(0.5, 2.0).middle > interval(0.5, 1.0).middle > interval(0.5, 0.0).middle
 
 
-def test_what_was_reached_before_counts_more_than_a_trial() -> None:
+def test_an_earlier_result_counts_more_than_a_trial() -> None:
     again = source(Metric.ACCURACY, 0.1, tried(20, 0.3), known=0.9)
     assert 0.8 < again.low < 0.9 < again.high
 
 
-def test_an_error_of_which_nothing_is_kept_has_an_interval() -> None:
+def test_an_interval_is_finite_even_if_all_accuracy_is_lost() -> None:
     interval = interval_of(
         Metric.MSE, SourceForecast(2.0, 0.1), [Estimate(1.5, 0.1)], degrees=8.0, tested=100
     )
     assert 0 < interval.low < interval.middle < interval.high < float("inf")
 
 
-def test_nothing_is_expected_of_a_source_that_was_never_measured() -> None:
+def test_there_is_no_forecast_for_a_source_that_was_never_measured() -> None:
     assert source_forecast_of(Metric.ACCURACY, estimates(None), None, None) is None

@@ -25,12 +25,12 @@ def chooser(
 
 
 def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Mapping[str, float] | None = None) -> Choice:
-    """Of one of four edges."""
+    """Choose for one of four edges."""
     return chooser([edge] * 4, prepared)[0]
 
 
 def compared(better: str, worse: str, gap: float, count: int = 6) -> list[EdgeRecord]:
-    """Edges on which one algorithm lost less than the other."""
+    """Return edges on which one algorithm lost less than the other."""
     return [
         seen(case(0.5 + 0.2 * number, algorithm=algorithm), 0.05 + (gap if algorithm == worse else 0.0))
         for number in range(count)
@@ -38,7 +38,7 @@ def compared(better: str, worse: str, gap: float, count: int = 6) -> list[EdgeRe
     ]
 
 
-def test_of_algorithms_as_good_the_faster_one_is_taken() -> None:
+def test_the_faster_of_equally_good_algorithms_is_chosen() -> None:
     choice = chosen(chooser())
     assert choice.algorithm == "morphnet"
     assert "chamnet" in choice.reason
@@ -47,18 +47,18 @@ def test_of_algorithms_as_good_the_faster_one_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("better", "worse"), [("chamnet", "morphnet"), ("morphnet", "chamnet")])
-def test_what_worked_in_this_store_changes_the_choice(better: str, worse: str) -> None:
+def test_results_in_this_store_change_the_choice(better: str, worse: str) -> None:
     choice = chosen(chooser(compared(better, worse, 0.04)))
     assert choice.algorithm == better
     assert "12 edges of this model and data" in choice.reason
 
 
-def test_a_difference_that_does_not_matter_changes_nothing() -> None:
+def test_an_insignificant_difference_does_not_change_the_choice() -> None:
     assert chosen(chooser(compared("chamnet", "morphnet", 0.001))).algorithm == "morphnet"
 
 
-def test_edges_differ_by_how_far_they_go() -> None:
-    """The slow algorithm is better on long edges alone."""
+def test_the_choice_depends_on_the_distance_of_an_edge() -> None:
+    """The slow algorithm is only better on long edges."""
     records = [
         seen(
             case(0.3, algorithm=algorithm).model_copy(update={"distance": 0.3}),
@@ -80,24 +80,24 @@ def test_edges_differ_by_how_far_they_go() -> None:
     assert chosen(choose, Edge(halvings=0.05, distance=0.05, share=1.0)).algorithm == "morphnet"
 
 
-def test_the_kind_of_network_counts() -> None:
-    """What depth gains is there in networks with blocks to leave out alone."""
+def test_the_choice_depends_on_the_kind_of_network() -> None:
+    """Removing depth only helps networks with removable blocks."""
     deep = {**PROFILES, "chamnet": PROFILES["chamnet"].model_copy(update={"loss_per_halving": 0.02})}
     assert chosen(chooser(profiles=deep)).algorithm == "chamnet"
 
 
-def test_the_same_edge_gets_the_same_choice() -> None:
+def test_the_choice_is_deterministic() -> None:
     records = compared("chamnet", "morphnet", 0.02)
     assert chosen(chooser(records)) == chosen(chooser(records))
 
 
-def test_an_algorithm_that_has_not_prepared_joins_no_tree_that_exists() -> None:
+def test_an_algorithm_without_a_preparation_is_not_chosen_for_an_existing_tree() -> None:
     choose = chooser(compared("chamnet", "morphnet", 0.04))
     assert chosen(choose, prepared={}).algorithm == "morphnet"
     assert chosen(choose, prepared={"chamnet": 3.0}).algorithm == "chamnet"
 
 
-def test_without_another_one_there_is_nothing_to_choose() -> None:
+def test_a_single_algorithm_needs_no_choice() -> None:
     only: Any = {"morphnet": PROFILES["morphnet"]}
     choice = chosen(chooser(profiles=only))
     assert (choice.algorithm, choice.reason) == ("morphnet", "no other algorithm can be chosen")
@@ -105,7 +105,7 @@ def test_without_another_one_there_is_nothing_to_choose() -> None:
     assert chosen(chooser(profiles=slow), prepared={}).algorithm == "chamnet"
 
 
-#: Networks that share 1,200 steps for every two halvings; MorphNet loses the same with as many steps.
+#: Networks that share 1,200 steps for every two halvings; MorphNet loses the same in the same steps.
 SHARING = PROFILES["morphnet"].model_copy(
     update={
         "least_path": 32,
@@ -118,7 +118,7 @@ SHARING = PROFILES["morphnet"].model_copy(
 
 
 def path_of(goals: int, **changes: Any) -> list[Edge]:
-    """Return the edges of a path down to an eighth."""
+    """Return the edges of a path down to an eighth of the source."""
     distance = 3 / goals
     edges = (
         Edge(halvings=distance * place, distance=distance, share=2 ** (distance * (1 - place)), path=goals)
@@ -139,11 +139,11 @@ def test_many_goals_on_one_path_share_their_training(goals: int, algorithm: str)
     assert algorithms(path_of(goals)) == {algorithm}
 
 
-def test_goals_that_are_on_no_path_together_do_not() -> None:
+def test_goals_on_different_paths_do_not_share_training() -> None:
     assert algorithms(path_of(64, path=2)) == {"morphnet"}
 
 
-def test_what_loses_more_is_not_chosen_for_any_number_of_goals() -> None:
+def test_a_worse_algorithm_is_not_chosen_for_any_number_of_goals() -> None:
     assert algorithms(path_of(128), loss_per_halving=0.05) == {"morphnet"}
 
 
@@ -151,43 +151,43 @@ def test_what_loses_more_is_not_chosen_for_any_number_of_goals() -> None:
     ("rate", "step", "algorithm"),
     [(0.035, 1.0, "nested"), (0.035, 20.0, "morphnet"), (0.03, 20.0, "nested"), (0.04, 1.0, "morphnet")],
 )
-def test_what_loses_a_little_more_has_to_be_much_faster(rate: float, step: float, algorithm: str) -> None:
+def test_a_slightly_worse_algorithm_has_to_be_much_faster(rate: float, step: float, algorithm: str) -> None:
     assert algorithms(path_of(128), loss_per_halving=rate, preparation_step=step) == {algorithm}
 
 
-def test_nothing_is_trained_where_the_settings_leave_no_step() -> None:
+def test_no_shared_training_without_training_steps() -> None:
     untrained = PROFILES["morphnet"].model_copy(update={"adaptation": (0,) * 33, "tune_steps": 0})
     choices = chooser(profiles={"morphnet": untrained, "nested": SHARING})(path_of(64))
     assert {choice.algorithm for choice in choices} == {"morphnet"}
 
 
-def test_it_is_all_or_nothing_where_too_few_would_share() -> None:
-    """Limits on latency, under which it was not measured, may leave too few."""
+def test_training_is_not_shared_by_too_few_goals() -> None:
+    """Limits on latency, without benchmark results, may leave too few goals."""
     for limited, chosen_ones in ((8, {"morphnet"}), (4, {"morphnet", "nested"})):
         some = [replace(edge, limits_latency=number < limited) for number, edge in enumerate(path_of(36))]
         assert algorithms(some) == chosen_ones
 
 
-def test_targets_are_left_to_algorithms_that_can_go_on() -> None:
+def test_goals_with_targets_get_algorithms_that_can_continue_training() -> None:
     assert algorithms(path_of(64, has_targets=True)) == {"morphnet"}
     assert algorithms(path_of(64, has_targets=True), tune_steps=10) == {"nested"}
 
 
-def test_a_single_goal_joins_those_that_share_where_it_is_not_smaller() -> None:
+def test_a_single_goal_joins_shared_training_unless_it_is_smaller() -> None:
     added = [replace(path_of(32)[15], path=33)]
     assert algorithms(added, {"nested": 3.0}) == {"nested"}
     assert algorithms(added, {"nested": 1.0}) == {"morphnet"}
     assert algorithms(added, {}) == {"morphnet"}
 
 
-def test_what_it_takes_to_prepare_stands_in_the_reason() -> None:
+def test_the_reason_states_the_cost_of_the_preparation() -> None:
     profiles = {"morphnet": PROFILES["morphnet"], "nested": SHARING}
     choice = chooser(profiles=profiles)(path_of(32))[0]
     assert "in 0 steps (after 2,400 for 32 goals together)" in choice.reason
 
 
-def test_a_node_is_on_the_longest_path_through_it() -> None:
-    """Of 0 - 1 - 2 - 5, 1 - 3 and 4."""
+def test_the_longest_path_through_each_node_counts() -> None:
+    """The tree has the paths 0 - 1 - 2 - 5, 1 - 3 and 4."""
     parents = {0: None, 1: 0, 2: 1, 3: 1, 4: None}
     nodes = [
         NodePlan(index=index, parent=parent, budget={}, targets=(), seed=0, goals=("g",))
@@ -212,7 +212,7 @@ DEFAULTS = {name: default_profile(name) for name in ("morphnet", "chamnet", "nes
     ("goals", "algorithm"), [(1, "morphnet"), (16, "morphnet"), (32, "nested"), (128, "nested")]
 )
 def test_with_default_settings_many_goals_share_their_training(goals: int, algorithm: str) -> None:
-    """It should lose nearly one point more on average, and takes a third of the time or less."""
+    """It is expected to lose nearly one point more on average, in at most a third of the time."""
     choices = chooser(profiles=DEFAULTS)(path_of(goals))
     assert {choice.algorithm for choice in choices} == {algorithm}
     if goals == 128:
@@ -220,7 +220,7 @@ def test_with_default_settings_many_goals_share_their_training(goals: int, algor
         assert "7.1 times the time" in choices[0].reason
 
 
-#: What a reason says of an algorithm on one edge, and of two on average.
+#: Patterns of reasons: one algorithm on one edge, and two algorithms on average.
 OF_ONE = re.compile(r"(\w+) (-?[\d.]+)% in ([\d.]+) times the time")
 AVERAGED = re.compile(
     r" over \d+ goals? (-?[\d.]+)%, compared with [\w ]+ (-?[\d.]+)% in ([\d.]+) times the time"
@@ -228,7 +228,7 @@ AVERAGED = re.compile(
 
 
 def contradicted(choice: Choice, sharing: str) -> bool:
-    """Whether the figures that a reason prints speak for another algorithm than the one that was chosen."""
+    """Return whether the numbers in a reason favour another algorithm than the chosen one."""
     rounding = 0.11
     (lost,) = re.findall(r"expected to lose (-?[\d.]+)%", choice.reason)
     alone, *averages = choice.reason.split("; averaged")
@@ -265,8 +265,8 @@ def test_no_reason_contradicts_its_choice(rate: float, steps: int, goals: int) -
     assert not limited
 
 
-def test_a_reason_without_the_average_that_decided_would_be_found() -> None:
-    """As they were printed: by what an edge loses alone, though averages had decided."""
+def test_a_reason_without_the_deciding_average_would_be_detected() -> None:
+    """An earlier version printed only the loss of the edge, although averages had decided."""
     reason = (
         "expected to lose 0.8% of the source's accuracy at its parent's costs in 650 steps, compared with "
         "nested 1.0% in 0.1 times the time, based on benchmarks"

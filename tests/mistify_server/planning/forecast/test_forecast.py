@@ -1,4 +1,4 @@
-"""What is expected of a batch, and how uncertain: as often as many networks that lose at random tell."""
+"""Forecasts for a batch and their uncertainty, compared with simulated networks."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ def planned(
     branches: BranchesConfig | None = None,
     trial: SourceTrial | None = None,
 ) -> PlannedBatch:
-    """A batch of one goal at a share of the source's costs."""
+    """Return a batch with one goal at a share of the source's costs."""
     budget = {FLOPS: share * SOURCE[FLOPS]}
     node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": budget, "targets": targets})
     exceed = {FLOPS: share * SOURCE[FLOPS]} if share > 1 else {}
@@ -55,7 +55,7 @@ def planned(
 
 
 def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
-    """EdgeEstimates of one algorithm, that cuts in 100 steps."""
+    """Return estimates for one algorithm that cuts within 100 steps."""
     profile = PROFILES["morphnet"].model_copy(update={"tune_steps": tune_steps, "max_steps": max_steps})
     return PROSPECTS.model_copy(update={"profiles": {"morphnet": profile}})
 
@@ -64,17 +64,17 @@ def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
     ("profile", "rounds"),
     [(PROFILES["morphnet"], 5), (PROFILES["morphnet"].model_copy(update={"tune_steps": 0}), 1)],
 )
-def test_a_network_is_tuned_until_it_has_its_most_steps(profile: AlgorithmProfile, rounds: int) -> None:
+def test_a_network_is_tuned_up_to_its_step_limit(profile: AlgorithmProfile, rounds: int) -> None:
     assert profile.rounds(1.0) == rounds
     steps = [profile.steps(1.0, number) for number in range(1, rounds + 2)]
     assert steps == sorted(steps)
     assert steps[-2] == steps[-1] or not profile.tune_steps
 
 
-def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
+def test_a_goal_with_millions_of_rounds_is_predicted_immediately(
     plan: BatchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nearly as where all rounds are looked at."""
+    """The result is close to that of evaluating all rounds."""
     looked_at: list[int] = []
     within = AlgorithmProfile.steps
 
@@ -95,13 +95,13 @@ def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
         assert other == 3_000 or one == pytest.approx(other, rel=0.25)
 
 
-def test_a_network_above_the_source_may_take_all_its_steps(plan: BatchPlan) -> None:
+def test_a_network_larger_than_the_source_may_take_all_its_steps(plan: BatchPlan) -> None:
     (above,) = planned(plan, tuned_by(600, 3000), (), share=2.0).edges
     (below,) = planned(plan, tuned_by(600, 3000), (), share=0.9).edges
     assert (above.steps, below.steps) == (3000, 700)
 
 
-def test_a_goal_with_larger_branches_is_adapted_once_more_among_them(plan: BatchPlan) -> None:
+def test_a_goal_with_larger_branches_is_adapted_again_as_one_of_them(plan: BatchPlan) -> None:
     estimates = tuned_by(600, 3000).model_copy(update={"step_seconds": 0.01})
     seconds = [
         planned(plan, estimates, (), branches=branches).edges[0].seconds
@@ -116,8 +116,8 @@ def test_a_goal_with_larger_branches_is_adapted_once_more_among_them(plan: Batch
     assert alone[0] > 0
 
 
-def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchPlan) -> None:
-    """Other jobs with the model may have had larger batches, or a busier machine."""
+def test_the_current_step_time_counts_more_than_earlier_ones(plan: BatchPlan) -> None:
+    """Earlier jobs with the model may have had larger batches or a busier machine."""
     subject = subject_of(FEATURES, plan.recipe.data)
     records = [seen(case(0.0, subject=subject), 0.0, seconds=85.0)]  # 850 steps of 0.1 s
     timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
@@ -127,7 +127,7 @@ def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchP
     assert now.seconds == pytest.approx(planned(plan, timed, ()).edges[0].seconds)
 
 
-def test_data_that_are_to_be_generated_take_their_time(plan: BatchPlan) -> None:
+def test_the_forecast_includes_the_time_to_generate_data(plan: BatchPlan) -> None:
     timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
     given = planned(plan, timed, ())
     made = planned(plan, timed.model_copy(update={"generating": 300}), ())
@@ -136,7 +136,7 @@ def test_data_that_are_to_be_generated_take_their_time(plan: BatchPlan) -> None:
 
 
 def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBatch:
-    """A path of goals down to a quarter, of which MorphNet and nested networks may be chosen."""
+    """Return a path of goals down to a quarter, for which MorphNet or nested networks may be chosen."""
     nested = PROFILES["morphnet"].model_copy(
         update={
             "edge_overhead": 50,
@@ -172,7 +172,7 @@ def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBat
     return Forecast(asked, estimates, ()).planned(of_plan, 1)
 
 
-def test_what_is_shared_takes_its_time_once_and_goals_no_steps(plan: BatchPlan) -> None:
+def test_shared_training_takes_time_once_and_goals_take_no_steps(plan: BatchPlan) -> None:
     many = many_planned(plan, 40)
     assert {edge.algorithm for edge in many.edges} == {"nested"}
     assert {edge.steps for edge in many.edges} == {0}
@@ -186,8 +186,8 @@ def test_what_is_shared_takes_its_time_once_and_goals_no_steps(plan: BatchPlan) 
     assert few.preparations == ()
 
 
-def test_what_is_shared_counts_as_learned(plan: BatchPlan) -> None:
-    """As much as by so many steps of their own, and not as if nothing had been learned."""
+def test_shared_training_counts_as_learned(plan: BatchPlan) -> None:
+    """It counts like the goals' own steps."""
     shared = many_planned(plan, 40, "nested").edges[-1].accuracy
     alone = many_planned(plan, 40, "morphnet").edges[-1].accuracy
     assert shared is not None
@@ -196,7 +196,7 @@ def test_what_is_shared_counts_as_learned(plan: BatchPlan) -> None:
 
 
 def under_latency(plan: BatchPlan, limit: float) -> PlannedBatch:
-    """A goal in latency, on hardware where narrow layers save little: half the multiply-adds, 0.9 of it."""
+    """Return a latency goal on hardware where halving the multiply-adds only reduces latency to 0.9."""
     axis = latency_axis("host")
     scaled = tuple({FLOPS: SOURCE[FLOPS] * 4.0**place, axis: 0.8 ** (1 - place)} for place in range(-9, 2))
     source = {**SOURCE, axis: 0.8}
@@ -207,8 +207,8 @@ def under_latency(plan: BatchPlan, limit: float) -> PlannedBatch:
     return Forecast(asked, estimates, []).planned({"a": goal}, 1)
 
 
-def test_each_output_is_expected_to_lose_the_same_share_of_its_score(plan: BatchPlan) -> None:
-    """On so many test data that what is counted hardly scatters."""
+def test_each_output_is_predicted_to_lose_the_same_share_of_its_score(plan: BatchPlan) -> None:
+    """With so many test examples that sampling noise is negligible."""
     scores = (OutputScore("kind", Metric.ACCURACY, 0.9), OutputScore("price", Metric.MSE, 2.0))
     estimates = PROSPECTS.model_copy(update={"output_scores": scores, "source_steps": 0})
     batch = planned(plan, estimates, ())
@@ -227,8 +227,8 @@ def test_each_output_is_expected_to_lose_the_same_share_of_its_score(plan: Batch
     assert [one.interval.middle for one in batch.source_outputs] == pytest.approx([0.9, 2.0], rel=0.03)
 
 
-def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: BatchPlan) -> None:
-    """Its own score tells, not how far outputs are from perfect, and more steps gain more."""
+def test_the_forecast_of_an_output_follows_its_own_trial(plan: BatchPlan) -> None:
+    """Its own trial score counts, not its distance from a perfect score, and more steps gain more."""
     scores = (OutputScore("kind", Metric.ACCURACY, 0.3),)
 
     def middle(source_steps: int, trial: float | None) -> float:
@@ -241,10 +241,10 @@ def test_an_output_is_expected_to_learn_what_it_has_learned_in_a_trial(plan: Bat
     assert middle(100, 0.31) == pytest.approx(0.31, abs=0.02)
     assert middle(100, 0.31) < middle(2_400, 0.31) < 0.4
     assert middle(2_400, 0.6) > 0.7
-    assert middle(2_400, None) > 0.6  # nothing is known but that sources get better
+    assert middle(2_400, None) > 0.6  # the only information is that sources improve
 
 
-def test_an_output_is_expected_to_do_as_it_did_in_earlier_jobs(plan: BatchPlan) -> None:
+def test_the_forecast_of_an_output_follows_its_earlier_jobs(plan: BatchPlan) -> None:
     scores = (OutputScore("kind", Metric.ACCURACY, 0.33),)
     estimates = PROSPECTS.model_copy(update={"output_scores": scores})
     subject = subject_of(FEATURES, plan.recipe.data)
@@ -260,7 +260,7 @@ def test_an_output_is_expected_to_do_as_it_did_in_earlier_jobs(plan: BatchPlan) 
     assert (batch.present_accuracy, batch.present_outputs) == (0.8, scores)
 
 
-def test_a_network_is_tuned_for_the_target_of_an_output_and_a_hopeless_one_is_announced(
+def test_a_network_is_tuned_for_the_target_of_an_output_with_a_warning_if_hopeless(
     plan: BatchPlan,
 ) -> None:
     scores = (OutputScore("price", Metric.MSE, 2.0),)
@@ -273,13 +273,13 @@ def test_a_network_is_tuned_for_the_target_of_an_output_and_a_hopeless_one_is_an
     assert edge.warning.startswith("price: mse 0.1 is likely to be missed: ")
 
 
-def test_a_limit_on_latency_is_not_met_by_scaling_all_widths_alike(plan: BatchPlan) -> None:
+def test_a_latency_limit_is_not_predicted_to_be_met_by_uniform_scaling(plan: BatchPlan) -> None:
     (edge,) = under_latency(plan, 0.5).edges
     assert edge.costs[latency_axis("host")] <= edge.budget[latency_axis("host")]
-    assert np.log2(SOURCE[FLOPS] / edge.costs[FLOPS]) == pytest.approx(1.3)  # alike, it would be 6.2
+    assert np.log2(SOURCE[FLOPS] / edge.costs[FLOPS]) == pytest.approx(1.3)  # 6.2 with uniform scaling
 
 
-def test_a_package_of_integers_is_expected_to_lose_more(plan: BatchPlan) -> None:
+def test_an_int8_package_is_predicted_to_lose_more(plan: BatchPlan) -> None:
     def middle(precision: Quantization) -> float:
         node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": {FLOPS: 0.5 * SOURCE[FLOPS]}})
         asked = plan.model_copy(update={"source_costs": SOURCE, "nodes": (node,)})
@@ -291,7 +291,7 @@ def test_a_package_of_integers_is_expected_to_lose_more(plan: BatchPlan) -> None
     assert middle(Quantization.INT8) < middle(Quantization.NONE)
 
 
-def test_a_target_is_said_to_be_missed_only_above_the_interval(plan: BatchPlan) -> None:
+def test_a_target_is_reported_as_likely_missed_only_above_the_interval(plan: BatchPlan) -> None:
     (free,) = planned(plan, PROSPECTS, overall(0.5)).edges
     assert free.accuracy is not None
     assert free.accuracy.high < 0.999
@@ -303,10 +303,10 @@ def test_a_target_is_said_to_be_missed_only_above_the_interval(plan: BatchPlan) 
     ("train", "distillation", "unused"),
     [("t", 0, True), ("t", 0.0, True), ("t", 0.5, False), (None, 0, False)],
 )
-def test_unlabelled_inputs_that_nothing_is_learned_from_are_announced(
+def test_unused_unlabelled_inputs_are_reported(
     plan: BatchPlan, train: str | None, distillation: float, unused: bool
 ) -> None:
-    """In place of training data they are used in any case."""
+    """They are always used if there is no training data."""
     data = plan.recipe.data.model_copy(update={"unlabelled": "u.npz", "train": train})
     changes = {"data": data, "settings": {"distillation": distillation}}
     recipe = plan.recipe.model_copy(update=changes)

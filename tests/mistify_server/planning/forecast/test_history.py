@@ -18,8 +18,8 @@ def lost(known: ForecastHistory, requested: EdgeFeatures) -> Estimate:
     return estimate
 
 
-def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wide_margin() -> None:
-    """ResNet-8, depthwise and SNIPS: shares of the source's accuracy lost at a half and at a quarter."""
+def test_without_records_predictions_are_those_of_benchmarks_with_a_wide_margin() -> None:
+    """ResNet-8, depthwise and SNIPS: relative loss of accuracy at a half and at a quarter."""
     known = ForecastHistory([], PROFILES)
     for halvings, figures in {1.0: (0.06, 0.011, 0.026), 2.0: (0.111, 0.013, 0.026)}.items():
         estimate = lost(known, case(halvings, steps=900))
@@ -27,7 +27,7 @@ def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wid
     assert lost(known, case(0.0)).mean == 0.0
 
 
-def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
+def test_predicted_losses_grow_with_distance_and_shrink_with_steps() -> None:
     known = ForecastHistory([], PROFILES)
     down = [lost(known, case(halvings)) for halvings in (0.0, 0.5, 1.0, 3.0)]
     assert [estimate.mean for estimate in down] == sorted(estimate.mean for estimate in down)
@@ -35,7 +35,7 @@ def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
     assert lost(known, case(steps=2000)).mean < lost(known, case(steps=200)).mean
 
 
-def test_edges_of_the_same_model_teach_most_then_those_of_its_kind() -> None:
+def test_records_of_the_same_model_count_most_followed_by_those_of_its_kind() -> None:
     def predicted(subject: str) -> Estimate:
         records = [seen(case(h, subject="own"), 0.09 * h) for h in (0.5, 1.0, 1.5, 2.0)]
         return lost(ForecastHistory(records, PROFILES), case(1.2, subject=subject))
@@ -47,11 +47,11 @@ def test_edges_of_the_same_model_teach_most_then_those_of_its_kind() -> None:
 
 
 def poor(halvings: float) -> EdgeRecord:
-    """Of a source that was hardly trained: the smaller networks that it is cut to are twice as good."""
+    """Return records of a barely trained source, where smaller networks are twice as good."""
     return seen(case(halvings, subject="poor"), -1.0 + 0.05 * halvings)
 
 
-def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
+def test_gains_of_a_poor_source_are_not_predicted_for_other_sources() -> None:
     good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
     gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
     for records in ([], good):
@@ -65,21 +65,21 @@ def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
             assert beside.evidence(subject, "convolutional") == alone.evidence(subject, "convolutional")
 
 
-def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
+def test_gains_of_a_poor_source_are_predicted_for_itself() -> None:
     known = ForecastHistory([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], PROFILES)
     assert lost(known, case(1.2, subject="poor")).holds(-0.94)
     assert known.evidence("poor", "convolutional") == "based on 4 edges of this model and data"
 
 
-def test_a_little_better_than_its_source_is_no_sign_of_a_poor_one() -> None:
-    """Nor is a wider network that is better."""
+def test_a_slightly_better_network_does_not_indicate_a_poor_source() -> None:
+    """Neither does a better network that is wider."""
     records = [seen(case(1.0, subject="good"), -0.01), seen(case(-1.0, subject="good"), -0.1)]
     known, none = ForecastHistory(records, PROFILES), ForecastHistory([], PROFILES)
     assert lost(known, case(1.2, subject="new")).mean < lost(none, case(1.2)).mean
 
 
-def test_it_is_a_gaussian_process() -> None:
-    """The same as scikit-learn's with the same covariance."""
+def test_predictions_are_those_of_a_gaussian_process() -> None:
+    """The reference is scikit-learn's with the same covariance."""
     rng = np.random.default_rng(3)
     cases = [
         case(float(h), subject="ab"[n % 2], algorithm=("morphnet", "chamnet")[n % 3 == 0], steps=int(s))
@@ -119,7 +119,7 @@ def test_it_is_a_gaussian_process() -> None:
     np.testing.assert_allclose([estimate.deviation for estimate in ours], spread, rtol=1e-6)
 
 
-def test_predictions_are_at_least_as_uncertain_as_leaving_records_out_says() -> None:
+def test_predictions_are_at_least_as_uncertain_as_in_cross_validation() -> None:
     def margin(losses: list[float]) -> float:
         records = [seen(case(1.0 + 0.1 * n), loss) for n, loss in enumerate(losses)]
         return lost(ForecastHistory(records, PROFILES), case(1.2)).margin
@@ -129,7 +129,7 @@ def test_predictions_are_at_least_as_uncertain_as_leaving_records_out_says() -> 
     assert margin(scattered) > 2 * np.std(scattered)
 
 
-def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps() -> None:
+def test_the_accuracy_of_the_source_is_taken_from_the_last_job_with_as_many_steps() -> None:
     records = [seen(case(), 0.1, source=0.7), seen(case(), 0.1, source=0.8)]
     known = ForecastHistory(records, PROFILES)
     assert known.source("own", 200) == 0.8
@@ -137,7 +137,7 @@ def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps()
     assert known.source("another", 200) is None
 
 
-def test_an_output_is_known_by_its_own_score_in_the_records_of_its_model() -> None:
+def test_forecasts_of_an_output_use_its_own_scores_in_the_records_of_its_model() -> None:
     kind = OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.35, lost=0.4)
     own = [seen(case(1.0 + 0.1 * n), 0.02).model_copy(update={"outputs": (kind,)}) for n in range(6)]
     others = [seen(case(subject="another"), 0.02).model_copy(update={"outputs": (kind,)})]
@@ -150,8 +150,8 @@ def test_an_output_is_known_by_its_own_score_in_the_records_of_its_model() -> No
     assert known.of_output("another model", "kind", Metric.ACCURACY) is known
 
 
-def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
-    """850 steps of the source's size, 150 of them for what an edge takes besides, in 17 s."""
+def test_speed_is_estimated_from_edges_of_the_same_model() -> None:
+    """850 steps at the source's size, 150 of them for the overhead of an edge, take 17 s."""
     whole = case(0.0)
     records = [seen(whole, 0.0, seconds=17.0), seen(case(0.0, subject="another"), 0.0, seconds=1000.0)]
     known = ForecastHistory(records, PROFILES)
@@ -160,7 +160,7 @@ def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
     assert case(3.0).work < whole.work
 
 
-def test_predictions_say_what_they_rest_on() -> None:
+def test_predictions_state_their_evidence() -> None:
     records = [seen(case(), 0.1), seen(case(), 0.1)]
     assert ForecastHistory(records, PROFILES).evidence("own", "convolutional") == (
         "based on 2 edges of this model and data"

@@ -1,4 +1,4 @@
-"""What is kept of an edge for later forecasts."""
+"""Records of edges for later forecasts."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from mistify_server.tasks.results import AdaptResult, SourceResult
 from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES
 
 
-def test_a_record_has_the_outputs_that_were_measured_before_and_after(plan: BatchPlan) -> None:
+def test_a_record_has_the_outputs_measured_both_before_and_after(plan: BatchPlan) -> None:
     costs = {FLOPS: 8.0}
     estimates = EdgeEstimates(features=FEATURES, source_steps=200, profiles=PROFILES, scaled=(costs,))
     node = plan.nodes[0].model_copy(update={"algorithm": "morphnet", "budget": {FLOPS: 4.0}})

@@ -3,7 +3,7 @@ import pytest
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify_server.planning.forecast.scaling import CostScaling, distance
 
-#: Scales 0 to 3: multiply-adds go four times up at each, parameters not at all at first.
+#: Scales 0 to 3: multiply-adds quadruple at each; parameters do not grow at first.
 SCALED = [
     {FLOPS: 1.0, PARAMS: 10.0},
     {FLOPS: 4.0, PARAMS: 10.0},
@@ -30,19 +30,19 @@ def scaling() -> CostScaling:
         ({}, 3.0),
     ],
 )
-def test_all_limits_hold_at_a_scale_and_at_no_larger_one(
+def test_the_scale_is_the_largest_one_within_all_limits(
     scaling: CostScaling, budget: dict[str, float], scale: float
 ) -> None:
     assert scaling.within(budget) == pytest.approx(scale)
 
 
-def test_costs_between_scales_lie_on_a_line_of_logarithms(scaling: CostScaling) -> None:
+def test_costs_between_scales_are_interpolated_logarithmically(scaling: CostScaling) -> None:
     assert scaling.costs(1.5) == pytest.approx({FLOPS: 8.0, PARAMS: 10 * 2**0.5})
     assert scaling.costs(scaling.whole) == pytest.approx(SOURCE)
 
 
-def test_a_larger_network_that_takes_less_counts_in_place_of_a_smaller_one() -> None:
-    """With a quarter of its multiply-adds the network takes longer than as a whole."""
+def test_a_larger_but_faster_network_replaces_a_smaller_one() -> None:
+    """The network with a quarter of the multiply-adds is slower than the whole one."""
     latency = "latency_ms@host@dynamic"
     scaling = CostScaling(
         [{**costs, latency: ms} for costs, ms in zip(SCALED, (1.0, 8.0, 4.0, 16.0), strict=True)],
@@ -58,11 +58,11 @@ def test_a_source_is_widened_until_every_cost_is_reached_and_never_narrowed(scal
     assert scaling.exceeding({FLOPS: 2.0}) == 2.0
 
 
-def test_distances_are_halvings_on_the_axis_where_they_are_most() -> None:
+def test_the_distance_is_the_largest_number_of_halvings_on_any_axis() -> None:
     assert distance(SOURCE, {FLOPS: 4.0, PARAMS: 10.0}) == 2.0
     assert distance(SOURCE, {FLOPS: 32.0}) == 0.0
 
 
-def test_halvings_count_from_the_source(scaling: CostScaling) -> None:
+def test_halvings_are_counted_from_the_source(scaling: CostScaling) -> None:
     assert scaling.halvings({FLOPS: 4.0}) == 2.0
     assert scaling.halvings({FLOPS: 64.0}) == -2.0

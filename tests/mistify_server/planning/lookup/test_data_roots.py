@@ -25,7 +25,7 @@ def test_roots_are_searched_in_order(roots: DataRoots) -> None:
     assert roots.find("test.npz").read_text() == "second"
 
 
-def test_an_absolute_path_may_lie_below_any_root(roots: DataRoots, tmp_path: Path) -> None:
+def test_an_absolute_path_may_be_below_any_root(roots: DataRoots, tmp_path: Path) -> None:
     assert roots.find(str(tmp_path / "second" / "train.npz")).read_text() == "second"
 
 
@@ -36,7 +36,7 @@ def test_nothing_outside_the_roots_is_found(roots: DataRoots, tmp_path: Path, pa
         roots.find(path.format(base=tmp_path))
 
 
-def test_a_linked_directory_leads_nowhere_else(roots: DataRoots, tmp_path: Path) -> None:
+def test_a_link_out_of_the_roots_is_not_followed(roots: DataRoots, tmp_path: Path) -> None:
     (tmp_path / "first" / "inside").symlink_to(tmp_path / "secret")
     with pytest.raises(InvalidValue, match="move it there"):
         roots.find("inside/key")
@@ -48,12 +48,14 @@ def test_a_link_within_the_roots_is_followed(roots: DataRoots, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["missing", "", "a/" * 5000, "train.npz\0", ".", "first"])
-def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, path: str, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_lists_the_searched_roots(
+    roots: DataRoots, path: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidValue, match=str(tmp_path / "second")):
         roots.find(path)
 
 
-def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
+def test_files_and_directories_are_found(roots: DataRoots, tmp_path: Path) -> None:
     (tmp_path / "second" / "saved").mkdir()
     (tmp_path / "first" / "out").symlink_to(tmp_path / "secret")
     for wanted in (PathKind.DIRECTORY, PathKind.EITHER):
@@ -74,7 +76,7 @@ def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
         ("photos", ["photo", "notes"], "photo"),
     ],
 )
-def test_a_name_is_suggested_that_is_alike_without_its_suffix_too(
+def test_names_with_another_suffix_are_suggested(
     tmp_path: Path, wanted: str, there: list[str], suggested: str | None
 ) -> None:
     for name in there:
@@ -84,19 +86,19 @@ def test_a_name_is_suggested_that_is_alike_without_its_suffix_too(
         DataRoots.of([tmp_path]).find(wanted)
 
 
-def test_a_name_that_is_nearly_right_is_suggested(roots: DataRoots, tmp_path: Path) -> None:
+def test_similar_names_are_suggested(roots: DataRoots, tmp_path: Path) -> None:
     (tmp_path / "second" / "deep").mkdir()
     (tmp_path / "second" / "deep" / "cifar10.npz").touch()
     with pytest.raises(InvalidValue, match='did you mean "deep/cifar10'):
         roots.find("deep/cifar_10.npz")
 
 
-def test_without_roots_the_option_is_named() -> None:
+def test_the_error_without_roots_names_the_option() -> None:
     with pytest.raises(InvalidValue, match="--data-root"):
         DataRoots.of([]).find("train.npz")
 
 
-def test_a_root_has_to_exist(tmp_path: Path) -> None:
+def test_a_missing_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MistifyError) as raised:
         DataRoots.of([tmp_path / "nowhere"])
     assert raised.value.code is ErrorCode.NOT_FOUND

@@ -1,4 +1,4 @@
-"""What is wrong with a config does not hide what can be found by looking up its other names."""
+"""Mistakes in a config do not hide problems found by looking up its other names."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def resolver(tmp_path: Path) -> Iterator[BatchResolver]:
 
 
 def found(resolver: BatchResolver, *configs: Any) -> list[str]:
-    """The places of all problems, by reading and by looking up."""
+    """Return the places of all problems found by reading and by looking up names."""
     reading, problems = read_batch(json.dumps(configs)), ProblemCollector()
     repaired = dict(repaired_configs(reading.invalid))
     resolver.resolve(collective_batches({**reading.configs, **repaired}), problems)
@@ -72,5 +72,5 @@ def test_the_mistakes_of_one_config_do_not_hide_those_of_others(resolver: BatchR
     assert found(resolver, *configs) == ["[0].colour", "[1]", "[2].model"]
 
 
-def test_a_right_config_has_no_problems(resolver: BatchResolver) -> None:
+def test_a_valid_config_has_no_problems(resolver: BatchResolver) -> None:
     assert found(resolver, RIGHT) == []

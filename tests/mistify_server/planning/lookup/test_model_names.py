@@ -16,7 +16,7 @@ def roots(tmp_path: Path) -> DataRoots:
     return DataRoots.of([tmp_path / "root"])
 
 
-def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
+def test_names_are_parsed(roots: DataRoots, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert parse_name("keras.applications/MobileNetV2", roots) == ModelSource(application="MobileNetV2")
     asked = "keras.applications/mobilenetv2?classes=10&input=96&weights=net.weights.h5"
@@ -36,14 +36,14 @@ def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
         ("keras.applications/MobileNetV2?class=10", "classes, input, weights", 'did you mean "classes"?'),
         ("keras.applications/MobileNetV2?classes=1", "classes from 2", "classes=2"),
         ("keras.applications/MobileNetV2?input=1e3", "input from 8", "input=8"),
-        ("keras.applications/MobileNetV2?input=8&input=9", "every option once", "leave"),
-        ("keras.applications/MobileNetV2?input", "?NAME=VALUE", "write them like that"),
+        ("keras.applications/MobileNetV2?input=8&input=9", "every option at most once", "remove"),
+        ("keras.applications/MobileNetV2?input", "?NAME=VALUE", "write them in this form"),
         ("keras.applications/MobileNetV2?weights=../key", "a file below a data root", ""),
         ("keras_hub/../root", "a directory below a data root", ""),
         ("keras_hub/bert?input=3", "classes, sequence", ""),
     ],
 )
-def test_what_a_name_cannot_be(roots: DataRoots, name: str, expected: str, fix: str) -> None:
+def test_invalid_names_are_refused(roots: DataRoots, name: str, expected: str, fix: str) -> None:
     (Path(roots.roots[0]).parent / "key").touch()
     with pytest.raises(InvalidValue) as caught:
         assert parse_name(name.replace("../root", "../other"), roots) is None
@@ -66,7 +66,7 @@ def test_a_handle_is_read_from_the_cache(
     assert parse_name(HANDLE, roots) == ModelSource(path=str(directory))
 
 
-def test_the_cache_is_laid_out_as_by_tensorflow_hub(
+def test_the_cache_has_the_layout_of_tensorflow_hub(
     roots: DataRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = pytest.importorskip("tensorflow_hub")

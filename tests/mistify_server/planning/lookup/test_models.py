@@ -20,7 +20,9 @@ def repository(store: Store, tmp_path: Path) -> ModelRepository:
     return made
 
 
-def test_a_name_in_any_case_is_the_copied_model(repository: ModelRepository, tmp_path: Path) -> None:
+def test_a_model_name_ignores_case_and_refers_to_the_copied_model(
+    repository: ModelRepository, tmp_path: Path
+) -> None:
     content = (tmp_path / "net.h5").read_bytes()
     (tmp_path / "net.h5").unlink()
     source = repository.find("RESNET")
@@ -30,7 +32,7 @@ def test_a_name_in_any_case_is_the_copied_model(repository: ModelRepository, tmp
     assert Path(source.path).read_bytes() == content
 
 
-def test_what_a_config_means(repository: ModelRepository, tmp_path: Path) -> None:
+def test_a_model_in_a_config_is_resolved(repository: ModelRepository, tmp_path: Path) -> None:
     roots = DataRoots.of([tmp_path])
     assert find_model("resnet", repository, roots) == repository.find("Resnet")
     assert find_model("Digits-ResNet", repository, roots) == ModelSource(builtin="digits-resnet")
@@ -52,7 +54,7 @@ def test_what_a_config_means(repository: ModelRepository, tmp_path: Path) -> Non
         ("other", "pickle.keras", ErrorCode.INVALID_MODEL),
     ],
 )
-def test_what_cannot_be_added(
+def test_invalid_models_cannot_be_added(
     repository: ModelRepository, tmp_path: Path, name: str, file: str, code: ErrorCode
 ) -> None:
     (tmp_path / "pickle.keras").write_bytes(b"\x80\x04.")
@@ -62,7 +64,7 @@ def test_what_cannot_be_added(
     assert [model.name for model in repository.names.all()] == ["Resnet"]
 
 
-def test_data_is_built_in_or_a_file(tmp_path: Path) -> None:
+def test_data_is_either_built_in_or_a_file(tmp_path: Path) -> None:
     roots = DataRoots.of([tmp_path])
     (tmp_path / "train.npz").touch()
     assert find_data("builtin:digits-train", "train", roots) == "builtin:digits-train"

@@ -1,4 +1,4 @@
-"""Files that the settings of the data name are looked up below the data roots."""
+"""Files named in data settings are looked up below the data roots."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any) -> tuple[Any, list[str]]:
-    """Return the data of a config, and its problems."""
+    """Return the resolved data of a config, and the problems."""
     files = {"train": "t.npz", "test": "t.npz"}
     (root / "t.npz").touch()
     raw = {"id": "half", "model": "digits-resnet", "adaptation_goal": {"FLOP": "0.5x"}}
@@ -42,7 +42,7 @@ def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any)
     return batches[0].data if batches else None, [problem.place for problem in problems.problems]
 
 
-def test_the_files_of_settings_are_found_below_a_root(store: Store, tmp_path: Path) -> None:
+def test_files_in_settings_are_found_below_a_root(store: Store, tmp_path: Path) -> None:
     for name in ("names.txt", "words.txt"):
         (tmp_path / name).touch()
     tokens = {"tokens": {"vocabulary": "words.txt"}}
@@ -64,7 +64,7 @@ SPACE = {
 
 
 def with_tasks(store: Store, root: Path, space: object, *tasks: object) -> tuple[list[str], list[str]]:
-    """Return the tasks of a batch as they are understood, and the problems, with a file of tasks."""
+    """Return the tasks of a batch in their resolved form, and the problems, for a file of tasks."""
     (root / "t.npz").touch()
     (root / "tasks.json").write_text(json.dumps(space))
     dataset = {"train": "t.npz", "test": "t.npz", "tasks": "tasks.json"}
@@ -97,7 +97,7 @@ def test_a_mistake_in_a_task_is_found_with_its_place(store: Store, tmp_path: Pat
 
 
 def test_data_of_a_job_have_to_answer_the_tasks_that_are_added_to_it(tmp_path: Path) -> None:
-    """Goals that leave out their data were not checked when their config was read."""
+    """Goals without their own data were not checked when their config was read."""
     (tmp_path / "tasks.json").write_text(json.dumps(SPACE))
     data = {"dataset": {"train": "t.npz", "test": "t.npz", "tasks": "tasks.json"}, "model": "net"}
     added = [
@@ -123,7 +123,7 @@ def test_a_mistake_in_the_file_of_tasks_is_found_with_its_place(store: Store, tm
     )
 
 
-def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+def test_all_missing_files_are_reported(store: Store, tmp_path: Path) -> None:
     tokens = {"tokens": {"vocabulary": "wrds.txt"}}
     dataset = {
         "text": {"vocabulary": "wrds.txt"},
@@ -143,7 +143,7 @@ def test_every_file_that_is_missing_is_named(store: Store, tmp_path: Path) -> No
 CODE = {"metric": "scores.py:near", "losses": {"price": "losses.py:cautious"}}
 
 
-def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_path: Path) -> None:
+def test_files_with_code_are_refused_unless_allowed(store: Store, tmp_path: Path) -> None:
     for name in ("scores.py", "losses.py"):
         (tmp_path / name).write_text(name)
     assert resolved(store, tmp_path, **CODE) == (
@@ -158,13 +158,13 @@ def test_files_with_code_are_refused_unless_they_are_allowed(store: Store, tmp_p
     }
 
 
-def test_a_file_with_code_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+def test_a_missing_file_with_code_is_reported(store: Store, tmp_path: Path) -> None:
     _, problems = resolved(store, tmp_path, allow_code=True, **CODE)
     assert problems == ["[0].dataset.metric", "[0].dataset.losses.price"]
 
 
 class WithMasks(DatasetConfig):
-    """A dataset with settings that neither clients nor servers know."""
+    """A dataset with settings unknown to clients and servers."""
 
     masks: dict[str, Annotated[str, FileField()]] = Field(default_factory=dict)
     crops: Annotated[str, FileField(kind=PathKind.DIRECTORY)] | None = None
@@ -176,7 +176,7 @@ class ConfigWithMasks(PortingConfig):
     dataset: WithMasks
 
 
-def test_a_new_setting_that_names_files_is_uploaded_and_found(
+def test_files_in_a_new_setting_are_uploaded_and_found(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, served = tmp_path / "own", tmp_path / "served"

@@ -1,4 +1,4 @@
-"""Stores that every version has written (`assets/make.py`), opened by this one."""
+"""Stores written by every schema version (`assets/make.py`), opened by the current version."""
 
 import json
 import sqlite3
@@ -27,10 +27,10 @@ from tests.support.paths import REPOSITORY
 from tests.support.stored import VERSIONS, jobs_in, restore
 from tests.support.targets import overall
 
-#: Edges of older versions, which had chosen by test data, are dropped.
+#: Edges of older versions, which made choices on test data, are dropped.
 EDGES_KEPT = 17
 
-#: The last schema of a fleet whose options were numbers.
+#: The last schema in which a fleet's options were numbers.
 LAST_WITHOUT_IDS = 23
 DEVICE_STATES = REPOSITORY / "tests" / "data" / "device_state_1"
 
@@ -56,7 +56,7 @@ def version(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def directory(version: int, tmp_path: Path) -> Path:
-    """The directory of a store as a version has left it."""
+    """Return the directory of a store as an earlier version wrote it."""
     restore(version, tmp_path)
     return tmp_path
 
@@ -74,7 +74,7 @@ def migrated(directory: Path, store: Store) -> Iterator[sqlite3.Connection]:
 
 
 def columns(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Columns, foreign keys and unique columns by table, in any order."""
+    """Return columns, foreign keys and unique columns by table, independent of their order."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return {
         table: (
@@ -99,7 +99,7 @@ def test_a_migrated_store_has_the_tables_of_a_new_one(migrated: sqlite3.Connecti
 
 
 @pytest.mark.parametrize(("table", "column"), JSON_COLUMNS, ids=".".join)
-def test_migrated_json_is_what_would_be_written_now(
+def test_migrated_json_equals_what_the_current_version_writes(
     migrated: sqlite3.Connection, version: int, table: str, column: str
 ) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(JSON_COLUMNS[table, column])
@@ -111,7 +111,7 @@ def test_migrated_json_is_what_would_be_written_now(
         assert adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True) == value
 
 
-def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
+def test_a_migrated_job_can_be_read(store: Store, version: int) -> None:
     (job,) = jobs_in(store)
     assert (job.state, job.reason) == (JobState.DONE, "")
     assert job.sources[0].costs["flops"] == 779_904
@@ -144,7 +144,7 @@ def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
     assert sparse.achieved["zero_share"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_migrated_plan_is_read_back(store: Store, version: int) -> None:
+def test_a_migrated_plan_can_be_read(store: Store, version: int) -> None:
     (job,) = jobs_in(store, 1)
     (state,) = store.jobs.batches(job.id)
     plan = state.plan
@@ -163,7 +163,7 @@ def test_a_migrated_plan_is_read_back(store: Store, version: int) -> None:
     assert [edge.case.algorithm for edge in edges] == ["morphnet"] * (5 if version >= EDGES_KEPT else 0)
 
 
-def test_migrated_events_are_read_back(store: Store) -> None:
+def test_migrated_events_can_be_read(store: Store) -> None:
     (job,) = jobs_in(store, 1)
     events = store.jobs.events(job.id, 0, 999)
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
@@ -177,7 +177,7 @@ def test_migrated_events_are_read_back(store: Store) -> None:
     assert {update.stage for update in updates} >= {"starting", "adapting", "tuning", "packaging"}
 
 
-def test_migrated_models_groups_and_devices_are_read_back(store: Store) -> None:
+def test_migrated_models_groups_and_devices_can_be_read(store: Store) -> None:
     (job,) = jobs_in(store, 1)
     (model,) = store.models.all()
     assert (model.name, model.artifact) == ("Tiny", model.file_name)
@@ -194,9 +194,7 @@ def test_migrated_models_groups_and_devices_are_read_back(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("side", "kind"), [("branches", "branch"), ("subnets", "subnet")])
-def test_devices_that_were_seen_before_options_had_ids_are_read_back(
-    tmp_path: Path, side: str, kind: str
-) -> None:
+def test_devices_recorded_before_options_had_ids_can_be_read(tmp_path: Path, side: str, kind: str) -> None:
     restore(LAST_WITHOUT_IDS, tmp_path)
     status = json.loads((DEVICE_STATES / side / "fleet_row.json").read_bytes())
     with closing(sqlite3.connect(tmp_path / "mistify.db")) as connection:

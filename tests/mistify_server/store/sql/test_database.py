@@ -1,4 +1,4 @@
-"""Connections to the database beside processes that write."""
+"""Database connections concurrent with writing processes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def test_new_connections_read_while_another_process_writes(database: Database, t
     assert counts == [2, 2]
 
 
-def test_a_new_database_can_give_room_back(database: Database) -> None:
+def test_a_new_database_can_be_shrunk(database: Database) -> None:
     incremental = 2
     with database.read() as first, database.read() as second:
         modes = [session.scalar(text("PRAGMA auto_vacuum")) for session in (first, second)]

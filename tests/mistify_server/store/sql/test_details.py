@@ -1,4 +1,4 @@
-"""What the store keeps of a goal's training and layers, however long it trains."""
+"""Stored training curves and layers of goals, bounded however long they train."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ def advance(store: Store, step: int, accuracy: float | None = None, goal_id: str
 
 
 @pytest.mark.parametrize("count", [1, MOST_POINTS, MOST_POINTS + 1, 5 * MOST_POINTS + 3])
-def test_a_curve_is_kept_in_evenly_thinned_points(jobs: Store, count: int) -> None:
+def test_a_curve_is_thinned_evenly(jobs: Store, count: int) -> None:
     for step in range(count):
         advance(jobs, step)
     steps = [point.step for point in jobs.jobs.details("j", "a").curve]
@@ -46,8 +46,8 @@ def test_a_curve_is_kept_in_evenly_thinned_points(jobs: Store, count: int) -> No
     assert count > MOST_POINTS or len(steps) == count
 
 
-def test_accuracies_are_not_thinned_out_with_losses(jobs: Store) -> None:
-    """Every third of many points has one: they are too few to be thinned out."""
+def test_accuracies_are_not_thinned_together_with_losses(jobs: Store) -> None:
+    """Only every third of many points has an accuracy; these are too few to be thinned."""
     for step in range(2 * MOST_POINTS):
         advance(jobs, step, 0.5 if step % 3 == 2 else None)
     curve = jobs.jobs.details("j", "a").curve
@@ -57,7 +57,7 @@ def test_accuracies_are_not_thinned_out_with_losses(jobs: Store) -> None:
     assert len(curve) - len(measured) <= MOST_POINTS + 1
 
 
-def test_points_of_several_goals_in_one_change_are_each_one_s_own(jobs: Store) -> None:
+def test_points_of_several_goals_in_one_change_are_kept_separately(jobs: Store) -> None:
     both = [Advanced(goal, update(step)) for step in range(3) for goal in ("a", "b")]
     jobs.jobs.record("j", both[:5], 0.0, {})
     jobs.jobs.record("j", both[5:], 0.0, {})
@@ -65,7 +65,7 @@ def test_points_of_several_goals_in_one_change_are_each_one_s_own(jobs: Store) -
         assert [point.step for point in jobs.jobs.details("j", goal).curve] == [0, 1, 2]
 
 
-def test_a_point_is_the_update_without_its_many_costs(jobs: Store) -> None:
+def test_a_point_is_stored_without_the_costs_of_the_update(jobs: Store) -> None:
     kept = update(3, 0.75, relative_costs={"flops": 1.5}, structure_loss_weights={"flops": 1.0})
     packaging, source = ProgressUpdate("packaging", 0, 1, {"flops": 5.0}, 0.5), update(1)
     changes = [Advanced("a", kept), Advanced("a", packaging), Advanced(None, source)]
@@ -76,13 +76,13 @@ def test_a_point_is_the_update_without_its_many_costs(jobs: Store) -> None:
     assert details.sequence == jobs.jobs.events("j", 0, 99)[-1].sequence
 
 
-def test_curves_and_layers_are_there_after_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
+def test_curves_and_layers_survive_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=0), [plan], "[]", None))
         assert store.jobs.details("j", "a").layers is None
         for step in range(3):
             advance(store, step)
-        for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged again
+        for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged more than once
             store.jobs.record("j", [LayersSaved("a", layers)], 0.0, {})
         before = store.jobs.details("j", "a")
     with open_store(tmp_path) as store:
@@ -93,7 +93,7 @@ def test_curves_and_layers_are_there_after_a_restart(plan: BatchPlan, tmp_path: 
         assert store.jobs.details("j", "b").curve == ()
 
 
-def test_they_go_with_their_job(jobs: Store) -> None:
+def test_curves_and_layers_are_removed_with_their_job(jobs: Store) -> None:
     advance(jobs, 0)
     jobs.jobs.record("j", [LayersSaved("a", LAYERS), JobChanged(JobState.DONE)], 0.0, {})
     jobs.jobs.remove("j")
@@ -102,7 +102,7 @@ def test_they_go_with_their_job(jobs: Store) -> None:
 
 
 @pytest.mark.parametrize(("job", "goal"), [("j", "c"), ("k", "a")])
-def test_there_is_nothing_of_what_does_not_exist(jobs: Store, job: str, goal: str) -> None:
+def test_unknown_jobs_and_goals_have_no_details(jobs: Store, job: str, goal: str) -> None:
     with pytest.raises(MistifyError) as raised:
         jobs.jobs.details(job, goal)
     assert raised.value.code is ErrorCode.NOT_FOUND

@@ -1,4 +1,4 @@
-"""What the store keeps of devices; the service's tests are about what is made of it."""
+"""Stored devices; the tests of the service cover how they are used."""
 
 from datetime import UTC, datetime
 
@@ -22,7 +22,7 @@ TABLE = DeviceTable(DEVICE.name, DEVICE.machine, DEVICE.runtime, ())
         ("my-bord", "my-board", 'no device "my-bord"'),
     ],
 )
-def test_a_report_about_what_is_not_there_is_not_found_and_not_kept(
+def test_a_report_about_an_unknown_device_or_package_is_refused(
     store: Store, device: str, profile: str, message: str
 ) -> None:
     known = MeasuredProfile("my-board", MODEL, integer=False)
@@ -33,7 +33,7 @@ def test_a_report_about_what_is_not_there_is_not_found_and_not_kept(
     assert store.devices.profiles("my-board") == [known]
 
 
-def test_a_report_changes_the_factor_of_its_profile_alone(store: Store) -> None:
+def test_a_report_only_changes_the_factor_of_its_profile(store: Store) -> None:
     both = [
         MeasuredProfile("my-board", MODEL, integer=False),
         MeasuredProfile("my-board@int8", MODEL, integer=True),

@@ -102,7 +102,7 @@ def submission(job_id: str, key: str | None = None, text: str = "[]") -> Submiss
     return Submission(Job(job_id, JobState.QUEUED, GOALS, created_unix_ms=5), [PLAN], text, key)
 
 
-def test_a_job_comes_back_as_it_was_kept(store: Store) -> None:
+def test_a_job_survives_storage(store: Store) -> None:
     kept = submission("j")
     assert store.jobs.create(kept) == kept.job
     assert store.jobs.job("j") == kept.job
@@ -116,7 +116,7 @@ def record(subject: str, kind: str, lost: float) -> EdgeRecord:
     return EdgeRecord(case=case, source_steps=200, source=0.9, lost=lost, seconds=2.0)
 
 
-def test_edges_are_remembered_those_of_the_same_model_before_others_of_its_kind(store: Store) -> None:
+def test_edges_of_the_same_model_are_listed_before_those_of_its_kind(store: Store) -> None:
     seen = [
         record("other", "dense", 0.1),
         record("own", "dense", 0.2),
@@ -140,7 +140,7 @@ def test_edges_are_remembered_those_of_the_same_model_before_others_of_its_kind(
     assert store.jobs.edges("alien", "transformer", 9) == [seen[2]]
 
 
-def test_changes_come_back_with_their_events(store: Store) -> None:
+def test_changes_are_stored_with_their_events(store: Store) -> None:
     store.jobs.create(submission("j"))
     met = replace(
         GOALS[1],
@@ -190,7 +190,7 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
     assert store.jobs.events("j", 2, 2) == events[2:4]
 
 
-def test_each_batch_whose_root_is_made_has_a_source(store: Store) -> None:
+def test_each_batch_with_a_completed_root_has_a_source(store: Store) -> None:
     other = PLAN.model_copy(
         update={"number": 1, "model_name": "other.keras", "source_costs": {"flops": 30.0}}
     )
@@ -205,7 +205,7 @@ def test_each_batch_whose_root_is_made_has_a_source(store: Store) -> None:
     assert [each.batch for each in store.jobs.job("j").sources] == [0, 1]
 
 
-def test_changes_are_made_all_or_none(store: Store) -> None:
+def test_changes_are_atomic(store: Store) -> None:
     store.jobs.create(submission("j"))
     stranger = GoalChanged(replace(GOALS[0], id="stranger"))
     with pytest.raises(Exception, match="No row"):
@@ -215,7 +215,7 @@ def test_changes_are_made_all_or_none(store: Store) -> None:
     assert len(store.jobs.events("j", 0, 100)) == 1
 
 
-def test_a_key_names_one_job(store: Store) -> None:
+def test_a_key_identifies_one_job(store: Store) -> None:
     store.jobs.create(submission("j", "key"))
     assert store.jobs.create(submission("other", "key")).id == "j"
     actual = store.jobs.find("key", "[]")
@@ -232,7 +232,7 @@ def test_a_key_names_one_job(store: Store) -> None:
     assert [job.id for job in jobs_in(store, 10)] == ["j"]
 
 
-def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
+def test_added_goals_follow_the_others_with_their_plans(store: Store) -> None:
     store.jobs.create(submission("j"))
     store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
     later = Goal(id="0", batch=0, spec=PackageSpec({"flops": 2.0}, targets=overall(0.5)), parent="a")
@@ -260,7 +260,7 @@ def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> No
     assert [goal.id for goal in store.jobs.job("j").goals] == ["b", "a", "0", "1"]
 
 
-def test_goals_are_added_all_or_none(store: Store) -> None:
+def test_adding_goals_is_atomic(store: Store) -> None:
     store.jobs.create(submission("j"))
     stranger = PLAN.model_copy(update={"number": 9})
     with pytest.raises(Exception, match="No row"):
@@ -284,7 +284,7 @@ def test_a_key_adds_goals_to_a_job_once(store: Store) -> None:
     assert raised.value.code is ErrorCode.CONFLICT
 
 
-def test_jobs_are_listed_the_newest_first(store: Store) -> None:
+def test_jobs_are_listed_newest_first(store: Store) -> None:
     for name in "abc":
         store.jobs.create(submission(name))
     store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
@@ -301,7 +301,7 @@ def test_an_unknown_job_is_not_found(store: Store, ask: str) -> None:
     assert raised.value.code is ErrorCode.NOT_FOUND
 
 
-def test_nothing_is_added_to_an_unknown_job(store: Store) -> None:
+def test_goals_cannot_be_added_to_an_unknown_job(store: Store) -> None:
     for ask in (
         lambda: store.jobs.added("nowhere", "key", "[]"),
         lambda: store.jobs.add_goals("nowhere", Addition([], [], "[]", None)),
@@ -311,7 +311,7 @@ def test_nothing_is_added_to_an_unknown_job(store: Store) -> None:
         assert raised.value.code is ErrorCode.NOT_FOUND
 
 
-def test_a_store_survives_closing(tmp_path: Path) -> None:
+def test_a_store_survives_being_closed_and_reopened(tmp_path: Path) -> None:
     with open_store(tmp_path / "s") as first:
         first.jobs.create(submission("j"))
         first.models.add(NamedModel("Resnet", "artifact", "file.h5"))
@@ -343,7 +343,7 @@ def test_every_commit_is_synced(store: Store, tmp_path: Path) -> None:
     assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
 
 
-def test_a_store_of_a_newer_version_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_store_of_a_newer_version_says_what_to_do(tmp_path: Path) -> None:
     with open_store(tmp_path):
         pass
     with sqlite3.connect(tmp_path / "mistify.db") as connection:
@@ -353,7 +353,7 @@ def test_a_store_of_a_newer_version_says_what_to_do(tmp_path: Path) -> None:
     assert raised.value.code is ErrorCode.STORE_VERSION
 
 
-def test_what_is_no_database_is_no_store(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mistify.db").write_text("hello" * 1000)
     with pytest.raises(MistifyError, match="not a database") as raised, open_store(tmp_path):
         pass
@@ -370,7 +370,7 @@ def test_a_full_disk_is_explained(store: Store) -> None:
     assert raised.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_one_server_at_a_time(tmp_path: Path) -> None:
+def test_only_one_server_can_use_a_store(tmp_path: Path) -> None:
     with serving(tmp_path):
         with pytest.raises(MistifyError, match="another server") as raised, serving(tmp_path):
             pass
@@ -379,7 +379,7 @@ def test_one_server_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_store_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_created_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MistifyError, match="cannot be used"), open_store(tmp_path / "file" / "store"):
         pass

@@ -1,4 +1,4 @@
-"""What jobs with many goals take."""
+"""Database statements for jobs with many goals."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ def create(store: Store, plan: BatchPlan, job_id: str, goals: int) -> None:
 
 
 def statements_of(store: Store, work: Callable[[], object]) -> list[str]:
-    """What a call asks of the database."""
+    """Return the database statements of a call."""
     engine = store.jobs._database._engine  # type: ignore[attr-defined]
     seen: list[str] = []
 
@@ -34,7 +34,7 @@ def statements_of(store: Store, work: Callable[[], object]) -> list[str]:
     return seen
 
 
-def test_the_progress_of_many_goals_takes_no_more_statements_than_that_of_one(
+def test_the_progress_of_many_goals_needs_no_more_statements_than_that_of_one(
     store: Store, plan: BatchPlan
 ) -> None:
     create(store, plan, "j", 50)
@@ -49,7 +49,7 @@ def test_the_progress_of_many_goals_takes_no_more_statements_than_that_of_one(
     assert [event.goal_id for event in events[2:]] == [f"g{number}" for number in range(50)]
 
 
-def test_a_page_has_so_many_jobs_and_goals(store: Store, plan: BatchPlan) -> None:
+def test_a_page_has_a_limited_number_of_jobs_and_goals(store: Store, plan: BatchPlan) -> None:
     for job_id, goals in (("a", 1), ("b", 4), ("c", 2), ("d", 1)):
         create(store, plan, job_id, goals)
 
@@ -104,7 +104,7 @@ def test_goals_fail_together(store: Store, plan: BatchPlan) -> None:
     assert event_ends(store, "j", 1) == [("g2", GoalState.FAILED), ("g0", GoalState.FAILED)]
 
 
-def test_a_job_comes_in_pages_of_goals(store: Store, plan: BatchPlan) -> None:
+def test_a_job_is_read_in_pages_of_goals(store: Store, plan: BatchPlan) -> None:
     create(store, plan, "j", 7)
     whole = store.jobs.job("j")
     met = replace(whole.goals[4], state=GoalState.MET, files=(PackageFile("m", 1, "x"),))
@@ -126,14 +126,14 @@ def test_a_job_comes_in_pages_of_goals(store: Store, plan: BatchPlan) -> None:
 
 
 @pytest.mark.parametrize("token", ["-1", "x", "²", "٣", "9" * 20, "9" * 5_000])
-def test_what_is_no_page_token_is_refused(store: Store, plan: BatchPlan, token: str) -> None:
+def test_an_invalid_page_token_is_refused(store: Store, plan: BatchPlan, token: str) -> None:
     create(store, plan, "j", 1)
     with pytest.raises(MistifyError, match=f"got the page token '{token[:20]}") as caught:
         store.jobs.part("j", GoalSelection(page_size=3, page_token=token))
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_jobs_without_goals_fill_no_page(store: Store, plan: BatchPlan) -> None:
+def test_a_page_can_contain_many_jobs_without_goals(store: Store, plan: BatchPlan) -> None:
     for job_id in "abc":
         create(store, plan, job_id, 5)
     parts, more = store.jobs.page(9, 5, selection=GoalSelection())
@@ -143,7 +143,7 @@ def test_jobs_without_goals_fill_no_page(store: Store, plan: BatchPlan) -> None:
     assert not more
 
 
-def test_more_jobs_on_a_page_take_no_more_statements(store: Store, plan: BatchPlan) -> None:
+def test_more_jobs_on_a_page_need_no_more_statements(store: Store, plan: BatchPlan) -> None:
     for number in range(20):
         create(store, plan, f"j{number}", number % 3)
     met = replace(store.jobs.job("j19").goals[0], state=GoalState.MET)
@@ -161,7 +161,7 @@ def test_more_jobs_on_a_page_take_no_more_statements(store: Store, plan: BatchPl
     assert (parts[0].goals_met, parts[0].job.seconds, parts[1].goals_met) == (1, 2.0, 0)
 
 
-def test_files_are_known_though_rows_come_and_change(store: Store, plan: BatchPlan) -> None:
+def test_files_in_use_are_known_while_rows_are_added_and_changed(store: Store, plan: BatchPlan) -> None:
     for job_id in "ab":
         create(store, plan, job_id, 1)
     before = store.jobs.referenced()

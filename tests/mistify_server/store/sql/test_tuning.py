@@ -36,7 +36,7 @@ def code_of(call) -> ErrorCode:
     return caught.value.code
 
 
-def test_publications_come_back_as_they_were_kept(tuning, tmp_path):
+def test_publications_survive_storage(tuning, tmp_path):
     tuning.lease(ME, 5)
     tuning.publish(ME, MODEL)
     with open_store(tmp_path) as again:
@@ -45,7 +45,7 @@ def test_publications_come_back_as_they_were_kept(tuning, tmp_path):
         assert again.tuning.weights() == {"w"}
 
 
-def test_only_members_publish_and_versions_go_up(tuning):
+def test_only_members_can_publish_and_versions_increase(tuning):
     assert code_of(lambda: tuning.publish(ME, MODEL)) is ErrorCode.NOT_FOUND
     tuning.lease(ME, 5)
     tuning.publish(ME, MODEL)
@@ -56,7 +56,7 @@ def test_only_members_publish_and_versions_go_up(tuning):
     assert [tuning.has_weights(digest) for digest in "wv"] == [False, True]
 
 
-def test_leases_end_at_their_time_and_are_renewed(tuning):
+def test_leases_expire_and_can_be_renewed(tuning):
     tuning.lease(ME, 1000)
     assert [tuning.expired(now, 9) for now in (999, 1000)] == [[], [ME]]
     tuning.lease(ME, 2000)
@@ -67,14 +67,14 @@ def test_leases_end_at_their_time_and_are_renewed(tuning):
 @pytest.mark.parametrize(
     "leave", [lambda store: store.leave(ME), lambda store: store.remove_group(fleet.GROUP)]
 )
-def test_nothing_is_left_of_who_leaves(tuning, leave):
+def test_all_data_of_a_leaving_member_is_removed(tuning, leave):
     tuning.lease(ME, 5)
     tuning.publish(ME, MODEL)
     leave(tuning)
     assert (tuning.expiry(ME), tuning.published(ME), tuning.weights()) == (None, None, set())
 
 
-def test_a_store_tells_itself_from_others_and_goes_on_doing_so(tuning, tmp_path):
+def test_a_store_has_a_unique_and_persistent_id(tuning, tmp_path):
     fleet.prepare(tmp_path / "other")
     with open_store(tmp_path) as again, open_store(tmp_path / "other") as other:
         assert tuning.store_id() == again.tuning.store_id() != other.tuning.store_id()

@@ -1,4 +1,4 @@
-"""Trees, plots and costs as the pages show them."""
+"""Trees, plots and costs on the pages."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +25,7 @@ GOALS = [
 ]
 
 
-def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
+def test_every_goal_is_in_the_column_of_its_depth_next_to_its_parent() -> None:
     drawing = draw_tree(GOALS)
     places = {node.goal.id if node.goal else "": (node.x, node.y) for node in drawing.nodes}
     columns = {name: x / COLUMN for name, (x, _) in places.items()}
@@ -37,7 +37,7 @@ def test_every_goal_is_in_the_column_of_its_depth_behind_its_parent() -> None:
     assert drawing.height >= max(y for _, y in places.values()) + HEIGHT
 
 
-def test_each_batch_has_a_source_of_its_own() -> None:
+def test_each_batch_has_its_own_source() -> None:
     others = [replace(goal, batch=1, id=f"other-{goal.id}", parent=None) for goal in GOALS[:2]]
     drawing = draw_tree([GOALS[0], *others])
     sources = {node.batch: node for node in drawing.nodes if node.goal is None}
@@ -58,12 +58,12 @@ def test_the_source_of_each_batch_shows_its_own_accuracy() -> None:
     assert [both.count(f"{shown}</text></g>") for shown in ("95.0%", "40.0%")] == [1, 1]
 
 
-def test_a_path_of_many_goals_is_draw_tree_without_recursion() -> None:
+def test_a_path_of_many_goals_is_drawn_without_recursion() -> None:
     path = [Goal(f"g{n}", 0, PackageSpec({}), parent=f"g{n - 1}" if n else None) for n in range(5_000)]
     assert len(draw_tree(path).nodes) == 5_001
 
 
-def test_without_goals_the_source_is_draw_tree() -> None:
+def test_the_source_is_drawn_even_without_goals() -> None:
     assert [node.goal for node in draw_tree([]).nodes] == [None]
 
 
@@ -81,7 +81,7 @@ def job() -> Job:
     return Job("j", JobState.DONE, tuple(goals), 0, (source,))
 
 
-def test_a_plot_has_packages_limits_and_the_source() -> None:
+def test_a_plot_shows_packages_limits_and_the_source() -> None:
     flops, params = plots_of(job())
     assert (flops["title"], flops["score"], flops["limits"]) == ("multiply-adds", "accuracy", [25, 33, 50])
     traces = {trace["name"]: trace for trace in flops["traces"]}
@@ -91,7 +91,7 @@ def test_a_plot_has_packages_limits_and_the_source() -> None:
     assert params["limits"] == [5.0]
 
 
-def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
+def test_a_goal_shows_the_costs_in_its_own_precision() -> None:
     goal = Goal(
         "g",
         0,
@@ -115,20 +115,20 @@ def test_a_goal_shows_the_costs_of_its_own_precision() -> None:
     ]
 
 
-def test_what_a_latency_is_is_said_once() -> None:
+def test_the_kind_of_latency_is_stated_once() -> None:
     latencies = {"latency_ms@host": 1.0, "latency_ms@pi": 9.0}
     shown = [cost.label for cost in costs_of(Goal("g", 0, PackageSpec({}), achieved=latencies), None, ())]
     assert shown == ["latency on host, predicted", "predicted latency on pi"]
 
 
-def test_a_goal_without_a_package_shows_what_it_limits() -> None:
+def test_a_goal_without_a_package_shows_its_limits() -> None:
     (shown,) = costs_of(
         Goal("g", 0, PackageSpec({"memory_bytes@int8": 30.0})), Source({"memory_bytes": 200.0}), ()
     )
     assert (shown.label, shown.reached, shown.limit, shown.source) == ("memory in int8", None, 30.0, 200.0)
 
 
-def test_a_goal_whose_source_is_unknown_shows_its_costs_alone() -> None:
+def test_a_goal_with_an_unknown_source_shows_only_its_own_costs() -> None:
     goal = Goal(
         "g", 1, PackageSpec({}), achieved={"flops": 5.0, "score": 2.0}, measured={"latency_ms@host": 2.0}
     )
@@ -143,7 +143,7 @@ def test_a_goal_whose_source_is_unknown_shows_its_costs_alone() -> None:
     assert limited.source is None
 
 
-def test_the_page_of_a_job_compares_goals_with_their_own_source_alone() -> None:
+def test_the_page_of_a_job_compares_goals_only_with_their_own_source() -> None:
     first, second, *_ = job().goals
     shown = job_page(replace(job(), goals=(first, replace(second, batch=1))))
     shares = [cell.split("</td>")[0] for cell in shown.split('<td class="shares">')[1:]]

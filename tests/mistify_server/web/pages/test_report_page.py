@@ -1,4 +1,4 @@
-"""The report of a job: whole in itself, what comes from users is text, and it says what was reached."""
+"""The report page of a job: self-contained, with escaped user input and complete results."""
 
 import base64
 import gzip
@@ -27,7 +27,7 @@ EVIL = "</script><img src=x onerror=alert(1)>\"'&amp;"
 
 
 class Parsed(HTMLParser):
-    """The tags of a page, the content of its scripts by their types, and its text."""
+    """A parsed page: its tags, the content of its scripts by type, and its text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def job(tmp_path: Path) -> Job:
     return digits_job(tmp_path)
 
 
-def test_nothing_is_loaded_and_only_its_own_scripts_may_run(job: Job) -> None:
+def test_the_page_loads_nothing_and_allows_only_its_own_scripts(job: Job) -> None:
     page = Parsed(report_page(job))
     addresses = [
         str(value)
@@ -83,7 +83,7 @@ def test_nothing_is_loaded_and_only_its_own_scripts_may_run(job: Job) -> None:
     ]
 
 
-def test_what_users_write_is_shown_as_text(job: Job) -> None:
+def test_user_input_is_shown_as_text(job: Job) -> None:
     half, *others = job.goals
     children = [replace(goal, parent=EVIL) if goal.parent == half.id else goal for goal in others]
     evil = replace(half, id=EVIL, note=EVIL, warning=EVIL, choice=EVIL, precision_choice=EVIL, algorithm=EVIL)
@@ -98,7 +98,7 @@ def test_what_users_write_is_shown_as_text(job: Job) -> None:
     assert "<" not in met["text"][0]
 
 
-def test_a_goal_shows_what_was_reached_and_why(job: Job) -> None:
+def test_a_goal_shows_its_results_and_reasons(job: Job) -> None:
     page = Parsed(report_page(job, lambda: datetime(2026, 1, 2, 3, 4, tzinfo=UTC)))
     for words in (
         "As of 2026-01-02 03:04 UTC",
@@ -120,7 +120,7 @@ def test_a_goal_shows_what_was_reached_and_why(job: Job) -> None:
     assert {f"#{goal}" for goal in goals} == nodes == {f"#goal-{goal.id}" for goal in job.goals}
 
 
-def test_limits_count_where_they_are_judged() -> None:
+def test_limits_are_shown_where_they_are_evaluated() -> None:
     rate = AxisFormat("1/frames_per_s", "frames", PLAIN)
     source = Source({"flops": 100.0}, 0.9, formats=(rate,), tuned_accuracy=0.9)
     host = Goal(

@@ -1,4 +1,4 @@
-"""Pages as the server writes them: what comes from users is text, who is not known is led to the log-in."""
+"""Pages of the server: user input is escaped, and unknown users are redirected to the login page."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ EVIL = '<script>alert("x")</script>'
 
 
 class Tags(HTMLParser):
-    """The tags of a page, and its text."""
+    """A parsed page: its tags and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ async def test_jobs_goals_and_packages_are_linked(web: httpx.AsyncClient, make_c
         assert (await web.get(link)).status_code == 200
 
 
-async def test_a_page_begins_where_its_events_go_on(
+async def test_the_events_of_a_page_continue_from_its_content(
     web: httpx.AsyncClient, site: Any, make_config: Config
 ) -> None:
     (site.control / "hold-package").touch()
@@ -76,9 +76,7 @@ async def test_a_page_begins_where_its_events_go_on(
     assert not [attributes for _, attributes in page.tags if "data-subject" in attributes]
 
 
-async def test_what_users_write_is_shown_as_text(
-    web: httpx.AsyncClient, site: Any, make_config: Config
-) -> None:
+async def test_user_input_is_shown_as_text(web: httpx.AsyncClient, site: Any, make_config: Config) -> None:
     job = await ported(web, make_config("half", FLOP="0.5x"))
     with open_store(site.store) as store:
         settings = json.dumps({"location_km": 1, "time_hours": 24})
@@ -93,7 +91,7 @@ async def test_what_users_write_is_shown_as_text(
     assert "location_km" in (await web.get("/fleet")).text
 
 
-async def test_pages_of_nothing_are_problems(web: httpx.AsyncClient, make_config: Config) -> None:
+async def test_pages_of_unknown_jobs_are_problems(web: httpx.AsyncClient, make_config: Config) -> None:
     job = await ported(web, make_config("half", FLOP="0.5x"))
     for path in ("/jobs/none", f"/jobs/{job}/goals/none", "/static/none.js", "/static/..%2Fapp.py"):
         assert (await web.get(path)).json()["code"] == "NOT_FOUND"
@@ -102,7 +100,7 @@ async def test_pages_of_nothing_are_problems(web: httpx.AsyncClient, make_config
         assert Tags(page.text).tags[0][0] == "html"
 
 
-async def test_browsers_that_are_not_known_are_led_to_the_log_in(serve: Serve) -> None:
+async def test_unknown_browsers_are_redirected_to_the_login_page(serve: Serve) -> None:
     async with serve(token="0123456789abcdef" * 4) as web:
         browser = {"accept": "text/html,application/xhtml+xml"}
         answer = await web.get("/jobs/x", headers=browser)

@@ -1,4 +1,4 @@
-"""A network and data of its inputs."""
+"""A network, and data for its inputs."""
 
 import keras
 import pytest

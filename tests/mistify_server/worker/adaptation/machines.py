@@ -1,4 +1,4 @@
-"""A machine that was measured, and what it predicts for networks of dense layers."""
+"""A measured machine, and its predictions for networks of dense layers."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ layers = keras.layers
 
 
 def dense_network() -> keras.Model:
-    """Two hidden layers of 96 units."""
+    """Return a network with two hidden layers of 96 units."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((16,), name="x")
     x = layers.Dense(96, "relu")(layers.Dense(96, "relu")(inputs))
@@ -31,12 +31,12 @@ def predicted(network: keras.Model, profile: Profile = HOST) -> float:
 
 
 def unread(network: keras.Model) -> Costs:
-    """No limit is one that is judged by the file."""
+    """A cost reader for goals without limits that are judged by the converted file."""
     return {}
 
 
 def measured_board(integer: bool = False) -> MeasuredProfile:
-    """A device on which multiply-adds alone take time: 1 ns each, in tiles of one."""
+    """Return a device on which only multiply-adds take time, 1 ns each, in tiles of one."""
     figures = {routine: (0.0, 1e-3, *[0.0] * 9) for routine in ("dense", "dense-vector")}
     routines = {routine: RoutineModel(tile=Tile(), figures=terms) for routine, terms in figures.items()}
     passes = dict.fromkeys(

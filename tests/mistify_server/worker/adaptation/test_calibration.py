@@ -1,4 +1,4 @@
-"""Profiles of this machine predict the source, and the least network, as they were measured."""
+"""Calibrated profiles of this machine reproduce the latencies of the source and the smallest network."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,7 +27,7 @@ PI = NominalProfile("pi", 5.0, 1.0)
 
 
 @pytest.mark.slow
-def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
+def test_calibration_only_changes_this_machine(model: keras.Model) -> None:
     host, four, pi = calibrated((HOST.slower(1e6), HOST.with_threads(4), PI), model)
     assert pi == PI
     assert (four.name, four == HOST.with_threads(4)) == ("host@4-threads", False)
@@ -38,7 +38,7 @@ def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
 def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Float32 takes three times as long as int8."""
+    """Float32 is three times slower than int8."""
     taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
     monkeypatch.setattr(
         f"{CALIBRATION}.latencies",
@@ -59,10 +59,10 @@ def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     assert [4 * predicted(model, profile) for profile in four] == pytest.approx(list(taken.values()))
 
 
-def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
+def test_each_measured_number_of_threads_has_its_own_profile(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two threads, which it was not measured with, networks gain as much as the source does over one."""
+    """Two threads were not measured: networks are assumed to gain as much from them as the source."""
     monkeypatch.setattr(f"{CALIBRATION}.latencies", lambda *_: dict.fromkeys(STORED, 1.0))
     with_one = measured_board(), measured_board(integer=True)
     model_of_four = with_one[0].model.model_copy(update={"start": 1e6})
@@ -78,7 +78,7 @@ def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
     assert by_threads[4].name == "host@4-threads"
 
 
-def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
+def test_a_precision_that_the_source_does_not_support_takes_as_long_as_float32(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{CALIBRATION}.latencies", lambda *_: {Quantization.NONE: 3.0})
@@ -88,10 +88,10 @@ def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
     assert predicted(model, integers) == pytest.approx(3.0)
 
 
-def test_a_source_that_cannot_run_here_leaves_the_profiles_as_they_were_measured(
+def test_profiles_are_not_calibrated_if_the_source_cannot_run(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what runs of the small network alone, no line can be drawn."""
+    """The small network alone does not determine a line."""
     for taken in ({}, {Quantization.NONE: 1.0}):
         monkeypatch.setattr(
             f"{CALIBRATION}.latencies",
@@ -103,7 +103,7 @@ def test_a_source_that_cannot_run_here_leaves_the_profiles_as_they_were_measured
         assert {predicted(model, profile) for profile in profiles} == {predicted(model, host[0])}
 
 
-def test_a_small_network_that_runs_in_integers_alone_counts_there(
+def test_a_small_network_that_only_runs_in_int8_counts_for_int8(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = {Quantization.INT8: 0.5}
@@ -117,10 +117,10 @@ def test_a_small_network_that_runs_in_integers_alone_counts_there(
     assert predicted(least, profiles[0]) < 0.4
 
 
-def test_profiles_predict_the_least_network_as_it_was_measured_and_those_between(
+def test_profiles_predict_the_smallest_network_and_interpolate_towards_the_source(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a network is, 0.4 ms go by at its borders; integers save nothing where it is narrow."""
+    """Every network has an overhead of 0.4 ms, and int8 does not speed up narrow networks."""
     board, source_ms = measured_board(), predicted(model, measured_board())
 
     def took(network: keras.Model, precision: str) -> float:
@@ -134,17 +134,17 @@ def test_profiles_predict_the_least_network_as_it_was_measured_and_those_between
     for network in (model, half, least):
         assert predicted(network, profiles[0]) == pytest.approx(took(network, "none"))
         assert predicted(network, profiles[0].slower(2)) == pytest.approx(2 * took(network, "none"))
-    # No network takes less than another where the least took longer than the source.
+    # All networks take equally long if the smallest one took longer than the source.
     assert predicted(model, profiles[3]) == predicted(least, profiles[3]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
     ("error", "raised"), [(RuntimeError("no such operator"), False), (MemoryError(), True)]
 )
-def test_a_least_network_does_not_count_if_it_cannot_be_converted(
+def test_a_smallest_network_that_cannot_be_converted_does_not_count(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: bool
 ) -> None:
-    """A machine without memory is another matter."""
+    """Running out of memory, in contrast, is an error."""
 
     def latencies(network: keras.Model, *_: object) -> dict[Quantization, float]:
         if network is not model:
@@ -158,8 +158,8 @@ def test_a_least_network_does_not_count_if_it_cannot_be_converted(
         assert [predicted(model, profile) for profile in profiles] == pytest.approx([1.0] * 4)
 
 
-def test_networks_below_the_line_through_zero_count_by_the_source_alone() -> None:
-    """By a line through the two, half of the source would take less than nothing."""
+def test_only_the_source_counts_if_the_line_would_become_negative() -> None:
+    """On a line through both networks, half of the source would have a negative latency."""
     model = dense_network()
     board, source = measured_board(), analyse(model).network()
     least = analyse(least_network(model)).network()
@@ -172,7 +172,7 @@ def test_networks_below_the_line_through_zero_count_by_the_source_alone() -> Non
     assert (alike.factor, alike.fixed_ms) == (pytest.approx(2.0), 0.0)
 
 
-def test_the_least_network_has_few_units_in_each_group_but_some_that_are_active() -> None:
+def test_the_smallest_network_has_few_but_active_units_in_each_group() -> None:
     assert [weights.shape for weights in least_network(dense_network()).get_weights()] == [
         *((16, 8), (8,)),
         *((8, 8), (8,)),
@@ -180,7 +180,7 @@ def test_the_least_network_has_few_units_in_each_group_but_some_that_are_active(
     ]
 
 
-def test_groups_of_fewer_units_keep_them() -> None:
+def test_smaller_groups_keep_all_their_units() -> None:
     image = keras.Input((6, 6, 3))
     x = layers.DepthwiseConv2D(3)(layers.Conv2D(5, 1, activation="relu")(image))
     narrow_source = keras.Model(image, layers.Dense(2)(layers.GlobalAveragePooling2D()(x)))
@@ -189,15 +189,15 @@ def test_groups_of_fewer_units_keep_them() -> None:
 
 
 def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let measurements say what networks take, by their precision."""
+    """Replace measurements by a function of the network and its precision."""
     monkeypatch.setattr(
         f"{CALIBRATION}.latencies",
         lambda network, precisions, train, threads: {at: took(network, at.value) for at in STORED},
     )
 
 
-def test_the_least_network_of_an_encoder_runs_in_integers() -> None:
-    """LiteRT aborts on a layer norm of one channel: what it makes of it is 0, and so is its scale in int8."""
+def test_the_smallest_network_of_an_encoder_runs_in_int8() -> None:
+    """LiteRT aborts on a layer norm with one channel: its output is 0, and so is the int8 scale."""
     words = keras.Input((6,), dtype="int32")
     x = layers.Embedding(20, 16)(words)
     x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))

@@ -1,4 +1,4 @@
-"""What an edge hands on: its own network, or a source that is better and meets the goal as it is."""
+"""The result of an edge: its own network, or the unchanged source if that is better and meets the goal."""
 
 import re
 from dataclasses import replace
@@ -46,7 +46,7 @@ def source() -> keras.Model:
 
 @pytest.fixture(scope="module")
 def training_setup(source: keras.Model) -> TrainingSetup:
-    """Test data of which the source tells three in four right, and training data of which it tells all."""
+    """Return test and training data on which the source is 75% and 100% accurate, respectively."""
     train, test = (np.random.default_rng(seed).normal(size=(40, 16)).astype(np.float32) for seed in (1, 0))
     known, right = (source.predict(rows, verbose=0).argmax(axis=1) for rows in (train, test))
     wrong = np.arange(40) % 4 == 0
@@ -69,7 +69,7 @@ def never(model: keras.Model) -> float:
     raise AssertionError("nothing is to be measured")
 
 
-def test_a_better_source_is_handed_on(source: keras.Model, training_setup: TrainingSetup) -> None:
+def test_a_better_source_is_the_result(source: keras.Model, training_setup: TrainingSetup) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(0.7), 5, True, "")
     outcome = handed_on(source, training_setup, own, 64.0)
     assert outcome.model is source
@@ -81,7 +81,7 @@ def test_a_better_source_is_handed_on(source: keras.Model, training_setup: Train
 
 
 @pytest.mark.parametrize(("flops", "reached"), [(64.0, 0.75), (63.0, 0.7)])
-def test_a_source_that_is_no_better_or_too_large_is_not(
+def test_a_source_that_is_not_better_or_too_large_is_not_the_result(
     source: keras.Model, training_setup: TrainingSetup, flops: float, reached: float
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(reached), 5, True, "")
@@ -89,7 +89,7 @@ def test_a_source_that_is_no_better_or_too_large_is_not(
 
 
 @pytest.mark.parametrize(("cost", "taken"), [(65.0, True), (64.0, True), (63.0, False)])
-def test_of_equals_the_cheaper_is_handed_on(
+def test_the_cheaper_of_equally_accurate_networks_is_the_result(
     source: keras.Model, training_setup: TrainingSetup, cost: float, taken: bool
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(0.75), 5, True, "")
@@ -99,16 +99,16 @@ def test_of_equals_the_cheaper_is_handed_on(
 @pytest.mark.parametrize(
     ("cost", "reached", "taken"), [(65.0, 0.753, True), (65.0, 0.754, False), (64.0, 0.753, False)]
 )
-def test_what_costs_more_has_to_be_better_by_more_than_seeds_differ(
+def test_a_more_expensive_network_has_to_be_better_by_more_than_seed_noise(
     source: keras.Model, training_setup: TrainingSetup, cost: float, reached: float, taken: bool
 ) -> None:
-    """The source, at a cost of 64, reaches 0.75."""
+    """The source costs 64 and reaches 0.75."""
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(reached), 5, True, "")
     assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
-def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
+def test_a_source_meets_a_latency_limit_if_measured_with_a_margin(
     source: keras.Model, training_setup: TrainingSetup, measured: float, taken: bool
 ) -> None:
     profile = NominalProfile(HOST.name, 1e-3, 1e-3)
@@ -127,7 +127,7 @@ def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
 
 
 class Still(AdaptationExecutor):
-    """Meets every budget with the network as it is."""
+    """An executor that meets every budget with the unchanged network."""
 
     name = "still"
     trainer: Trainer = None  # type: ignore[assignment]
@@ -150,7 +150,7 @@ class Still(AdaptationExecutor):
 
 
 class Idle(Still):
-    """Neither trains nor cuts."""
+    """An executor that neither trains nor cuts."""
 
     name = "idle"
 
@@ -158,7 +158,7 @@ class Idle(Still):
         return 0
 
 
-def test_an_algorithm_that_neither_trains_nor_cuts_comes_to_an_end(
+def test_an_edge_ends_even_if_the_algorithm_neither_trains_nor_cuts(
     source: keras.Model, training_setup: TrainingSetup
 ) -> None:
     assignment = Assignment(source, {"flops": 0.5}, (), training_setup, 0, analyse(source))
@@ -172,7 +172,7 @@ def test_an_algorithm_that_neither_trains_nor_cuts_comes_to_an_end(
 def test_a_network_is_cut_until_its_file_meets_the_limit(
     training_setup: TrainingSetup, surplus: float
 ) -> None:
-    """Whatever the file takes of what is foreseen from the layers."""
+    """Whatever the ratio of the file's cost to the prediction from layers."""
     inputs = keras.Input((16,), name="x")
     hidden = layers.Dense(64, "relu")(inputs)
     source = keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(hidden))
@@ -192,7 +192,7 @@ def test_a_network_is_cut_until_its_file_meets_the_limit(
     assert 0.5 * limit <= outcome.costs[axis] <= limit
 
 
-def test_a_limit_is_met_by_the_file_though_more_was_foreseen(
+def test_a_limit_is_judged_by_the_file_even_if_the_prediction_exceeds_it(
     source: keras.Model, training_setup: TrainingSetup
 ) -> None:
     """The network cannot be cut any further."""
@@ -207,7 +207,7 @@ def test_a_limit_is_met_by_the_file_though_more_was_foreseen(
         assert (outcome.met, outcome.costs[axis]) == (met, stored), outcome.reason
 
 
-def test_a_source_that_is_too_large_as_a_file_is_not_handed_on(
+def test_a_source_with_too_large_a_file_is_not_the_result(
     source: keras.Model, training_setup: TrainingSetup
 ) -> None:
     axis = memory_axis(Quantization.NONE)
@@ -222,8 +222,8 @@ def test_a_source_that_is_too_large_as_a_file_is_not_handed_on(
         assert (outcome.model is source) is (factor == 1.0)
 
 
-def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_training_data() -> None:
-    """By its old statistics the network tells all examples for the first class."""
+def test_batch_norm_statistics_of_the_result_come_from_the_training_data() -> None:
+    """With its old statistics, the network assigns all examples to the first class."""
     inputs = keras.Input((1,), name="x")
     norm = layers.BatchNormalization(name="norm")
     model = keras.Model(inputs, layers.Dense(2, name="y")(norm(inputs)))
@@ -244,7 +244,7 @@ def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_t
 
 
 def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
-    """A network that tells a kind right and a price by 1 too high, and data of both."""
+    """Return a network that predicts a kind correctly and a price 1 too high, and data for both."""
     inputs = keras.Input((2,), name="x")
     outputs = [layers.Dense(2, name="kind")(inputs), layers.Dense(1, name="price")(inputs)]
     model = keras.Model(inputs, outputs)
@@ -262,7 +262,7 @@ def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
 
 @pytest.mark.parametrize(("price", "enough"), [(0.5, True), (1e-9, False)])
 def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, enough: bool) -> None:
-    """The first is reached at once; the second by training, or not within the limit."""
+    """The first target is reached immediately, the second one after training or not within the limit."""
     model, setup = with_price(200)
     assignment = Assignment(model, {"flops": 9.0}, (), setup, 0, analyse(model))
     targets = Target("kind", Metric.ACCURACY, 0.9), Target("price", Metric.MAE, price)
@@ -279,10 +279,8 @@ def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, 
 
 
 @pytest.mark.parametrize(("price", "source_taken"), [(1.5, True), (0.5, False)])
-def test_of_source_and_network_the_one_that_reaches_all_targets_is_handed_on(
-    price: float, source_taken: bool
-) -> None:
-    """The source's price is 1 off, and its mean score the higher only if the other's is below its own."""
+def test_the_result_is_the_network_that_reaches_all_targets(price: float, source_taken: bool) -> None:
+    """The source's price is 1 off; its mean score is higher only if that of the network is lower."""
     source, setup = with_price(50)
     assignment = Assignment(source, {"flops": 9.0}, (), setup, 0, analyse(source))
     for overall_score, other_price in ((0.99, 2.0), (0.01, 0.4)):
@@ -294,8 +292,8 @@ def test_of_source_and_network_the_one_that_reaches_all_targets_is_handed_on(
 
 
 @pytest.mark.parametrize("faster", [0.6, 1.0])
-def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup, faster: float) -> None:
-    """Whatever a narrower network takes on this machine of what the profile predicts from the source."""
+def test_a_cut_network_uses_its_limit(training_setup: TrainingSetup, faster: float) -> None:
+    """Whatever the ratio of measured to predicted latency of narrower networks on this machine."""
     inputs = keras.Input((16,), name="x")
     hidden = layers.Dense(64, "relu")(inputs)
     source = keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(hidden))
@@ -317,7 +315,7 @@ def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup
 
 
 def batch_normed(rows: int) -> tuple[keras.Model, TrainingSetup]:
-    """A network with a group to cut, and data that it learns in some hundred steps."""
+    """Return a network with a group to cut, and data that it learns in a few hundred steps."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), name="x")
     hidden = layers.ReLU()(layers.BatchNormalization()(layers.Dense(12)(inputs)))
@@ -332,7 +330,7 @@ def batch_normed(rows: int) -> tuple[keras.Model, TrainingSetup]:
 
 
 def test_an_edge_reports_the_curves_of_its_training() -> None:
-    """While it adapts: loss, costs against their limits, weights; while it tunes: loss and accuracies."""
+    """During adaptation: loss, costs with limits, and weights. During tuning: loss and accuracies."""
     model, setup = batch_normed(300)
     budget = {"flops": 36.0, "params": 80.0}
     assignment = Assignment(model, budget, (), setup, 0, analyse(model))
@@ -362,7 +360,7 @@ def test_an_edge_reports_the_curves_of_its_training() -> None:
     assert tuning[-1].loss < tuning[0].loss  # type: ignore[operator]
 
 
-def test_a_look_at_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluating_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = []
     for parts in (4, 1):
         monkeypatch.setattr("mistify_server.worker.adaptation.tuning._PARTS", parts)
@@ -377,7 +375,7 @@ def test_a_look_at_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def wider_than_its_source(known: bool) -> tuple[Assignment, keras.Model]:
-    """A network twice as wide as a source that is too narrow for its data; labels of chance, or known."""
+    """Return a network twice as wide as a source too narrow for its data, with random or learnable labels."""
     source, setup = batch_normed(400)
     labels = setup.validation.targets["y"]
     if not known:
@@ -389,8 +387,8 @@ def wider_than_its_source(known: bool) -> tuple[Assignment, keras.Model]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_network_above_its_source_is_trained_for_as_long_as_it_gains(known: bool) -> None:
-    """In rounds of twice the steps each; the best of them is handed on."""
+def test_a_network_larger_than_its_source_is_trained_while_it_improves(known: bool) -> None:
+    """Each round doubles the steps, and the best network is the result."""
     assignment, _ = wider_than_its_source(known)
     params = MorphNetParams(tune_steps=100, max_steps=700)
     looks: list[ProgressUpdate] = []
@@ -408,7 +406,7 @@ def test_a_network_above_its_source_is_trained_for_as_long_as_it_gains(known: bo
         assert outcome.scores.overall > 0.9
 
 
-def test_a_network_below_its_source_takes_one_round() -> None:
+def test_a_network_smaller_than_its_source_is_trained_for_one_round() -> None:
     model, setup = batch_normed(400)
     assignment = Assignment(model, {"flops": 36.0}, (), setup, 0, analyse(model))
     params = MorphNetParams(adapt_steps=8, cuts=2, tune_steps=10, max_steps=700)
@@ -418,7 +416,7 @@ def test_a_network_below_its_source_takes_one_round() -> None:
     assert outcome.steps < 20
 
 
-def test_images_are_changed_as_the_source_allows_where_more_is_to_be_learned() -> None:
+def test_images_are_augmented_for_larger_networks_as_the_source_allows() -> None:
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="x")
     pooled = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, padding="same")(inputs))

@@ -1,4 +1,4 @@
-"""Latency limits are met when measuring says so, whatever the profiles predict."""
+"""Latency limits are judged by measurement, whatever the profiles predict."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,12 +21,12 @@ from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
-    aimed,
     corrected,
     deviation_at,
     latencies,
     latency_meter,
     limits_latency,
+    with_margin,
 )
 from mistify_server.worker.packaging.conversion.converter import SavedNetwork
 from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted, unread
@@ -38,7 +38,7 @@ PARAMS = MorphNetParams(adapt_steps=8, tune_steps=1, max_steps=400, batch_size=8
 
 
 class Machine:
-    """Takes some time for any network, 0.3 ms, and for the source 1 ms in all."""
+    """A machine with a latency of 0.3 ms for any network, and 1 ms in total for the source."""
 
     def __init__(self, source: keras.Model, any_network: float = 0.3) -> None:
         self._any = any_network
@@ -63,24 +63,24 @@ def edge(
 
 
 def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:
-    """By the profile 0.57 of the source take 0.57 ms; the machine takes 0.7 ms for that."""
+    """The profile predicts 0.57 ms for 0.57 of the source, but the machine takes 0.7 ms."""
     machine = Machine(model)
     outcome = edge(model, data, machine, {"latency_ms@host": 0.6})
     assert outcome.met
     assert machine.measured[:2] == [pytest.approx(1.0), pytest.approx(0.7, abs=0.01)]
     assert 0.95 * 0.57 < machine.measured[2] < 0.57
-    assert machine.measured[3:] == [machine.measured[2]]  # planned so, and then adapted
+    assert machine.measured[3:] == [machine.measured[2]]  # first the plan, then the adapted network
     assert machine(outcome.model) <= 0.6
     assert outcome.costs["latency_ms@host"] <= 0.57
     assert predicted(outcome.model) / predicted(model) == pytest.approx((0.57 - 0.3) / 0.7, abs=0.02)
 
 
-def test_plans_lie_between_those_that_took_too_long_and_those_that_left_too_much_room(
+def test_plans_stay_between_earlier_ones_that_were_too_slow_or_too_fast(
     model: keras.Model, data: Dataset
 ) -> None:
-    """What has more than 0.55 of the source takes 1.5 times as long as is predicted, the rest 0.7 times.
+    """Networks larger than 0.55 of the source take 1.5 times the predicted latency, others 0.7 times.
 
-    By their own readings, plans would go back and forth between 0.38 of the source and 0.81.
+    Based only on the last measurement, plans would alternate between 0.38 and 0.81 of the source.
     """
 
     def measure(network: keras.Model) -> float:
@@ -92,25 +92,21 @@ def test_plans_lie_between_those_that_took_too_long_and_those_that_left_too_much
     assert 0.45 < predicted(outcome.model) / predicted(model) <= 0.55
 
 
-def test_networks_that_cannot_run_here_are_held_to_what_is_predicted(
-    model: keras.Model, data: Dataset
-) -> None:
+def test_networks_that_cannot_run_here_are_judged_by_prediction(model: keras.Model, data: Dataset) -> None:
     outcome = edge(model, data, lambda network: None, {"latency_ms@host": 0.6})
     assert outcome.met
     assert 0.9 * 0.57 < predicted(outcome.model) / predicted(model) <= 0.57
 
 
-def test_plans_go_on_after_one_that_cannot_run_here(model: keras.Model, data: Dataset) -> None:
-    """The source takes twice as long as is predicted, and nothing else runs."""
+def test_planning_continues_after_a_network_that_cannot_run(model: keras.Model, data: Dataset) -> None:
+    """The source takes twice the predicted latency, and no other network runs."""
     outcome = edge(model, data, lambda network: 2.0 if network is model else None, {"latency_ms@host": 0.6})
     assert outcome.met
     assert predicted(outcome.model) / predicted(model) <= 0.57 / 2
 
 
-def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
-    model: keras.Model, data: Dataset
-) -> None:
-    """A third of the source takes 0.8 ms; by shares alone 0.9 of what is left would go at each correction."""
+def test_a_large_fixed_overhead_is_found_from_two_measurements(model: keras.Model, data: Dataset) -> None:
+    """A third of the source takes 0.8 ms; a proportional correction would repeatedly remove 10%."""
     machine = Machine(model, any_network=0.7)
     outcome = edge(model, data, machine, {"latency_ms@host": 0.84})
     assert outcome.met
@@ -118,8 +114,8 @@ def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
 
 
 @pytest.mark.parametrize(("limit", "second"), [(1.2, 1.1), (1.2, 1.0), (0.4, 0.3)])
-def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, second: float) -> None:
-    """As where another limit does not; the second network may take no less than the first."""
+def test_the_last_measurement_counts_if_the_limit_is_already_met(limit: float, second: float) -> None:
+    """This happens if another limit is not met; the second network need not be faster than the first."""
     readings = [
         LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
@@ -128,8 +124,8 @@ def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, sec
 
 
 @pytest.mark.parametrize(("second", "times"), [(0.9, 2.0), (0.999, 2.0), (1.1, 2.0), (0.5, 1.0)])
-def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float, times: float) -> None:
-    """The second network is predicted to take half as long as the first, 1 ms."""
+def test_nearly_equal_measurements_at_most_double_the_cut(second: float, times: float) -> None:
+    """The second network is predicted to take half the first one's 1 ms."""
     readings = [
         LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
@@ -138,8 +134,8 @@ def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float
     assert deviation == pytest.approx(times * readings[-1].deviation)
 
 
-def test_by_a_profile_of_operators_the_last_reading_counts() -> None:
-    """It knows what takes the same for all networks; readings that hardly differ are noise."""
+def test_with_a_profile_of_operators_only_the_last_measurement_counts() -> None:
+    """Such a profile contains the fixed overhead, so that nearly equal measurements are noise."""
     readings = [
         LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms}, by_operators=True)
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, 0.9))
@@ -148,10 +144,10 @@ def test_by_a_profile_of_operators_the_last_reading_counts() -> None:
 
 
 @pytest.mark.parametrize("measured", [False, True])
-def test_other_hardware_is_judged_by_its_prediction_alone(
+def test_other_hardware_is_judged_only_by_prediction(
     model: keras.Model, data: Dataset, measured: bool
 ) -> None:
-    """What this machine takes says nothing of it, and is not measured."""
+    """The latency on this machine is irrelevant for it, and is not measured."""
     board: Profile = measured_board() if measured else PI
     axis, source, machine = f"latency_ms@{board.name}", predicted(model, board), Machine(model, 0.9)
     outcome = edge(model, data, machine, {axis: 0.6 * source}, board)
@@ -161,20 +157,20 @@ def test_other_hardware_is_judged_by_its_prediction_alone(
     assert not machine.measured
 
 
-def test_without_a_limit_on_latency_nothing_is_measured(model: keras.Model, data: Dataset) -> None:
+def test_nothing_is_measured_without_a_latency_limit(model: keras.Model, data: Dataset) -> None:
     machine = Machine(model)
     assert edge(model, data, machine, {"flops": 0.9 * analyse(model).network().flops}).met
     assert not machine.measured
 
 
-def test_correction_is_one_factor_for_all_networks_on_this_machine(model: keras.Model) -> None:
+def test_the_correction_is_one_factor_for_all_networks_on_this_machine(model: keras.Model) -> None:
     host, pi = corrected((HOST, PI), 2.0)
     assert predicted(model, host) == pytest.approx(2 * predicted(model, HOST))
     assert pi == PI
 
 
-def test_an_edge_is_held_to_the_profile_of_its_precision(model: keras.Model, data: Dataset) -> None:
-    """By the profile of integers all takes half of what it does in float32, and that is what is measured."""
+def test_an_edge_is_judged_by_the_profile_of_its_precision(model: keras.Model, data: Dataset) -> None:
+    """The int8 profile predicts half the float32 latency, and this is also measured."""
     integers = corrected((HOST,), 0.5 / predicted(model))[0]
     source = predicted(model)
     outcome = edge(
@@ -186,8 +182,8 @@ def test_an_edge_is_held_to_the_profile_of_its_precision(model: keras.Model, dat
     assert outcome.costs["latency_ms@host"] == pytest.approx(2 * outcome.costs["latency_ms@host@int8"])
 
 
-def test_an_edge_is_held_to_the_profile_of_its_threads(model: keras.Model, data: Dataset) -> None:
-    """With four threads all takes half of what it does with one."""
+def test_an_edge_is_judged_by_the_profile_of_its_threads(model: keras.Model, data: Dataset) -> None:
+    """Four threads halve the latency of one thread."""
     four = replace(corrected((HOST,), 0.5 / predicted(model))[0], name="host@4-threads", threads=4)
     source = predicted(model)
 
@@ -200,17 +196,17 @@ def test_an_edge_is_held_to_the_profile_of_its_threads(model: keras.Model, data:
     assert outcome.costs[axis] == pytest.approx(0.95 * limit, rel=0.05)
 
 
-def test_only_a_profile_with_one_thread_is_of_operators(model: keras.Model) -> None:
-    """With more, that one is multiplied: it does not know what takes the same with any number."""
+def test_only_a_profile_with_one_thread_consists_of_operators(model: keras.Model) -> None:
+    """Profiles for more threads only scale it, and do not separate overhead independent of threads."""
     one = replace(measured_board(), name="host")
     four = replace(one, name="host@4-threads", threads=4)
     for axis, by_operators in (("latency_ms@host", True), ("latency_ms@host@4-threads", False)):
         assert LatencyReading.of(model, 1.0, (one, four), {axis: 1.0}).by_operators is by_operators
 
 
-def test_limits_on_latency_leave_room_for_noise() -> None:
+def test_latency_limits_leave_a_margin_for_noise() -> None:
     limits = dict.fromkeys(("flops", "latency_ms@pi", "latency_ms@host@int8"), 10.0)
-    assert aimed(limits) == {"flops": 10.0, "latency_ms@pi": 9.5, "latency_ms@host@int8": 9.5}
+    assert with_margin(limits) == {"flops": 10.0, "latency_ms@pi": 9.5, "latency_ms@host@int8": 9.5}
     assert [limits_latency({axis: 1.0}) for axis in limits] == [False, False, True]
 
 
@@ -218,7 +214,7 @@ def test_limits_on_latency_leave_room_for_noise() -> None:
 def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An integer network is smaller. One that cannot run here does not count."""
+    """An int8 network is smaller. A network that cannot run here does not count."""
     taken: list[int] = []
     running = [0, 1]
 
@@ -255,7 +251,7 @@ def test_a_precision_at_which_a_network_cannot_be_converted_has_no_latency(
     assert all(0 < milliseconds < 100 for milliseconds in taken.values())
 
 
-def test_a_machine_without_memory_is_no_fault_of_a_precision(
+def test_running_out_of_memory_is_not_blamed_on_the_precision(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = SavedNetwork.at

@@ -1,4 +1,4 @@
-"""Structure-loss scheduling by numbers worked out by hand (paper 4.3)."""
+"""Structure-loss scheduling, compared with values computed by hand (paper, section 4.3)."""
 
 import pytest
 
@@ -15,19 +15,19 @@ def test_the_weights_start_equal():
     assert schedule(flops=500.0, params=90.0).weights(START, 0) == {"flops": 0.5, "params": 0.5}
 
 
-def test_the_weights_start_equal_over_the_axes_that_are_not_met():
+def test_the_weights_start_equal_over_the_unmet_axes():
     weights = schedule(flops=500.0, params=90.0, memory_bytes=60.0).weights(START, 0)
     assert weights == {"flops": 0.5, "params": 0.5, "memory_bytes": 0.0}
 
 
-def test_shares_by_hand():
+def test_two_shares_match_values_computed_by_hand():
     # flops: (400 - 800) / (400 - 1000) = 2/3; params: (50 - 75) / (50 - 100) = 1/2; their sum is 7/6.
     now = {"flops": 800.0, "params": 75.0}
     weights = schedule(flops=400.0, params=50.0).weights(now, 200)
     assert weights == pytest.approx({"flops": 4 / 7, "params": 3 / 7})
 
 
-def test_three_shares_by_hand():
+def test_three_shares_match_values_computed_by_hand():
     # flops: (500 - 600) / (500 - 1000) = 1/5; params: (20 - 60) / (20 - 100) = 1/2;
     # memory: (40 - 48) / (40 - 50) = 4/5; their sum is 3/2.
     now = {"flops": 600.0, "params": 60.0, "memory_bytes": 48.0}
@@ -35,7 +35,7 @@ def test_three_shares_by_hand():
     assert weights == pytest.approx({"flops": 2 / 15, "params": 5 / 15, "memory_bytes": 8 / 15})
 
 
-def test_the_weights_change_every_k_steps_only():
+def test_the_weights_change_only_every_k_steps():
     scheduled = schedule(interval=200, flops=500.0, params=50.0)
     equal = {"flops": 0.5, "params": 0.5}
     # flops: 200/500 = 2/5; params: 40/50 = 4/5.
@@ -50,7 +50,7 @@ def test_the_weights_change_every_k_steps_only():
     assert scheduled.weights({"flops": 500.0, "params": 55.0}, 599) == at_400
 
 
-def test_iterations_that_do_not_divide_k_schedule_at_the_first_step_after_it():
+def test_the_schedule_is_applied_at_the_first_step_after_k_steps():
     scheduled = schedule(interval=100, flops=500.0, params=50.0)
     now = {"flops": 600.0, "params": 90.0}  # 1/5 and 4/5
     assert scheduled.weights(now, 60) == {"flops": 0.5, "params": 0.5}
@@ -58,18 +58,18 @@ def test_iterations_that_do_not_divide_k_schedule_at_the_first_step_after_it():
 
 
 @pytest.mark.parametrize("flops", [500.0, 499.0, 1.0])
-def test_a_constraint_that_is_met_has_share_0(flops):
+def test_a_met_constraint_has_share_0(flops):
     weights = schedule(flops=500.0, params=50.0).weights({"flops": flops, "params": 99.0}, 200)
     assert weights == {"flops": 0.0, "params": 1.0}
 
 
-def test_equal_weights_once_all_are_met():
+def test_weights_are_equal_once_all_constraints_are_met():
     weights = schedule(flops=500.0, params=50.0).weights({"flops": 400.0, "params": 50.0}, 200)
     assert weights == {"flops": 0.5, "params": 0.5}
     assert schedule(flops=2000.0, params=200.0).weights(START, 0) == {"flops": 0.5, "params": 0.5}
 
 
-def test_a_constraint_that_was_met_and_is_broken_again_counts_in_full():
+def test_a_constraint_that_is_violated_again_counts_fully():
     # memory was within its limit at the start: its share is 1; flops: 100/500 = 1/5.
     now = {"flops": 600.0, "memory_bytes": 70.0}
     weights = schedule(flops=500.0, memory_bytes=60.0).weights(now, 200)

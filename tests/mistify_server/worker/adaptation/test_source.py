@@ -1,4 +1,4 @@
-"""The source, widened as goals ask for it."""
+"""The source, tuned and widened for its goals."""
 
 import keras
 import numpy as np
@@ -24,7 +24,7 @@ def linear():
 
 
 def labelled(source, seed, known):
-    """Return data that the source gets right or wrong, all of them."""
+    """Return data on which all predictions of the source are right, or all are wrong."""
     x = np.random.default_rng(seed).normal(size=(400, 8)).astype(np.float32)
     classes = source.predict(x, verbose=0).argmax(axis=1)
     return Dataset({"x": x}, {"y": classes if known else (classes + 1) % 3})
@@ -40,13 +40,13 @@ PARAMS = TrainingParams(batch_size=32, learning_rate=0.1, distillation=0.0)
 
 @pytest.mark.parametrize("validation_is_known", [True, False])
 def test_a_tuned_source_is_kept_if_it_is_better_on_the_validation_data(validation_is_known):
-    """It always becomes better on the data that it is trained on."""
+    """It always improves on its training data."""
     source = linear()
     tuned = tuned_source(source, setup(source, validation_is_known), 200, SEED, lambda steps: None)
     assert (tuned is source) == validation_is_known
 
 
-def test_a_source_that_is_not_tuned_is_the_root_as_it_is():
+def test_a_source_without_tuning_is_the_unchanged_root():
     source = linear()
     assert tuned_source(source, setup(source, False), 0, SEED, lambda steps: None) is source
 
@@ -60,8 +60,8 @@ def test_a_source_that_is_not_tuned_is_the_root_as_it_is():
         ("generated:400", None, False),
     ],
 )
-def test_images_are_flipped_where_nothing_is_said_and_the_source_does_not_mind(train, augment, flips):
-    """The source sees how bright an image is, and in another one which side is brighter."""
+def test_images_are_flipped_by_default_if_the_source_is_invariant(train, augment, flips):
+    """One source detects the brightness of images, the other one which side is brighter."""
     settings = DataSettings(augment=augment)
     for turned, minds in (1, False), (-1, True):
         inputs = keras.Input((4, 6, 1), name="x")
@@ -77,7 +77,7 @@ def test_images_are_flipped_where_nothing_is_said_and_the_source_does_not_mind(t
 
 
 def beside_a_norm():
-    """A hidden layer that is normalised beside the inputs, and so cannot grow, and one that can."""
+    """Return a network with one hidden layer that a norm over the inputs keeps from widening, and another."""
     inputs = keras.Input((8,))
     stays = layers.Dense(16, name="stays")(inputs)
     stays = layers.LayerNormalization()(layers.Concatenate()([inputs, stays]))
@@ -86,7 +86,7 @@ def beside_a_norm():
 
 
 @pytest.mark.parametrize("share", [1.0, 1.1, 1.25])
-def test_what_every_cost_has_to_exceed_is_reached_by_groups_that_can_grow(share):
+def test_required_costs_are_reached_by_widening_groups_that_can_be_widened(share):
     structure = analyse(beside_a_norm())
     limit = share * structure.network().flops
     wide = analyse(expanded(structure, {FLOPS: limit}, (), 0))

@@ -1,4 +1,4 @@
-"""Preparations of inputs: completed by the input's shape, refused where they do not fit it."""
+"""Preparations of inputs: completed from the input's shape, and refused if unsuitable."""
 
 import re
 from pathlib import Path
@@ -35,13 +35,13 @@ def prepared(name: str, **declared: Any) -> Any:
         ("grey", {"size": (4, 5)}, (4, 5), "grey"),
     ],
 )
-def test_size_and_colour_follow_from_the_input(name: str, declared: Any, size: Any, colour: str) -> None:
+def test_size_and_colour_are_derived_from_the_input(name: str, declared: Any, size: Any, colour: str) -> None:
     made = prepared(name, image=declared)["image"]
     assert (made["size"], made["colour"]) == (size, colour)
     assert made == Preparation(image=declared).image.model_dump() | {"size": size, "colour": colour}  # type: ignore[union-attr]
 
 
-def test_the_length_of_tokens_follows_from_the_input() -> None:
+def test_the_length_of_tokens_is_derived_from_the_input() -> None:
     tokens = {"vocabulary": "vocab.txt"}
     assert prepared("ids", tokens=tokens) == {"tokens": {"length": 5, **tokens}}
     assert prepared("free", tokens=tokens | {"length": 7}) == {"tokens": {"length": 7, **tokens}}
@@ -57,12 +57,12 @@ def test_the_length_of_tokens_follows_from_the_input() -> None:
         ("photo", {"image": {"mean": (1.0,), "std": (1.0,)}}, "expected 3 values of mean and std"),
         ("grey", {"image": {}}, 'got "no size"'),
         ("ids", {"image": {}}, "expected an input with height, width and channels"),
-        ("photo", {"tokens": {"vocabulary": "v"}}, r"expected an input with one token id at each place"),
+        ("photo", {"tokens": {"vocabulary": "v"}}, r"expected an input with one token id per position"),
         ("ids", {"tokens": {"vocabulary": "v", "length": 6}}, "got 6; expected the input's 5"),
         ("free", {"tokens": {"vocabulary": "v"}}, 'got "no length"'),
     ],
 )
-def test_what_does_not_fit_is_refused(name: str, declared: Any, message: str) -> None:
+def test_unsuitable_preparations_are_refused(name: str, declared: Any, message: str) -> None:
     (problem,) = prepared(name, **declared)
     assert re.search(message, problem)
 
@@ -91,7 +91,7 @@ def test_vocabularies_keep_the_names_of_their_files() -> None:
         {"b": "/data/all words.txt"},
     ],
 )
-def test_files_of_a_package_have_names_of_their_own(paths: dict[str, str]) -> None:
+def test_vocabularies_cannot_have_the_names_of_package_files(paths: dict[str, str]) -> None:
     (problem,) = vocabularies(**paths)
     assert problem.startswith("dataset.preparation.b.tokens.vocabulary")
     assert problem.endswith("rename it")

@@ -1,4 +1,4 @@
-"""Names of classes: of the config, of a file, of the training data, or none."""
+"""Class names from the config, a file or the training data, or none."""
 
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,19 @@ def labels(declared: Any, counts: dict[str, int] | None = None, **classes: tuple
         ((4,), Regression(Activation.NONE), 0),
     ],
 )
-def test_how_many_names_an_output_has(shape: tuple[int, ...], objective: OutputObjective, count: int) -> None:
+def test_the_number_of_names_of_an_output(
+    shape: tuple[int, ...], objective: OutputObjective, count: int
+) -> None:
     assert label_count(Output("y", shape, objective.activation), objective) == count
 
 
-def test_names_of_the_training_data_stand_where_the_config_has_none() -> None:
+def test_names_from_the_training_data_are_used_if_the_config_has_none() -> None:
     own = {"open": ("shut", "wide")}
     assert labels(own, kind=("a", "b", "c")) == {"kind": ("a", "b", "c"), "open": ("shut", "wide")}
     assert labels({"kind": ("x", "y", "z")}, kind=("a", "b", "c")) == {"kind": ("x", "y", "z")}
 
 
-def test_names_of_some_classes_are_left_out() -> None:
+def test_incomplete_names_are_omitted() -> None:
     assert labels(None, kind=("a", "b")) == {}
 
 
@@ -50,7 +52,7 @@ def test_a_plain_list_is_for_the_only_output_with_classes() -> None:
     assert problem.startswith('dataset.labels: got "one list"; expected names by output, of kind, open')
 
 
-def test_a_file_has_a_name_on_each_line(tmp_path: Path) -> None:
+def test_a_file_has_one_name_per_line(tmp_path: Path) -> None:
     file = tmp_path / "labels.txt"
     file.write_bytes("große Katze\r\nHund\n  Maus \n".encode())
     assert labels({"kind": str(file)}) == {"kind": ("große Katze", "Hund", "Maus")}
@@ -67,7 +69,7 @@ def test_a_file_has_a_name_on_each_line(tmp_path: Path) -> None:
         ({"kind": ("b", "a", "c")}, "expected the order of the training data: a, b, c"),
     ],
 )
-def test_names_that_do_not_fit_are_refused(declared: Any, message: str) -> None:
+def test_unsuitable_names_are_refused(declared: Any, message: str) -> None:
     (problem,) = labels(declared, kind=("a", "b", "c"))
     assert message in problem
 

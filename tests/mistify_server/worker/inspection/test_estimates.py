@@ -57,19 +57,19 @@ def attentive() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3, "softmax")(x))
 
 
-def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
+def test_auto_chooses_among_the_automatic_algorithms() -> None:
     profiles = estimates_of(analyse(residual()), task(tune_steps=70), ()).profiles
     assert set(profiles) == {"morphnet", "chamnet", "nested"}
     assert {profile.tune_steps for profile in profiles.values()} == {70}
     assert min(profiles["chamnet"].preparation) > 0 == len(profiles["morphnet"].preparation)
 
 
-def test_a_named_algorithm_is_the_only_one_also_if_it_never_takes_part() -> None:
+def test_a_named_algorithm_is_the_only_choice_even_if_not_automatic() -> None:
     assert set(estimates_of(analyse(dense()), task("uniform"), ()).profiles) == {"uniform"}
 
 
-def test_profiles_know_their_steps_by_the_distance() -> None:
-    """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at most."""
+def test_profiles_derive_their_steps_from_the_distance() -> None:
+    """MorphNet cuts at least a fifth of the costs at once: three cuts for a halving, at most eight."""
     estimates = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
     morphnet = estimates.profiles["morphnet"]
     assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
@@ -78,8 +78,8 @@ def test_profiles_know_their_steps_by_the_distance() -> None:
     assert morphnet.steps(1.0, rounds=3) == 55
 
 
-def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> None:
-    """Nested networks take 1,200 steps for each factor of about four, and none for a goal of its own."""
+def test_preparation_steps_are_derived_from_the_distance_to_the_tightest_limits() -> None:
+    """Nested networks take 1,200 steps per factor of about four, and none for a separate goal."""
     nested = estimates_of(analyse(dense()), task(), ()).profiles["nested"]
     assert [nested.preparation_steps(distance) for distance in (0.0, 1.0, 2.0, 4.0, 6.0)] == [
         1_200, 1_200, 1_200, 2_400, 3_600,
@@ -87,7 +87,7 @@ def test_steps_of_preparing_are_known_by_the_distance_to_the_least_limits() -> N
     assert (nested.steps(3.0), nested.shared_steps, nested.least_path) == (0, 300, 32)
 
 
-def test_nothing_is_prepared_for_a_model_of_which_no_block_may_be_replaced() -> None:
+def test_nothing_is_prepared_for_a_model_without_replaceable_blocks() -> None:
     def preparing(model: keras.Model) -> tuple[int, ...]:
         adaptivenet = task("adaptivenet", distil_steps=30, path_steps=20)
         return estimates_of(analyse(model), adaptivenet, ()).profiles["adaptivenet"].preparation
@@ -98,7 +98,7 @@ def test_nothing_is_prepared_for_a_model_of_which_no_block_may_be_replaced() -> 
     assert preparing(frozen) == preparing(dense()) == ()
 
 
-def test_features_tell_networks_apart_and_know_them_again() -> None:
+def test_features_identify_networks() -> None:
     def features(model: keras.Model) -> Any:
         return estimates_of(analyse(model), task(), ()).features
 
@@ -110,7 +110,7 @@ def test_features_tell_networks_apart_and_know_them_again() -> None:
     assert (features(dense()).kind, features(attentive()).kind) == ("dense", "transformer")
 
 
-def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:
+def test_costs_are_estimated_from_one_unit_per_group_to_four_times_the_source() -> None:
     structure = analyse(residual(width=8))
     scaled = estimates_of(structure, task(), ()).scaled
     least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
@@ -120,18 +120,18 @@ def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() 
     assert scaling.costs(scaling.whole) == pytest.approx(costs_of(structure.network()))
 
 
-def test_nothing_is_learned_of_generated_data() -> None:
+def test_the_source_is_not_tuned_on_generated_data() -> None:
     assert estimates_of(analyse(dense()), task(train="generated:10"), ()).source_steps == 0
     assert estimates_of(analyse(dense()), task(source_steps=7), ()).source_steps == 7
 
 
-def test_generating_takes_as_long_as_the_steps_of_training_on_as_many_examples() -> None:
+def test_generating_data_takes_as_long_as_training_on_as_many_examples() -> None:
     estimates = estimates_of(analyse(dense()), task(train="generated:500", batch_size=50), ())
     assert estimates.generating == passes(500) / 50 > 10
     assert estimates_of(analyse(dense()), task(), ()).generating == 0
 
 
-def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:
+def test_the_error_for_a_setting_of_one_algorithm_says_to_name_it() -> None:
     with pytest.raises(MistifyError) as raised:
         params_of(task(threshold=0.1, cuts=2, sede=1, seed=3).recipe)
     problems = {problem.place: problem for problem in raised.value.problems}
@@ -142,8 +142,8 @@ def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:
     assert len(problems) == 3
 
 
-def test_a_figure_that_the_sample_does_not_have_is_not_known() -> None:
-    """An area under a curve takes two classes, and all of the sample may be of one."""
+def test_a_metric_undefined_on_the_sample_is_unknown() -> None:
+    """An area under a curve requires two classes, but the sample may contain only one."""
     inputs = keras.Input((4,), name="x")
     heads = [layers.Dense(2, "softmax", name=name)(inputs) for name in ("rare", "common")]
     model, rng = keras.Model(inputs, heads), np.random.default_rng(0)

@@ -14,7 +14,7 @@ from tests.support.boards import table
 
 
 class Machine:
-    """Counts how often it is measured."""
+    """A machine that counts how often it is measured."""
 
     def __init__(self) -> None:
         self.measured = 0
@@ -63,7 +63,7 @@ def test_a_damaged_profile_is_measured_again(cache: Path, damage: Callable[[byte
     assert machine.measured == 2
 
 
-def test_a_machine_that_cannot_be_measured_leaves_nothing_behind(cache: Path) -> None:
+def test_a_failed_measurement_leaves_no_files(cache: Path) -> None:
     def broken(progress: Progress) -> DeviceTable:
         raise RuntimeError("out of memory")
 

@@ -1,4 +1,4 @@
-"""What is known of data that are generated before there are any, and what once there are."""
+"""Inspections with generated data, before and after the data exists."""
 
 import re
 from pathlib import Path
@@ -21,15 +21,15 @@ from tests.mistify_server.digits_tasks import COMMON, recipe, saved_source
 
 
 def generated(count: int, **settings: Any) -> dict[str, Any]:
-    """What tasks have in common that generate so many examples of training and of test data."""
+    """Return the common fields of tasks that generate these numbers of training and test examples."""
     source = f"generated:{count}"
     data = DataSource(train=source, test=source, settings=DataSettings(**settings), labelled=False)
     return {**COMMON, "data": data}
 
 
 @pytest.mark.slow
-def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
-    """An inspection makes one example. A metric of no output is told of it."""
+def test_an_inspection_does_not_report_missing_classes_of_data_to_be_generated(tmp_path: Path) -> None:
+    """An inspection generates one example. Metrics that suit no output are reported."""
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
     def inspected(metric: Metric | None) -> Any:
@@ -46,7 +46,7 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
 
 
 @pytest.mark.slow
-def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_this_machine_is_profiled_at_each_precision_if_requested(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = {**COMMON, "hardware": by_name([HOST])}
     inspection = runner.run(InspectTask(recipe=recipe(model, **common), measures=("host",)))
@@ -68,10 +68,10 @@ def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_
     assert "latency_ms@host@int8" not in without.costs
 
 
-def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
+def test_classes_that_were_not_generated_are_reported(tmp_path: Path) -> None:
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = generated(2, metric=Metric.ROC_AUC, class_weights="balanced")
-    with pytest.raises(MistifyError, match="answers cannot be used as labels") as caught:
+    with pytest.raises(MistifyError, match="predictions cannot be used as labels") as caught:
         runner.run(SourceTask(recipe=recipe(model, **common), exceed={}))
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]
@@ -101,7 +101,7 @@ def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path) -> None:
+def test_rules_for_layers_raise_the_minimum_costs(tmp_path: Path) -> None:
     """A channel of the convolution costs 36 * 9 + 10 multiply-adds."""
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
@@ -125,7 +125,7 @@ def test_rules_of_layers_raise_what_a_network_costs_at_the_least(tmp_path: Path)
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("operation", ["erf", "cumprod"])
-def test_what_litert_lacks_is_reported(tmp_path: Path, operation: str) -> None:
+def test_operations_missing_in_litert_are_reported(tmp_path: Path, operation: str) -> None:
     inputs = keras.Input((8, 8, 1))
     flat = keras.layers.Flatten()(inputs)
     x = keras.ops.erf(flat) if operation == "erf" else keras.ops.cumprod(flat, axis=1)
@@ -134,6 +134,6 @@ def test_what_litert_lacks_is_reported(tmp_path: Path, operation: str) -> None:
     inspection: Any = runner.run(InspectTask(recipe=recipe(source)))
     (problem,) = inspection.problems
     assert problem.place == "model"
-    # Keras numbers what has no name of its own.
+    # Keras numbers layers without a name.
     assert re.fullmatch(rf"layer '{operation}(_\d+)?', a {operation.capitalize()}", problem.value)
     assert not inspection.costs

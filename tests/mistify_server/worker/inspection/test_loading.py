@@ -1,4 +1,4 @@
-"""The parts of the data of a config: what is wrong with each, and what is left out of it."""
+"""Loading the data of a config: problems and skipped files of each part."""
 
 from pathlib import Path
 
@@ -32,9 +32,7 @@ def inspected(data: DataSource, signature: Signature) -> tuple[InspectedData, li
         ({"train", "validation"}, ["dataset.train", "dataset.validation"]),
     ],
 )
-def test_a_mistake_is_reported_of_the_file_that_has_it_alone(
-    tmp_path: Path, broken: set[str], places: list[str]
-) -> None:
+def test_a_mistake_is_reported_only_for_its_file(tmp_path: Path, broken: set[str], places: list[str]) -> None:
     parts = {name: tmp_path / f"{name}.csv" for name in ("train", "test", "validation")}
     for name, path in parts.items():
         wrong = "3,4,1,9\n" if name in broken else ""
@@ -47,7 +45,7 @@ def test_a_mistake_is_reported_of_the_file_that_has_it_alone(
     assert problems == [f"{place}: row 4: 4 cells" for place in places]
 
 
-def test_what_is_left_out_is_said_of_each_part(tmp_path: Path) -> None:
+def test_skipped_files_are_reported_for_each_part(tmp_path: Path) -> None:
     for part in ("train", "test", "more"):
         for kind in ("cat", "dog"):
             (tmp_path / part / kind).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A small network, data for it, a task that packages it, and a look into converted networks."""
+"""A small network with data, a task that packages it, and helpers to inspect converted networks."""
 
 from dataclasses import replace
 
@@ -24,12 +24,12 @@ from tests.executors.structure.networks import randomised
 layers = keras.layers
 PI = replace(HOST.slower(10.0), name="pi")
 
-#: The layers that networks with branches have in common.
+#: The layers shared by networks with branches.
 BASE = ("stem", "stem_norm", "stem_relu")
 
 
 def network(seed=0, width=6):
-    """A small residual network with batch norm, random everywhere."""
+    """Return a small residual network with batch norm and random weights."""
     inputs = keras.Input((8, 8, 2), name="image")
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(inputs)))
     y = layers.BatchNormalization()(layers.DepthwiseConv2D(3, padding="same", use_bias=False)(x))
@@ -43,7 +43,7 @@ def images(batch):
 
 
 def examples_of(model, count, seed=0):
-    """Images, with the classes that a model tells; every fifth one has another."""
+    """Return images with the classes predicted by a model, except every fifth, which has another class."""
     x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
     predicted = model.predict(x, verbose=0).argmax(axis=1)
     return Dataset({"image": x}, {"scores": (predicted + (np.arange(count) % 5 == 0)) % 3})
@@ -59,12 +59,12 @@ def training_setup(model, train=80, validation=70, teacher=None):
 
 
 def packaged(model, task, setup, test=None, **options):
-    """Return the package of a model; without test data, it is measured on the validation data twice."""
+    """Package a model; without test data, the validation data is used instead."""
     return package_model(model, task, setup, test or setup.validation, **options)
 
 
 def package_task(accuracy=0.75, **settings):
-    """Return a task that asks for a package with these settings; nothing is loaded by what it names."""
+    """Return a task for a package with these settings; the files that it names are not loaded."""
     return PackageTask(
         recipe=TaughtRecipe(
             model=ModelSource(path="source.keras"),
@@ -85,7 +85,7 @@ def package_task(accuracy=0.75, **settings):
 
 
 def operators(network):
-    """Name and type of output of every operator of a converted network."""
+    """Return name and output type of every operator in a converted network."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     graph = model.subgraphs[0]
     return [
@@ -109,7 +109,7 @@ def branching_network(width=6):
 
 
 def branch(share, width):
-    """A network with the common base, and something of its own behind it."""
+    """Return a network with the shared base followed by its own layers."""
     model = randomised(branching_network())
     freeze(model, BASE)
     own = narrow(analyse(model), {"inner": np.arange(6) < width})
@@ -120,6 +120,6 @@ def branch(share, width):
 
 
 def four_branches():
-    """Networks with the first layers in common."""
+    """Return networks that share their first layers."""
     shares = ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6))
     return Branches(BASE, tuple(branch(share, width) for share, width in shares))

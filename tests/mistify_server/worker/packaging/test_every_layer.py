@@ -1,4 +1,4 @@
-"""Every layer that can be treated is packaged in integers, or refused when its model is analysed."""
+"""Every supported layer is packaged in int8, or refused when its model is analysed."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ from tests.support.layer_examples import example, rows
 
 INT8 = QuantizationConfig(precision=Quantization.INT8)
 
-#: Not those of plug-ins, nor of KerasHub, which are registered when they are in use; nor slices, which need a
-#: fixed batch.
+#: Without layers of plug-ins and KerasHub, which are registered when in use, and without slices, which need a
+#: fixed batch size.
 KINDS = [
     kind
     for kind in registered()
@@ -42,7 +42,7 @@ def setup_of(model: keras.Model) -> TrainingSetup:
 
 
 def refusal(model: keras.Model) -> str:
-    """Why inspection refuses it, which analyses and converts a model in float32; empty if it does not."""
+    """Return why inspection, which converts a model in float32, refuses it; empty if it is accepted."""
     try:
         analyse(model)
         convert(model)

@@ -1,4 +1,4 @@
-"""The layers of a network before and after, against what Keras itself says of them."""
+"""The layers of a network before and after cutting, compared with Keras."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from tests.mistify_server.worker.packaging.networks import PI, network, package_
 
 layers = keras.layers
 
-#: Without anything that an inference takes besides its layers.
+#: A profile without overhead per inference.
 PROFILE = NominalProfile("paper", 1.0, 1.0)
 
 
@@ -33,7 +33,7 @@ def cut(source: keras.Model) -> keras.Model:
     return narrow(structure, {name: np.arange(group.size) < 4 for name, group in structure.groups.items()})
 
 
-def test_every_layer_has_the_width_that_keras_says(source: keras.Model, cut: keras.Model) -> None:
+def test_every_layer_has_the_width_reported_by_keras(source: keras.Model, cut: keras.Model) -> None:
     table = layer_table(analyse(source), analyse(cut), PROFILE)
     assert table.hardware == "paper"
     for line in table.layers:
@@ -45,13 +45,13 @@ def test_every_layer_has_the_width_that_keras_says(source: keras.Model, cut: ker
     kinds = [line.kind for line in table.layers]
     assert kinds == ["Conv2D", "DepthwiseConv2D", "Conv2D", "Add", "GlobalAveragePooling2D", "Dense"]
     stem, depthwise, point, total, _, scores = table.layers
-    # The residual connection makes one group of all convolutions; classes are not to be cut.
+    # The residual connection ties all convolutions into one group; classes cannot be cut.
     assert stem.groups == depthwise.groups == point.groups == total.groups == (stem.name,)
     assert (scores.groups, scores.after and scores.after.width) == ((), 3)
 
 
-def test_nothing_is_lost_between_the_layers(source: keras.Model, cut: keras.Model) -> None:
-    """The sums are those of the network, with batch norms in what they fold into."""
+def test_costs_of_layers_add_up_to_those_of_the_network(source: keras.Model, cut: keras.Model) -> None:
+    """Batch norms count for the layers that they are folded into."""
     table = layer_table(analyse(source), analyse(cut), PROFILE)
     for model, figures in (
         (source, [line.before for line in table.layers if line.before]),
@@ -67,7 +67,7 @@ def test_nothing_is_lost_between_the_layers(source: keras.Model, cut: keras.Mode
     assert stem.multiply_adds == 8 * 8 * 3 * 3 * 2 * 6
 
 
-def test_what_every_inference_takes_is_no_layer_s(source: keras.Model) -> None:
+def test_the_overhead_of_an_inference_belongs_to_no_layer(source: keras.Model) -> None:
     table = layer_table(analyse(source), analyse(source), HOST)
     taken = sum(line.after.milliseconds for line in table.layers if line.after)
     assert HOST.efficiency is not None
@@ -75,7 +75,7 @@ def test_what_every_inference_takes_is_no_layer_s(source: keras.Model) -> None:
     assert taken == pytest.approx(HOST.latency_ms(cost) - HOST.efficiency.inference_us / 1e3)
 
 
-def test_layers_that_were_left_out_stay_in_their_places(source: keras.Model) -> None:
+def test_removed_layers_are_listed_at_their_places(source: keras.Model) -> None:
     structure = analyse(source)
     block = next(layer.name for layer in source.layers if isinstance(layer, layers.Add))
     shallow = remove_named_blocks(structure, [block])
@@ -90,7 +90,7 @@ def test_layers_that_were_left_out_stay_in_their_places(source: keras.Model) -> 
     assert [line.kind for line in added.layers if line.before is None] == ["DepthwiseConv2D", "Conv2D", "Add"]
 
 
-def test_a_layer_that_is_called_twice_is_one_line() -> None:
+def test_a_layer_called_twice_is_listed_once() -> None:
     inputs = keras.Input((4,))
     shared = layers.Dense(4, name="shared")
     model = keras.Model(inputs, layers.Dense(2, name="scores")(shared(shared(inputs))))
@@ -111,7 +111,7 @@ def test_a_layer_that_is_called_twice_is_one_line() -> None:
         ("size_bytes@int8", Quantization.INT8, "host@int8"),
     ],
 )
-def test_times_are_those_on_the_hardware_of_the_limit(
+def test_times_are_for_the_hardware_of_the_limit(
     limited: str, precision: Quantization, expected: str
 ) -> None:
     task = package_task(budget={limited: 1.0}, quantization=QuantizationConfig(precision=precision))

@@ -1,4 +1,4 @@
-"""Packages: what they say of themselves, and which are refused."""
+"""Packages: their manifests, and the refusal of unsuitable ones."""
 
 from dataclasses import replace
 
@@ -79,8 +79,8 @@ def test_a_package_describes_itself(package, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_package_says_what_apps_have_to_know(model, setup, tmp_path):
-    """Names of classes from the training data, the declared preparation, and a file that it needs."""
+def test_a_package_contains_what_apps_need(model, setup, tmp_path):
+    """Class names from the training data, the declared preparation, and a file needed for it."""
     (tmp_path / "vocab.txt").write_text("[UNK]\nword\n")
     settings = DataSettings(
         preparation={"ids": {"tokens": {"vocabulary": str(tmp_path / "vocab.txt")}}},
@@ -106,15 +106,15 @@ def test_a_package_says_what_apps_have_to_know(model, setup, tmp_path):
 
 def test_classes_that_were_not_trained_on_are_noted(package, setup):
     assert 0 not in setup.train.targets["scores"]
-    assert package.manifest.note == "no training example of class 0: it may have been unlearned"
+    assert package.manifest.note == "no training example of class 0: it may have been forgotten"
 
 
-def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):
-    """Of the classes four in five are those that the network tells."""
+def test_the_accuracy_of_a_package_is_that_of_its_network_and_not_of_the_checkpoint(package):
+    """Four of five labels are the classes predicted by the network."""
     assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (0.8, 70)
 
 
-def test_an_integer_package_states_its_own_accuracy(int8, setup):
+def test_the_accuracy_of_an_int8_package_is_its_own(int8, setup):
     interpreter = Interpreter(model_content=int8.files["serve.tflite"])
     (taken,), (arguments,) = interpreter.get_input_details(), interpreter.get_output_details()
     scale, zero_point = taken["quantization"]
@@ -131,15 +131,15 @@ def test_an_integer_package_states_its_own_accuracy(int8, setup):
     assert int8.manifest.quantization is Quantization.INT8
 
 
-def test_an_integer_package_says_what_its_integers_stand_for(int8):
+def test_an_int8_package_states_its_scales(int8):
     (taken,), (arguments,) = int8.manifest.inputs, int8.manifest.outputs
     assert (taken.name, taken.dtype, arguments.name, arguments.dtype) == ("image", "int8", "scores", "int8")
     assert (arguments.scale, arguments.zero_point) == (1 / 256, -128)
     assert int8.manifest.achieved["size_bytes@int8"] == len(int8.files["serve.tflite"])
 
 
-def test_latency_is_measured_on_this_machine_alone(package):
-    """The task has other hardware, too, of which nothing is claimed."""
+def test_latency_is_only_measured_on_this_machine(package):
+    """The task also has other hardware, for which nothing is measured."""
     measured = package.manifest.measured
     assert measured["latency_ms@host"] == package.manifest.latency.median_ms
     assert "latency_ms@pi" not in measured
@@ -147,7 +147,7 @@ def test_latency_is_measured_on_this_machine_alone(package):
 
 @pytest.mark.slow
 def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkeypatch):
-    """So is the float32 network that its precision is compared with."""
+    """So is the float32 network that it is compared with."""
     used = []
 
     def measured(network, threads=1, **options):
@@ -181,7 +181,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
 
 
 @pytest.mark.slow
-def test_outputs_that_are_no_numbers_are_refused(model, setup):
+def test_non_finite_outputs_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
     with pytest.raises(MistifyError, match="output scores is nan for example"):
@@ -189,7 +189,7 @@ def test_outputs_that_are_no_numbers_are_refused(model, setup):
 
 
 @pytest.mark.slow
-def test_inputs_of_whole_numbers_will_do(model, setup):
+def test_integer_inputs_are_supported(model, setup):
     x = (255 * images(9)).astype(np.uint8)
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
     package = packaged(model, INT8, replace(setup, train=whole, validation=whole))
@@ -197,7 +197,7 @@ def test_inputs_of_whole_numbers_will_do(model, setup):
 
 
 def test_a_float32_package_can_be_trained(package, setup):
-    """On its training data, half of whose labels are those that it tells: it learns the others."""
+    """Half of the labels in the training data are its predictions, and it learns the others."""
     trainer = opened(package)
     images, classes = (next(iter(part.values()))[:32] for part in (setup.train.inputs, setup.train.targets))
     losses = [trainer.train_step(images, classes, 0.05) for _ in range(30)]
@@ -209,7 +209,7 @@ def opened(package):
     return PackageTrainer(package.manifest, package.manifest.training, interpreter)
 
 
-def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package, model):
+def test_trainable_weights_are_those_of_the_checkpoint_without_batch_norm(package, model):
     folded = fold_batch_norm(model)
     expected = {
         f"{layer.name}/{name}": getattr(layer, name).numpy()
@@ -247,7 +247,7 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
 
 
 @pytest.mark.slow
-def test_only_what_is_asked_for_is_trained(model, setup):
+def test_only_the_requested_part_is_trained(model, setup):
     head = packaged(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
@@ -280,14 +280,14 @@ def test_convolutions_over_one_dimension_are_trained_on_a_device():
     assert package.manifest.training_note == ""
 
 
-def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup):
+def test_a_package_without_tuning_has_one_network(model, setup):
     package = packaged(model, package_task(), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
 
 
 def detector():
-    """A class and a box for each image."""
+    """Return a network that predicts a class and a box for each image."""
     inputs = keras.Input((8, 8, 2), name="image")
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(6, 3, activation="relu")(inputs))
     outputs = [layers.Dense(3, "softmax", name="kind")(x), layers.Dense(4, name="box")(x)]
@@ -295,14 +295,14 @@ def detector():
 
 
 def boxed(model, count, seed, off):
-    """Images with the classes that a model tells, and boxes that are off by so much."""
+    """Return images with the classes predicted by a model, and boxes with the given offset."""
     x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
     kinds, boxes = model.predict(x, verbose=0)
     return Dataset({"image": x}, {"kind": kinds.argmax(axis=1), "box": boxes + np.float32(off)})
 
 
 @pytest.mark.slow
-def test_every_output_is_measured_on_the_test_data_and_the_whole_on_both():
+def test_each_output_is_scored_on_test_data_and_the_overall_score_on_both_data_sets():
     keras.utils.set_random_seed(0)
     model = detector()
     setup = replace(
@@ -319,5 +319,5 @@ def test_every_output_is_measured_on_the_test_data_and_the_whole_on_both():
     assert (box.output, box.metric) == ("box", Metric.MAE)
     assert box.value == pytest.approx(0.5, abs=1e-5)
     assert manifest.validation_accuracy == pytest.approx(1.0, abs=1e-5)
-    assert manifest.accuracy == pytest.approx(0.5)  # the boxes explain nothing
+    assert manifest.accuracy == pytest.approx(0.5)  # the boxes explain no variance
     assert manifest.accuracy_examples == 60

@@ -1,1 +1,1 @@
-"""TensorFlow operations whose gradients LiteRT lacks, one function for each, made of operations it has."""
+"""Replacements for TensorFlow operations whose gradients LiteRT lacks, one function per operation."""

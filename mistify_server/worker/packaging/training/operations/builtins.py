@@ -1,4 +1,4 @@
-"""TensorFlow graphs rebuilt from operations whose gradients LiteRT has, or which it runs faster."""
+"""Rebuilding of TensorFlow graphs from operations with gradients in LiteRT, or from faster ones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,20 +6,20 @@ from typing import Any
 
 import tensorflow as tf
 
-#: Computes the outputs of an operation, which is its first argument, from its inputs, which follow.
+#: Computes the outputs of an operation; the arguments are the operation and its inputs.
 Replacement = Callable[..., Any]
 
 _REPLACEMENTS: dict[str, Replacement] = {}
 
 
 class UntrainableError(Exception):
-    """Error of a network that cannot be trained in LiteRT; the message says why."""
+    """Error for a network that cannot be trained in LiteRT; the message has the reason."""
 
 
 def replaces(*types: str) -> Callable[[Replacement], Replacement]:
     """Register the decorated function as the replacement of all operations of these types.
 
-    It is called with the operation, for its attributes and static shapes, and then with its inputs.
+    It is called with the operation, for its attributes and static shapes, followed by its inputs.
     """
 
     def add(replacement: Replacement) -> Replacement:
@@ -30,15 +30,15 @@ def replaces(*types: str) -> Callable[[Replacement], Replacement]:
 
 
 def in_builtins(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function of nested tensors, built from replacements where there are any.
+    """Return the same function of nested tensors, rebuilt from the registered replacements.
 
-    Its outputs have to be differentiated by `tf.gradients`: a tape does not see copied operations.
+    Its outputs must be differentiated with `tf.gradients`: a tape does not record copied operations.
     """
     return _retraced(function, _REPLACEMENTS)
 
 
 def with_sums_of_two(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function of nested tensors with sums of only two tensors: XNNPACK takes no others."""
+    """Return the same function of nested tensors with only binary sums, the only ones in XNNPACK."""
     return _retraced(function, {"AddN": lambda operation, *terms: sum(terms[1:], terms[0])})
 
 
@@ -55,7 +55,7 @@ def _retraced(function: Callable[..., Any], replacements: Mapping[str, Replaceme
 
 @contextmanager
 def _functions_inlined() -> Iterator[None]:
-    """Trace functions that are called as part of the graph, instead of as calls in it."""
+    """Inline called functions into the graph during tracing."""
     tf.config.run_functions_eagerly(True)
     try:
         yield
@@ -64,7 +64,7 @@ def _functions_inlined() -> Iterator[None]:
 
 
 def _rebuilt(graph: Any, inputs: list[Any], replacements: Mapping[str, Replacement]) -> dict[Any, Any]:
-    """Return the copy of every tensor of a graph in the graph that is being built, by its reference."""
+    """Copy a graph into the graph being built; return the copy of each tensor by reference."""
     made = {placeholder.ref(): tensor for placeholder, tensor in zip(graph.inputs, inputs, strict=False)}
     for captured, placeholder in graph.captures:
         made[placeholder.ref()] = tf.constant(captured.numpy())
@@ -74,7 +74,7 @@ def _rebuilt(graph: Any, inputs: list[Any], replacements: Mapping[str, Replaceme
             replacement: Replacement = replacements.get(operation.type, _copied)
             outputs = tf.nest.flatten(replacement(operation, *arguments))
             for old, new in zip(operation.outputs, outputs, strict=False):
-                new.set_shape(old.shape)  # which may say more than can be inferred from the inputs
+                new.set_shape(old.shape)  # may be more specific than the inferred shape
                 made[old.ref()] = new
     return made
 
@@ -82,7 +82,7 @@ def _rebuilt(graph: Any, inputs: list[Any], replacements: Mapping[str, Replaceme
 def _copied(operation: Any, *inputs: Any) -> list[Any]:
     """Copy an operation.
 
-    Attributes with an underscore describe how it was created, and mean nothing in another graph.
+    Attributes with a leading underscore describe its creation, and are meaningless in another graph.
     """
     attributes = {name: value for name, value in operation.node_def.attr.items() if not name.startswith("_")}
     types = [tensor.dtype for tensor in operation.outputs]
@@ -93,5 +93,5 @@ def _copied(operation: Any, *inputs: Any) -> list[Any]:
 
 @replaces("IdentityN")
 def _identities(operation: Any, *inputs: Any) -> list[Any]:
-    """Unwrap `tf.custom_gradient`: its operations have gradients of their own."""
+    """Unwrap `tf.custom_gradient`, because its operations have their own gradients."""
     return list(inputs)

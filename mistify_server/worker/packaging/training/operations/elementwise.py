@@ -1,4 +1,4 @@
-"""Functions of single numbers whose gradients are operations that LiteRT lacks."""
+"""Elementwise functions with gradients that LiteRT lacks."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,13 +10,13 @@ import tensorflow as tf
 from mistify_server.worker.packaging.rewriting.stable_operations import STABLE
 from mistify_server.worker.packaging.training.operations.builtins import replaces
 
-#: The derivative at x, from x and the function's value y.
+#: Computes the derivative at x from x and the function's value y.
 Derivative: TypeAlias = Callable[[Any, Any], Any]
 
 #: The constants of `tf.nn.selu`.
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
-#: Abramowitz and Stegun, 7.1.26: the error function to 1.5e-7.
+#: Abramowitz and Stegun, 7.1.26: the error function with an error of at most 1.5e-7.
 _ERF_P = 0.3275911
 _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
@@ -82,7 +82,7 @@ def _complement(operation: Any, x: Any) -> Any:
 
 
 def _error_function(x: Any) -> Any:
-    """Return the error function, which LiteRT only has within a GELU; the gradient needs it alone."""
+    """Return the error function, which LiteRT only has within a GELU; the gradient needs it separately."""
 
     @tf.custom_gradient
     def apply(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of a table, tiles, slices and resized images, with gradients that LiteRT has."""
+"""Gather, tile, slice and resize operations with gradients that LiteRT has."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from mistify_server.worker.packaging.training.operations.builtins import Untrain
 
 @replaces("GatherV2")
 def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
-    """Replace a gather along the first axis; the gradient of others consists of the same operations."""
+    """Replace a gather along the first axis; the gradients of other gathers use the same operations."""
     if tf.get_static_value(operation.inputs[2]) != 0 or operation.get_attr("batch_dims"):
         return tf.gather(table, indices, axis=axis, batch_dims=operation.get_attr("batch_dims"))
     rows, *row = table.shape
@@ -30,7 +30,7 @@ def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
 
 @replaces("Tile")
 def _tile(operation: Any, x: Any, multiples: Any) -> Any:
-    """Replace a tile, whose gradient in TensorFlow has twice as many dimensions."""
+    """Replace a tile operation, whose gradient in TensorFlow has twice as many dimensions."""
 
     @tf.custom_gradient
     def tile(x: Any) -> Any:
@@ -67,7 +67,7 @@ def _strided_slice(operation: Any, x: Any, *bounds: Any) -> Any:
     return pick(x)
 
 
-#: One bit for each entry of a slice.
+#: Attributes with one bit per entry of a slice.
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask")
 
 
@@ -75,7 +75,7 @@ def _slices(operation: Any, shape: Any) -> Iterator[slice]:
     """Yield the slice of each dimension of the input."""
     begins, ends, steps = (tf.get_static_value(bound) for bound in operation.inputs[1:])
     if begins is None or ends is None or steps is None:
-        raise UntrainableError("a slice whose bounds are computed")
+        raise UntrainableError("a slice with computed bounds")
     begin, end, ellipsis, shrink = (operation.get_attr(name) for name in _MASKS)
     new = operation.get_attr("new_axis_mask")
     named = sum(not (ellipsis | new) >> entry & 1 for entry in range(len(begins)))
@@ -96,7 +96,7 @@ def _slices(operation: Any, shape: Any) -> Iterator[slice]:
 
 
 def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
-    """Return the gradient of some places of a dimension, with zeros at all others."""
+    """Return the gradient at some positions of a dimension, padded with zeros elsewhere."""
     if places == range(size):
         return gradient
     if places.step == 1:
@@ -112,7 +112,7 @@ def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
 
 @replaces("ResizeNearestNeighbor", "ResizeBilinear")
 def _resized(operation: Any, image: Any, size: Any) -> Any:
-    """Replace a resize, whose gradient is a product with a matrix for the rows and one for the columns."""
+    """Replace a resize; its gradient is a product with a row matrix and a column matrix."""
     resized = operation.outputs[0].shape[1:3]
     resize = getattr(tf.raw_ops, operation.type)
     options = {name: operation.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
@@ -136,7 +136,7 @@ def _resized(operation: Any, image: Any, size: Any) -> Any:
 
 
 def _matrix(resize: Any, before: int, after: int, options: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Return the weight of each old row in each new one [before, after]."""
+    """Return the weight of each old row in each new row, [before, after]."""
     with tf.init_scope():
         rows = tf.eye(before)[:, :, None, None]
         weights: np.ndarray[Any, Any] = resize(images=rows, size=[after, 1], **options).numpy()[:, :, 0, 0]
@@ -144,5 +144,5 @@ def _matrix(resize: Any, before: int, after: int, options: dict[str, Any]) -> np
 
 
 def _each(matrix: np.ndarray[Any, Any], batch: Any) -> Any:
-    """Return the matrix once for each example of a batch."""
+    """Return the matrix repeated for each example of a batch."""
     return tf.tile(tf.constant(matrix)[None], [batch.shape[0], 1, 1])

@@ -1,4 +1,4 @@
-"""Poolings over windows of an image. Over all positions they are reductions, whose gradients LiteRT has."""
+"""Pooling over windows of an image. Global pooling is a reduction, whose gradient LiteRT has."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from mistify_server.worker.packaging.training.operations.windows import (
 
 def _axes(operation: Any, image: Any) -> tuple[WindowAxis, WindowAxis]:
     if operation.get_attr("data_format") != b"NHWC":
-        raise UntrainableError("a pooling whose channels are not the last axis")
+        raise UntrainableError("a pooling in which channels are not the last axis")
     sizes, strides = operation.get_attr("ksize"), operation.get_attr("strides")
     padding = operation.get_attr("padding").decode()
     rows, columns = (WindowAxis.of(sizes[at], strides[at], 1, image.shape[at], padding) for at in (1, 2))
@@ -29,7 +29,7 @@ def _attributes(operation: Any) -> dict[str, Any]:
 
 @replaces("MaxPool")
 def _max_pool(operation: Any, image: Any) -> Any:
-    """Replace a max pooling; the first of several largest values gets the gradient, as in TensorFlow."""
+    """Replace a max pooling; the first of several equal maxima gets the gradient, as in TensorFlow."""
     rows, columns = _axes(operation, image)
 
     @tf.custom_gradient
@@ -68,7 +68,7 @@ def _average_pool(operation: Any, image: Any) -> Any:
 
 
 def _counts(axis: WindowAxis) -> np.ndarray[Any, Any]:
-    """Return how many rows of the image each place reads, without padding."""
+    """Return the number of image rows, without padding, that each output position reads."""
     read = np.arange(axis.made)[:, None] * axis.stride + np.arange(axis.kernel) - axis.before
     counts: np.ndarray[Any, Any] = np.sum((read >= 0) & (read < axis.size), 1)
     return counts

@@ -1,4 +1,4 @@
-"""Matrix products, biases and cross entropies."""
+"""Matrix products, biases and cross entropies with gradients for LiteRT."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mistify_server.worker.packaging.training.operations.builtins import replace
 def _product(operation: Any, a: Any, b: Any) -> Any:
     """Replace a matrix product by one of three-dimensional tensors.
 
-    LiteRT's product of two matrices is fast for constant weights only.
+    LiteRT's product of two matrices is only fast for constant weights.
     """
     transposed = {
         "transpose_a": operation.get_attr("transpose_a"),
@@ -34,8 +34,8 @@ def _bias(operation: Any, x: Any, bias: Any) -> Any:
 
 @replaces("SparseSoftmaxCrossEntropyWithLogits")
 def _class_entropy(operation: Any, logits: Any, classes: Any) -> list[Any]:
-    """Replace a cross entropy with classes; its second output, the gradient, is not read."""
-    count = logits.shape[-1] or tf.shape(logits)[-1]  # of a free number of positions it is not known
+    """Replace a cross entropy with class targets; its second output, the gradient, is unused."""
+    count = logits.shape[-1] or tf.shape(logits)[-1]  # unknown for a free number of positions
     return _entropy(logits, tf.one_hot(classes, count))
 
 

@@ -1,6 +1,7 @@
-"""The windows that a kernel reads of an image, as slices, which are fast in LiteRT at any stride.
+"""Kernel windows of an image as slices, which are fast in LiteRT at any stride.
 
-A stride s divides the rows of a padded image into blocks of s; a row at place p of its block has the phase p.
+A stride s divides the rows of a padded image into blocks of s rows; the row at index p of its block has the
+phase p.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +16,15 @@ from mistify_server.worker.packaging.training.operations.builtins import Untrain
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """The movement of a kernel along the rows, or the columns, of an image.
+    """The movement of a kernel along the rows or columns of an image.
 
     Attributes:
-        kernel: Number of taps of the kernel.
-        stride: Rows between two places of the kernel.
-        dilation: Rows between two taps.
-        before: Rows of padding before the first.
-        size: Number of rows of the image.
-        made: Number of places of the kernel: rows of the output.
+        kernel: Number of kernel taps.
+        stride: Rows between successive kernel positions.
+        dilation: Rows between successive taps.
+        before: Rows of padding before the first row.
+        size: Number of image rows.
+        made: Number of kernel positions, that is, output rows.
     """
 
     kernel: int
@@ -35,20 +36,20 @@ class WindowAxis:
 
     @classmethod
     def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "WindowAxis":
-        """Return the axis that TensorFlow has with the padding "SAME" or "VALID".
+        """Return the axis for TensorFlow's padding "SAME" or "VALID".
 
         Args:
-            kernel: Number of taps of the kernel.
-            stride: Rows between two places of the kernel.
-            dilation: Rows between two taps.
-            size: Number of rows of the image; None where they are free.
+            kernel: Number of kernel taps.
+            stride: Rows between successive kernel positions.
+            dilation: Rows between successive taps.
+            size: Number of image rows; None if unknown.
             padding: "SAME" or "VALID".
 
         Raises:
-            UntrainableError: The size is free, or the padding is another.
+            UntrainableError: The size is unknown, or the padding is explicit.
         """
         if size is None or padding not in ("SAME", "VALID"):
-            raise UntrainableError(f"an image of a free size, or padding that is {padding}")
+            raise UntrainableError(f"an image of unknown size, or {padding} padding")
         reach = (kernel - 1) * dilation + 1
         same = padding == "SAME"
         made = -(-(size if same else size - reach + 1) // stride)
@@ -56,7 +57,7 @@ class WindowAxis:
         return cls(kernel, stride, dilation, before, size, made)
 
     def place(self, tap: int) -> tuple[int, int]:
-        """Return the block and the phase that a tap reads first."""
+        """Return the first block and the phase that a tap reads."""
         return divmod(tap * self.dilation, self.stride)
 
     @property
@@ -76,19 +77,19 @@ class WindowAxis:
 
     @property
     def read(self) -> np.ndarray[Any, Any]:
-        """Return the rows of the padded image that are read at each place [made, kernel]."""
+        """Return the rows of the padded image that are read at each kernel position, [made, kernel]."""
         return np.arange(self.made)[:, None] * self.stride + np.arange(self.kernel) * self.dilation
 
     @property
     def after(self) -> int:
-        """Return the rows of padding after the last, or 0 where the last rows are not read."""
+        """Return the rows of padding after the last row; 0 if the last rows are not read."""
         return max(int(self.read.max()) + 1 - self.before - self.size, 0)
 
 
 def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
-    """Return a slice; a size of -1 means the whole rest.
+    """Return a slice; a size of -1 means everything from the first index.
 
-    Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
+    Known sizes are made explicit: XNNPACK, which uses all threads, supports no other slices.
 
     Args:
         begin: The first index along each axis.
@@ -104,7 +105,7 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
 def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
     """Pad the rows and columns of an image.
 
-    XNNPACK copies along the last axis at once: whole lines, not pixel by pixel.
+    Merging axes lets XNNPACK copy whole lines instead of single pixels.
 
     Args:
         image: [n, rows, columns, c].
@@ -122,7 +123,7 @@ def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -
 
 
 def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
-    """Pad an image with a value, or cut it, to the part that is read.
+    """Pad or crop an image to the part that is read.
 
     Args:
         image: [n, rows, columns, c].
@@ -142,9 +143,9 @@ def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0
 
 
 def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
-    """Return the image as the columns' taps read it, for each phase of the rows.
+    """Return the image as read by the column taps, for each phase of the rows.
 
-    The rows' taps read `rows.made` of the blocks each, from their own on.
+    Each row tap reads `rows.made` blocks, starting at its own.
 
     Args:
         image: An image returned by `fitted`.
@@ -152,13 +153,13 @@ def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, A
         columns: The third axis.
 
     Returns:
-        Phase -> the values that the taps read, side by side [n, blocks, made, taps * c].
+        Phase -> the inputs of the taps side by side, [n, blocks, made, taps * c].
     """
     return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
 
 
 def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
-    """Yield the values that the taps of each kernel row read, side by side [n, made, made, taps * c].
+    """Yield the inputs of each kernel row's taps side by side, [n, made, made, taps * c].
 
     Args:
         image: An image returned by `fitted`.
@@ -172,7 +173,7 @@ def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any
 
 
 def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
-    """Return the rows of each phase that is read [n, blocks, blocks, s * c].
+    """Return the rows of each phase that is read, [n, blocks, blocks, s * c].
 
     The columns of a block are side by side.
     """
@@ -200,10 +201,10 @@ def _columns_read(part: Any, columns: WindowAxis) -> Any:
 
 
 def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of an image [n, rows, columns, c] from one for each tap.
+    """Return the gradient of an image [n, rows, columns, c] from one gradient per tap.
 
     Args:
-        gradients: Row and column of the tap -> gradient [n, made, made, c].
+        gradients: Row and column of a tap -> gradient [n, made, made, c].
         rows: The second axis.
         columns: The third axis.
     """
@@ -217,7 +218,7 @@ def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, column
 
 
 def _interleaved(bands: list[list[Any]]) -> Any:
-    """Return images [n, h, w, c] by the phases of their rows and columns as one [n, s * h, s' * w, c]."""
+    """Interleave images [n, h, w, c], given by row and column phase, into one [n, s * h, s' * w, c]."""
     first = next(part for band in bands for part in band if part is not None)
     _, height, width, channels = first.shape
     zeros = tf.zeros_like(first) if any(part is None for band in bands for part in band) else None
@@ -228,7 +229,7 @@ def _interleaved(bands: list[list[Any]]) -> Any:
 
 
 def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return an image without the padding, with zeros at positions that were not read."""
+    """Return an image without padding, with zeros at positions that were not read."""
     more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
     image = padded(image, [(0, margin) for margin in more])
     if image.shape[1:3] == (rows.size, columns.size):

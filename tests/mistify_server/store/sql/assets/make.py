@@ -1,7 +1,7 @@
 """Make the asset of the current schema: `python -m tests.mistify_server.store.sql.assets.make` (two minutes).
 
-A real server ports three goals of a small job, two more are added to it, and a group, a device and a named
-model come beside them. What is in the database is then kept as SQL, in `vN/store.sql.gz`.
+A real server ports a small job with three goals and two added ones; a group, a device and a named model are
+added as well. The database is then saved as SQL in `vN/store.sql.gz`.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ STEPS = {"source_steps": 20, "adapt_steps": 10, "tune_steps": 10, "max_steps": 4
 
 
 def goal(name: str, **settings: Any) -> dict[str, Any]:
-    """Return a goal of the job."""
+    """Return a goal for the job."""
     return {
         "id": name,
         "model": "digits-resnet",
@@ -53,7 +53,7 @@ LATER = [
 
 
 def command(name: str | Path, *arguments: str | Path) -> None:
-    """Run a command of Mistify; 11 says that a goal was not met."""
+    """Run a command of Mistify; exit code 11 means that a goal was not met."""
     print(name, *arguments, flush=True)
     code = subprocess.run([name, *arguments], check=False).returncode
     if code not in (0, 11):
@@ -61,7 +61,7 @@ def command(name: str | Path, *arguments: str | Path) -> None:
 
 
 def fill(store: Path, scratch: Path) -> None:
-    """Bring a new store to what the asset has."""
+    """Fill a new store with the content of the asset."""
     server = MISTIFY.with_name("mistify-server")
     table = measure_device("my-board", [1], budget_seconds=1e-3)
     (scratch / "table.json").write_bytes(TypeAdapter(DeviceTable).dump_json(table))
@@ -83,7 +83,7 @@ def fill(store: Path, scratch: Path) -> None:
 
 
 def dump(store: Path, folder: Path) -> None:
-    """Keep a store's database as SQL, in the folder of its schema version."""
+    """Save a store's database as SQL in the folder of its schema version."""
     with contextlib.closing(sqlite3.connect(store / "mistify.db")) as connection:
         (version,) = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         target = folder / f"v{version}" / "store.sql.gz"

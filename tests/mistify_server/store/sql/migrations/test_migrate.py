@@ -18,7 +18,7 @@ NAMES = ("tiny", "small")
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A store of the current schema with two models, old as soon as there are more steps."""
+    """Return a store of the current schema with two models, which additional migration steps make old."""
     with open_store(tmp_path) as store:
         for name in NAMES:
             store.models.add(NamedModel(name, "artifact", "file.h5"))
@@ -61,7 +61,7 @@ def refused(store: Path, text: str, code: ErrorCode = ErrorCode.STORE_VERSION) -
     assert contents(store / "mistify.db") == before
 
 
-def test_the_steps_that_a_store_lacks_are_taken_in_order(old: Path, add_steps: Callable[..., None]) -> None:
+def test_missing_migration_steps_are_applied_in_order(old: Path, add_steps: Callable[..., None]) -> None:
     add_steps(FIRST, SECOND)
     for _ in range(2):
         with open_store(old) as store:
@@ -71,7 +71,7 @@ def test_the_steps_that_a_store_lacks_are_taken_in_order(old: Path, add_steps: C
         assert {model.name for model in store.models.all()} == {"tiny!?!", "small!?!"}
 
 
-def test_the_database_before_the_first_step_is_kept(old: Path, add_steps: Callable[..., None]) -> None:
+def test_the_database_is_backed_up_before_the_first_step(old: Path, add_steps: Callable[..., None]) -> None:
     before = contents(old / "mistify.db")
     add_steps(FIRST, SECOND)
     with open_store(old):
@@ -81,7 +81,7 @@ def test_the_database_before_the_first_step_is_kept(old: Path, add_steps: Callab
     assert copy.stat().st_mode & 0o077 == 0
 
 
-def test_a_store_of_the_current_schema_is_not_copied(old: Path) -> None:
+def test_a_store_of_the_current_schema_is_not_backed_up(old: Path) -> None:
     with open_store(old):
         pass
     assert not list(old.glob("mistify.db.v*"))
@@ -97,7 +97,7 @@ def test_a_store_of_the_current_schema_is_not_copied(old: Path) -> None:
         ),
     ],
 )
-def test_a_store_stays_as_it_was_when_a_later_step_fails(
+def test_a_failed_step_leaves_the_store_unchanged(
     old: Path, add_steps: Callable[..., None], failing: Step
 ) -> None:
     add_steps(FIRST, failing)
@@ -107,18 +107,18 @@ def test_a_store_stays_as_it_was_when_a_later_step_fails(
         assert {model.name for model in store.models.all()} == {"tiny!?", "small!?"}
 
 
-def test_a_store_of_a_newer_mistify_names_it(old: Path) -> None:
+def test_the_error_for_a_store_of_a_newer_version_names_the_version(old: Path) -> None:
     set_meta(old, schema_version=CURRENT + 1, mistify_version="7.8.9")
     refused(old, f"written by Mistify 7.8.9 .*schema is {CURRENT + 1}, .* run Mistify 7.8.9")
 
 
 @pytest.mark.parametrize("version", [OLDEST - 1, "new"])
-def test_a_store_of_no_known_schema_is_refused(old: Path, version: object) -> None:
+def test_a_store_with_an_unknown_schema_is_refused(old: Path, version: object) -> None:
     set_meta(old, schema_version=version)
     refused(old, f"schema is {version}.* or use another --store")
 
 
-def test_a_store_is_not_migrated_under_a_server(old: Path, add_steps: Callable[..., None]) -> None:
+def test_a_store_is_not_migrated_while_a_server_uses_it(old: Path, add_steps: Callable[..., None]) -> None:
     add_steps(FIRST)
     with (old / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

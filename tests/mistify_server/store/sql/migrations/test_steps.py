@@ -1,4 +1,4 @@
-"""What single steps do with rows that the assets do not have."""
+"""Single migration steps with rows that the assets do not contain."""
 
 import json
 import sqlite3
@@ -32,7 +32,7 @@ def split(name: str, threads: int, *, watts: float | None = None, factor: float 
 
 
 def test_each_number_of_threads_of_a_device_gets_a_profile() -> None:
-    """What was reported of the fastest of several numbers says nothing of a single one."""
+    """A report for the fastest of several thread counts says nothing about a single one."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE goals (id TEXT)")
     connection.execute("INSERT INTO goals VALUES ('a')")
@@ -76,7 +76,7 @@ def test_each_number_of_threads_of_a_device_gets_a_profile() -> None:
     ]
 
 
-def test_what_was_prepared_with_the_source_stays_prepared() -> None:
+def test_preparations_made_with_the_source_are_kept() -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE batches (job_id TEXT, number INTEGER, plan TEXT, root TEXT)")
     connection.execute("CREATE TABLE edges (record TEXT)")

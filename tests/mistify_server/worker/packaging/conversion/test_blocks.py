@@ -1,4 +1,4 @@
-"""Blocks converted to files, against the networks that they are made of."""
+"""Blocks converted to files, compared with the networks that they were made from."""
 
 import keras
 import numpy as np
@@ -25,13 +25,13 @@ def manifest(files):
 
 
 def in_turn(files, names, inputs, signature=SIGNATURE):
-    """The outputs of the last block, each given what the one before returned."""
+    """Run the blocks one after another, and return the outputs of the last one."""
     for name in names:
         inputs = Runner(files[name], signature)(inputs)
     return inputs["scores"]
 
 
-def test_a_store_has_a_file_for_each_block_and_says_where_it_belongs():
+def test_a_store_has_a_file_for_each_block_with_its_position():
     store = manifest(block_stores.files(Quantization.NONE))
     assert {variant.file: (variant.start, variant.span) for variant in store.variants} == {
         **{name: (start, 1) for start, name in enumerate(ORIGINAL)},
@@ -46,7 +46,7 @@ def test_a_store_has_a_file_for_each_block_and_says_where_it_belongs():
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("names", [ORIGINAL, (*ORIGINAL[:2], LAST_TWO)])
-def test_float_blocks_in_turn_are_the_network(names, batch):
+def test_a_chain_of_float_blocks_equals_the_network(names, batch):
     expected = called(residual(), images(batch))
     actual = in_turn(block_stores.files(Quantization.NONE), names, {"image": images(batch)})
     np.testing.assert_allclose(actual, expected, atol=1e-5)
@@ -61,7 +61,7 @@ def test_blocks_have_a_signature_for_one_example(precision):
     np.testing.assert_array_equal(in_turn(files, ORIGINAL, inputs, one), in_turn(files, ORIGINAL, inputs))
 
 
-def test_int8_blocks_read_the_integers_that_others_write():
+def test_int8_blocks_read_the_integers_written_by_others():
     files = block_stores.files(Quantization.INT8)
     store = manifest(files)
     for variant in store.variants:
@@ -78,7 +78,7 @@ def test_int8_blocks_read_the_integers_that_others_write():
                 assert details[there.name]["quantization"] == (there.scale, there.zero_point)
 
 
-def test_int8_blocks_in_turn_are_the_network_within_one_step():
+def test_a_chain_of_int8_blocks_equals_the_network_within_one_step():
     blocks = blocks_of(residual(), 0.0)
     whole = Runner(with_features(blocks, {"image": images(40, seed=1)}))
     inputs = {"image": images(30, seed=2)}
@@ -90,7 +90,7 @@ def test_int8_blocks_in_turn_are_the_network_within_one_step():
 
 
 def dense_connections():
-    """Concatenations, which have one scale for all that they read and write; what they add is small."""
+    """Return concatenations, which have one scale for inputs and outputs; added channels are small."""
     inputs = keras.Input((8, 8, 3), name="image")
     x = layers.Conv2D(6, 3, padding="same", activation="relu", name="stem")(inputs)
     for number in (1, 2):
@@ -105,7 +105,7 @@ def dense_connections():
 
 
 @pytest.mark.slow
-def test_int8_blocks_with_concatenations_are_the_network_within_one_step():
+def test_int8_blocks_with_concatenations_equal_the_network_within_one_step():
     examples = {"image": images(40, seed=1)}
     blocks = blocks_of(dense_connections(), 0.0)
     files = block_store(blocks, Quantization.INT8, examples)
@@ -115,7 +115,7 @@ def test_int8_blocks_with_concatenations_are_the_network_within_one_step():
 
 
 def test_a_variant_of_another_range_writes_integers_of_the_same_scale():
-    """Its own scale is half as large, but the next block reads that of the original."""
+    """Its own scale would be half as large, but the next block reads that of the original."""
     files = block_stores.files(Quantization.INT8)
     features = Runner(files[ORIGINAL[0]])({"image": images(40, seed=1)})
     halved = next(block for block in variants(residual()) if block.file == HALVED)
@@ -125,7 +125,7 @@ def test_a_variant_of_another_range_writes_integers_of_the_same_scale():
     assert np.ptp(expected) > 20 * step
 
 
-def test_where_a_block_has_no_integer_kernel_floats_are_passed():
+def test_blocks_without_integer_kernels_pass_floats():
     inputs = keras.Input((6,), name="x")
     x = keras.ops.square(layers.Dense(5, activation="sigmoid", name="first")(inputs))
     model = randomised(keras.Model(inputs, layers.Dense(3, name="scores")(x)))
@@ -137,7 +137,7 @@ def test_where_a_block_has_no_integer_kernel_floats_are_passed():
     np.testing.assert_allclose(actual, called(model, examples["x"]), atol=0.05)
 
 
-def test_a_feature_that_is_an_output_as_well_comes_out_as_it_is():
+def test_a_feature_that_is_also_an_output_is_returned_unchanged():
     inputs = keras.Input((6,), name="x")
     x = layers.Dense(5, activation="relu", name="first")(inputs)
     model = randomised(keras.Model(inputs, [x, layers.Dense(3, name="scores")(x)]))
@@ -152,7 +152,7 @@ def test_a_feature_that_is_an_output_as_well_comes_out_as_it_is():
     np.testing.assert_allclose(by_shape[3], scores, atol=0.1)
 
 
-def test_several_inputs_and_outputs_are_those_of_the_ends():
+def test_several_inputs_and_outputs_belong_to_the_first_and_last_block():
     left, right = keras.Input((4,), name="left"), keras.Input((4,), name="right")
     x = layers.Dense(6, activation="relu", name="first")(layers.Add(name="sum")([left, right]))
     model = randomised(
@@ -170,7 +170,7 @@ def test_several_inputs_and_outputs_are_those_of_the_ends():
     assert [tensor.name for tensor in store.outputs] == ["a", "b"]
 
 
-def test_the_scale_is_that_of_the_first_block():
+def test_the_scale_is_taken_from_the_first_block():
     blocks = variants(residual())
     halved_first = [block for block in blocks if block.name == "halved"]
     others = [block for block in blocks if block not in halved_first and block.name != "last-two"]

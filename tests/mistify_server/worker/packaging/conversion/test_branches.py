@@ -1,4 +1,4 @@
-"""Packages with branches: each computes what its network computes, and the base is stored once."""
+"""Packages with branches: each branch gives the outputs of its network, and the base is stored once."""
 
 from collections import Counter
 from dataclasses import replace
@@ -34,7 +34,7 @@ def branches():
 
 @pytest.fixture(scope="module")
 def converted_to(branches):
-    """Return the branches in a file of a precision: each is converted once."""
+    """Return the branches in a file at a precision; each is converted only once."""
 
     @cache
     def convert(precision):
@@ -51,19 +51,19 @@ def converted(converted_to):
 
 
 def by_number(network, number, batch):
-    """What a network gives with the number of a branch as its input."""
+    """Run the network with the number of a branch as input."""
     return Runner(network)({"image": images(batch), "branch": number})["scores"]
 
 
 def by_signature(network, number, batch):
-    """What a branch gives by its own signature."""
+    """Run a branch through its own signature."""
     return Runner(network, branch_signature(number))({"image": images(batch)})["scores"]
 
 
 @pytest.mark.parametrize("run", [by_number, by_signature])
 @pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("number", range(4))
-def test_each_branch_computes_what_its_network_computes(branches, converted, number, batch, run):
+def test_each_branch_gives_the_outputs_of_its_network(branches, converted, number, batch, run):
     expected = branches.networks[number].model.predict(images(batch), verbose=0)
     np.testing.assert_allclose(run(converted, number, batch), expected, atol=1e-5)
 
@@ -75,12 +75,12 @@ def test_the_branches_differ(branches, converted):
 
 
 @pytest.mark.parametrize(("number", "nearest"), [(-5, 0), (4, 3), (2**31 - 1, 3)])
-def test_a_number_of_no_branch_means_the_nearest(converted, number, nearest):
+def test_an_unknown_branch_number_selects_the_nearest(converted, number, nearest):
     np.testing.assert_array_equal(by_number(converted, number, 2), by_number(converted, nearest, 2))
 
 
 def kernels(network):
-    """How many contents there are of each shape of several axes among the weights, in all graphs together."""
+    """Count the distinct weights of each multidimensional shape in all graphs together."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     contents = {
         tensor.buffer: tuple(tensor.shape)
@@ -95,14 +95,14 @@ def kernels(network):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
-def test_the_base_is_stored_once_and_every_branch_by_itself(converted_to, precision):
+def test_the_base_is_stored_once_and_every_branch_separately(converted_to, precision):
     actual = kernels(converted_to(precision))
     assert actual[24, 3, 3, 2] == 1
     assert [actual[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
 
 
 def test_one_interpreter_runs_all_branches(converted):
-    """The same interpreter goes on: only a number among its inputs changes."""
+    """The same interpreter is reused: only the branch number among its inputs changes."""
     interpreter = Interpreter(model_content=converted, num_threads=1)
     interpreter.allocate_tensors()
     by_name = {entry["name"].split(":")[0]: entry["index"] for entry in interpreter.get_input_details()}
@@ -121,7 +121,7 @@ def test_one_interpreter_runs_all_branches(converted):
 
 
 @pytest.mark.parametrize("precision", ["float16", "dynamic"])
-def test_branches_are_stored_at_other_precisions(converted_to, converted, precision):
+def test_branches_can_be_stored_at_other_precisions(converted_to, converted, precision):
     stored = converted_to(precision)
     differences = []
     for number in range(4):
@@ -131,7 +131,7 @@ def test_branches_are_stored_at_other_precisions(converted_to, converted, precis
 
 
 @pytest.mark.parametrize("run", [by_number, by_signature])
-def test_each_branch_has_scales_of_its_own_in_integers(branches, converted_to, run):
+def test_each_int8_branch_has_its_own_scales(branches, converted_to, run):
     integers = converted_to("int8")
     for number, network in enumerate(branches.networks):
         differences = np.abs(run(integers, number, 40) - network.model.predict(images(40), verbose=0))
@@ -143,13 +143,13 @@ def test_each_branch_has_scales_of_its_own_in_integers(branches, converted_to, r
 
 
 def operators_of(model, signature):
-    """The types that the operators of a graph make, but for the last one's."""
+    """Return the output types of the operators in a graph, except the last one."""
     (number,) = (one.subgraphIndex for one in model.signatureDefs if one.signatureKey == signature.encode())
     graph = model.subgraphs[number]
     return {flatbuffer_utils.type_to_name(graph.tensors[one.outputs[0]].type) for one in graph.operators[:-1]}
 
 
-def test_a_base_of_nothing_is_possible(branches):
+def test_branches_may_share_no_layers(branches):
     apart = convert_branches(replace(branches, base=()), QuantizationConfig())
     for number, one in enumerate(branches.networks):
         expected = one.model.predict(images(3), verbose=0)
@@ -169,14 +169,14 @@ def test_a_manifest_lists_the_branches(package, branches):
     assert [info.name for info in manifest.inputs] == ["image"]
     own = manifest.branches[2]
     assert (manifest.accuracy, manifest.latency) == (own.accuracy, own.latency)
-    assert own.accuracy > manifest.branches[0].accuracy, "the examples are what the own network tells"
+    assert own.accuracy > manifest.branches[0].accuracy, "most labels are the network's own predictions"
     for one, network_of in zip(manifest.branches, branches.networks, strict=True):
         assert one.achieved["flops"] == analyse(network_of.model).network().flops
         assert one.latency.median_ms > 0
 
 
-def test_what_a_package_takes_is_what_all_its_branches_take(package, branches):
-    """The weights as they are in the file, each once; and the activations of one branch."""
+def test_the_costs_of_a_package_cover_all_its_branches(package, branches):
+    """All weights in the file count once, plus the activations of one branch."""
     size = len(package.files["serve.tflite"])
     assert package.manifest.achieved["size_bytes"] == size
     model = flatbuffer_utils.read_model_from_bytearray(package.files["serve.tflite"])
@@ -193,7 +193,7 @@ def test_what_a_package_takes_is_what_all_its_branches_take(package, branches):
 
 
 @pytest.mark.slow
-def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch):
+def test_a_branch_with_different_outputs_is_refused(branches, monkeypatch):
     other = branch(1.0, 4)
     lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))
     monkeypatch.setattr(

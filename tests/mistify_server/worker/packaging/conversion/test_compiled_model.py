@@ -1,4 +1,4 @@
-"""Packages in LiteRT's `CompiledModel`: it loads every one, and computes what `Interpreter` does."""
+"""Packages in LiteRT's `CompiledModel`, which loads all of them and computes the same as `Interpreter`."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.executors.structure.networks import randomised
 from tests.mistify_server.worker.packaging.networks import four_branches, images
 from tests.support.compiled_models import assert_runs_compiled
 
-#: Of different operators: residual, with sizes computed at run time, and with two inputs.
+#: Networks with different operators: residual, with sizes computed at run time, and with two inputs.
 FEW = ("residual_projection", "squeeze_excite_reshape", "siamese")
 QUANTIZATIONS = [*STORED, {"precision": "int8", "inputs": "int8"}]
 
@@ -52,7 +52,7 @@ def branched(count, precision="none"):
     return convert_branches(replace(branches, networks=networks), quantization, {"image": images(20)})
 
 
-# Trees of conditions of every shape: with an odd number, a network is chosen beside another choice.
+# Condition trees of every shape: with an odd number, one side of a choice is a single network.
 @pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_branches_run_compiled(count):

@@ -1,4 +1,4 @@
-"""Converted networks against the models they come from, at every precision."""
+"""Converted networks, compared with their models at every precision."""
 
 import keras
 import numpy as np
@@ -49,7 +49,7 @@ def test_batch_norm_is_folded(converted):
     ]  # fmt: skip
 
 
-def test_a_network_is_no_larger_than_one_without_batch_norm(model, converted):
+def test_a_converted_network_is_not_larger_than_one_without_batch_norm(model, converted):
     folded = fold_batch_norm(model)
     assert not any(isinstance(layer, layers.BatchNormalization) for layer in folded.layers)
     plain = keras.models.clone_model(folded)
@@ -65,7 +65,7 @@ def test_the_converted_model_is_not_changed(model):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("precision", "near"), [("none", 1e-5), ("int8", 0.05)])
-def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, precision, near):
+def test_a_network_that_downscales_images_accepts_the_original_ones(model, precision, near):
     smaller = narrow(at_resolution(analyse(model), 0.75), {})
     converted = converted_as(smaller, {"precision": precision})
     actual = run_network(converted, {"image": images(9)})["scores"]
@@ -73,18 +73,18 @@ def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, pr
 
 
 @pytest.mark.parametrize("batch", [1, 9])
-def test_an_integer_network_is_near_its_model(model, int8, batch):
+def test_an_int8_network_is_close_to_its_model(model, int8, batch):
     actual = run_network(int8, {"image": images(batch)})["scores"]
     np.testing.assert_allclose(actual, model.predict(images(batch), verbose=0), atol=0.05)
 
 
-def test_an_integer_network_computes_with_integers_alone(int8):
+def test_an_int8_network_computes_only_with_integers(int8):
     assert {kind for _, kind in operators(int8)} == {"INT8"}
     assert {name for name, _ in operators(int8)}.isdisjoint({"QUANTIZE", "DEQUANTIZE"})
 
 
-def test_integer_weights_are_the_folded_ones_per_channel(model, int8):
-    """Symmetric: the largest weight of an output channel is 127 or -127."""
+def test_int8_weights_are_the_folded_ones_quantized_per_channel(model, int8):
+    """Quantization is symmetric: the largest weight of an output channel becomes 127 or -127."""
     folded = fold_batch_norm(model)
     kernels = [np.asarray(layer.kernel) for layer in folded.layers if type(layer) is layers.Conv2D]
     actual = quantized_weights(int8, "CONV_2D")
@@ -99,7 +99,7 @@ def test_integer_weights_are_the_folded_ones_per_channel(model, int8):
 
 
 def quantized_weights(network, operator_name):
-    """Weights [C_out, height, width, C_in] and scales [C_out] of every operator of a name."""
+    """Return weights [C_out, height, width, C_in] and scales [C_out] of all operators with a name."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     graph = model.subgraphs[0]
     actual = []
@@ -111,7 +111,7 @@ def quantized_weights(network, operator_name):
     return actual
 
 
-def test_what_integers_stand_for(int8):
+def test_integers_have_the_scale_of_their_values(int8):
     runner = Runner(int8)
     image, scores = runner.inputs["image"], runner.outputs["scores"]
     assert (image.dtype, image.shape, image.zero_point) == ("int8", (-1, 8, 8, 2), -128)
@@ -119,7 +119,7 @@ def test_what_integers_stand_for(int8):
     assert (scores.dtype, scores.scale, scores.zero_point) == ("int8", 1 / 256, -128)
 
 
-def test_an_integer_network_may_take_and_give_floats(model):
+def test_an_int8_network_may_have_float_inputs_and_outputs(model):
     runner = Runner(converted_as(model, "int8"))
     assert runner.inputs["image"].dtype == runner.outputs["scores"].dtype == "float32"
     assert runner.inputs["image"].scale is None
@@ -127,7 +127,7 @@ def test_an_integer_network_may_take_and_give_floats(model):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", STORED)
-def test_the_size_is_as_foretold(precision):
+def test_the_size_matches_the_prediction(precision):
     wide = network(width=250)
     size = len(converted_as(wide, precision))
     assert size == pytest.approx(analyse(wide).network().size_bytes(precision), rel=0.05)
@@ -147,8 +147,8 @@ RECURRENT = {
     [(kind, STORED[0]) for kind in RECURRENT]
     + [(kind, as_) for kind in ("gru", "lstm") for as_ in STORED[1:]],
 )
-def test_the_size_of_what_is_unrolled_is_as_foretold(kind, precision):
-    """A package is made of a network as it was cut, whose steps follow each other in the file."""
+def test_the_size_of_unrolled_layers_matches_the_prediction(kind, precision):
+    """The converter unrolls the time steps of recurrent layers in the file."""
     inputs = keras.Input((20, 16), name="steps")
     source = keras.Model(inputs, layers.Dense(3)(RECURRENT[kind]()(inputs)))
     unrolled = narrow(analyse(source), {})
@@ -158,8 +158,8 @@ def test_the_size_of_what_is_unrolled_is_as_foretold(kind, precision):
 
 
 @pytest.mark.parametrize("precision", ["none", "int8"])
-def test_a_text_without_tokens_is_no_division_by_zero(precision):
-    """In integers LiteRT would not run it, nor any conversion that fixes the batch."""
+def test_an_empty_text_causes_no_division_by_zero(precision):
+    """Otherwise, LiteRT could not run it in int8, nor convert it with a fixed batch size."""
     ids = keras.Input((6,), dtype="int32", name="ids")
     mean = layers.GlobalAveragePooling1D()(layers.Embedding(9, 8, mask_zero=True)(ids))
     texts = np.random.default_rng(0).integers(1, 9, size=(20, 6)).astype(np.int32)
@@ -173,7 +173,7 @@ def test_a_text_without_tokens_is_no_division_by_zero(precision):
 
 
 def two_by_two():
-    """Two inputs, one of them tokens, and two outputs, neither in the order of the alphabet."""
+    """Return a network with two inputs, one of tokens, and two outputs, neither in alphabetical order."""
     tokens = keras.Input((5,), dtype="int32", name="tokens")
     image = keras.Input((8, 8, 2), name="image")
     x = layers.Concatenate()(

@@ -1,4 +1,4 @@
-"""Signatures for batch 1: their shapes are fixed, and they cost next to nothing."""
+"""Signatures for batch size 1: their shapes are fixed, and they add little to the file."""
 
 from copy import copy
 
@@ -39,7 +39,7 @@ def family(name):
 
 
 def graphs(converted):
-    """The graph for any batch, and the one for batch 1."""
+    """Return the graph for any batch size, and the one for batch size 1."""
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(converted))
     return model, model.subgraphs
 
@@ -48,10 +48,10 @@ def names(model, graph):
     return [flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) for operator in graph.operators]
 
 
-# With shapes that are computed at run time: of what is flattened, of rows, of what is widened by a factor.
+# Networks with shapes computed at run time: flattened inputs, rows, and upscaling by a factor.
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["flattened", "squeeze_excite_reshape", "transposed", "one_dimensional"])
-def test_all_shapes_are_fixed_and_none_is_computed(name):
+def test_all_shapes_are_fixed_and_none_is_computed_at_run_time(name):
     model, (free, fixed) = graphs(convert(family(name)))
     assert any(tensor.shapeSignature is not None for tensor in free.tensors)
     assert all(tensor.shapeSignature is None for tensor in fixed.tensors)
@@ -66,7 +66,7 @@ def test_both_graphs_have_the_same_weights():
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["flattened", "siamese"])
-def test_one_example_gives_the_same_by_both(name):
+def test_both_graphs_give_the_same_outputs_for_one_example(name):
     model = family(name)
     rng = np.random.default_rng(0)
     example = {tensor.name: rng.normal(size=(1, *tensor.shape[1:])) for tensor in model.inputs}
@@ -88,7 +88,7 @@ def test_without_a_signature_a_network_takes_any_batch():
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
-def test_the_second_graph_costs_less_than_sharing_saves(precision, monkeypatch):
+def test_the_second_graph_takes_less_space_than_sharing_saves(precision, monkeypatch):
     model, examples = network(width=40), {"image": images(20)}
     quantization = QuantizationConfig.model_validate(precision)
     with_both = convert(model, quantization, examples)
@@ -98,8 +98,8 @@ def test_the_second_graph_costs_less_than_sharing_saves(precision, monkeypatch):
     assert len(with_both) <= 1.04 * len(convert(model, quantization, examples))
 
 
-def test_tuned_weights_are_those_of_both_graphs():
-    """They are written over the old ones, at places that are recorded once the file is complete."""
+def test_tuned_weights_apply_to_both_graphs():
+    """They overwrite the old weights at offsets that are recorded once the file is complete."""
     model = fold_batch_norm(network())
     converted, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     tuned = bytearray(converted)
@@ -119,7 +119,7 @@ def test_a_shape_that_depends_on_values_is_not_fixed():
 
 
 def lying(converted):
-    """The network with other weights in the graph for batch 1."""
+    """Return the network with other weights in the graph for batch size 1."""
     model, (_, fixed) = graphs(converted)
     fixed.tensors = [copy(tensor) for tensor in fixed.tensors]
     kernel = next(tensor for tensor in fixed.tensors if list(tensor.shape) == [3, 6])
@@ -129,7 +129,7 @@ def lying(converted):
 
 
 @pytest.mark.slow
-def test_a_package_that_computes_something_else_for_one_example_is_refused(monkeypatch):
+def test_a_package_with_different_outputs_for_one_example_is_refused(monkeypatch):
     model = network()
     with monkeypatch.context() as patch:
         patch.setattr(packaging, "convert", lambda *asked: lying(convert(*asked)))

@@ -1,4 +1,4 @@
-"""Where weights stand in a `.tflite`: written there, others are served as if they had been converted."""
+"""Places of weights in a `.tflite`: other weights written there are served as if they had been converted."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from tests.mistify_server.worker.packaging.training.networks import network as f
 
 layers = keras.layers
 
-#: One for each way in which weights are stored: turned, in parts, with their groups, scaled, after a norm.
+#: One network for each way of storing weights: transposed, split, grouped, scaled, after a norm.
 QUICK = ("depthwise_multiplier", "grouped", "gru", "transformer", "merges", "pre-activation", "transposed")
 SHARED_NORM = "siamese"
 ALL = [
@@ -27,7 +27,7 @@ ALL = [
 ]
 
 
-#: The converter adds the activation's own offset to the bias before it.
+#: The converter adds the offset of the activation to the preceding bias.
 MERGED = {"activation hard_sigmoid": {"stem/bias"}}
 
 
@@ -64,7 +64,7 @@ def rescaled(padding, offset, scale=0.5, use_bias=True):
     return randomised(keras.Model(inputs, layers.Dense(3, name="out")(layers.GlobalAveragePooling2D()(x))))
 
 
-def test_what_scales_the_input_is_in_the_kernel():
+def test_input_scaling_is_folded_into_the_kernel():
     model = rescaled("same", 0.0)
     network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     assert [place.factor for place in places["first/kernel"]] == pytest.approx([0.5])
@@ -73,7 +73,7 @@ def test_what_scales_the_input_is_in_the_kernel():
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("make", [lambda: rescaled("valid", 0.1), lambda: folded(SHARED_NORM)])
-def test_weights_that_are_merged_with_others_have_no_place(make):
+def test_merged_weights_have_no_place(make):
     model = make()
     weights = trainable_weights(model, TuningConfig(trainable="network"))
     network, places = convert_placed(model, weights)
@@ -85,8 +85,8 @@ def test_weights_that_are_merged_with_others_have_no_place(make):
 @pytest.mark.parametrize(
     ("scale", "offset", "use_bias"), [(1.0, -0.5, True), (1.0, -0.5, False), (0.5, 0.1, False)]
 )
-def test_a_kernel_that_a_bias_was_computed_from_has_no_place(scale, offset, use_bias):
-    """Other numbers in its place would ask for another bias, which the converter has made of them."""
+def test_a_kernel_that_determines_a_converted_bias_has_no_place(scale, offset, use_bias):
+    """The converter computed the bias from the kernel, so that another kernel would need another bias."""
     model = rescaled("valid", offset, scale, use_bias)
     network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     assert set(places) == {"out/kernel", "out/bias"}
@@ -94,8 +94,8 @@ def test_a_kernel_that_a_bias_was_computed_from_has_no_place(scale, offset, use_
 
 
 @pytest.mark.slow
-def test_all_weights_of_a_large_network_but_a_merged_one_have_places():
-    """That takes marks of which no two are alike: where one is merged, others are looked for as they are."""
+def test_all_weights_of_a_large_network_except_merged_ones_have_places():
+    """Finding them needs unique marker values; if one is merged, the others are searched by value."""
     inputs = keras.Input((400,), name="x")
     x = layers.Dense(400, activation="relu", name="first")(inputs)
     x = layers.Dense(400, activation="relu", name="second")(x)
@@ -107,7 +107,7 @@ def test_all_weights_of_a_large_network_but_a_merged_one_have_places():
     same(network, model)
 
 
-def test_weights_that_are_alike_have_places_of_their_own():
+def test_equal_weights_have_separate_places():
     inputs = keras.Input((4,), name="x")
     x = layers.Dense(4, activation="relu", name="a")(inputs)
     x = layers.Dense(4, activation="relu", kernel_initializer="zeros", name="b")(x)
@@ -118,7 +118,7 @@ def test_weights_that_are_alike_have_places_of_their_own():
 
 
 @pytest.mark.slow
-def test_a_network_is_as_small_as_without_places():
+def test_recording_places_does_not_enlarge_a_network():
     model = folded("residual_identity")
     network, _ = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     plain = convert(model)
@@ -126,7 +126,7 @@ def test_a_network_is_as_small_as_without_places():
     assert abs(len(network) - len(plain)) < 64
 
 
-def test_a_norm_that_cannot_be_folded_is_a_scale_and_a_shift():
+def test_a_norm_that_cannot_be_folded_becomes_a_scale_and_a_shift():
     inputs = keras.Input((6,), name="x")
     norm = layers.BatchNormalization(name="norm")
     model = randomised(keras.Model(inputs, layers.Dense(3)(layers.ReLU()(norm(inputs)))))

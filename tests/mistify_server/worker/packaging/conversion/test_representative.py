@@ -1,4 +1,4 @@
-"""The examples that scales are taken from: a sample of all training data, however these are sorted."""
+"""Calibration examples are a random sample of all training data, however it is sorted."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ CLASSES = 10
 INT8 = QuantizationConfig(precision=Quantization.INT8, inputs="int8")
 
 
-def test_data_that_are_sorted_by_class_are_represented_by_examples_of_all_classes():
+def test_calibration_examples_of_sorted_data_come_from_all_classes():
     classes = np.repeat(np.arange(CLASSES), REPRESENTATIVE_EXAMPLES)
     train = Dataset({"image": classes[:, None].astype(np.float32)}, {"scores": classes})
     examples = representative(train).inputs["image"]
@@ -33,7 +33,7 @@ def test_data_that_are_sorted_by_class_are_represented_by_examples_of_all_classe
 
 
 def sorted_examples():
-    """Return images sorted by class, of which only those of the last class are bright."""
+    """Return images sorted by class; only those of the last class are bright."""
     x = np.random.default_rng(0).uniform(size=(REPRESENTATIVE_EXAMPLES + 60, 8, 8, 2)).astype(np.float32)
     x[:REPRESENTATIVE_EXAMPLES] *= 0.1
     return Dataset({"image": x}, {"scores": np.repeat([0, 1, 2], len(x) // 3)})
@@ -41,8 +41,8 @@ def sorted_examples():
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("branched", [False, True], ids=["one network", "branches"])
-def test_an_integer_package_takes_its_scales_from_all_classes(branched):
-    """The scale of the inputs is that of the bright images, which come last."""
+def test_an_int8_package_is_calibrated_on_all_classes(branched):
+    """The input scale is determined by the bright images, which come last."""
     own = branch(1.0, 3)
     branches = Branches(BASE, (own,)) if branched else None
     model = own.model if branched else network()

@@ -1,4 +1,4 @@
-"""Branches as a SavedModel: what TensorFlow makes of it is what LiteRT makes of `serve.tflite`."""
+"""Branches as a SavedModel, whose outputs in TensorFlow equal those of `serve.tflite` in LiteRT."""
 
 import io
 import zipfile
@@ -41,7 +41,7 @@ def saved(package, tmp_path_factory):
 
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("number", [-3, 0, 1, 2, 3, 9])
-def test_each_branch_gives_what_it_gives_in_litert(package, saved, number, batch):
+def test_each_branch_gives_the_same_outputs_as_in_litert(package, saved, number, batch):
     actual = saved.signatures["serving_default"](
         image=tf.constant(images(batch)), branch=tf.constant(number, tf.int32)
     )
@@ -49,8 +49,8 @@ def test_each_branch_gives_what_it_gives_in_litert(package, saved, number, batch
     np.testing.assert_allclose(actual["scores"], expected["scores"], atol=1e-5)
 
 
-def test_it_chooses_by_a_case_operation(saved):
-    """`tf.switch_case` is a stateless or a stateful `Case`, whose branches are functions."""
+def test_the_branch_is_selected_by_a_case_operation(saved):
+    """`tf.switch_case` becomes a stateless or stateful `Case` with functions as branches."""
     definition = saved.signatures["serving_default"].graph.as_graph_def()
     nodes = [
         *definition.node,
@@ -68,7 +68,7 @@ def test_the_base_is_stored_once(saved, branches):
 
 
 @pytest.mark.slow
-def test_who_does_not_ask_gets_none(branches):
+def test_no_saved_model_is_made_by_default(branches):
     own = branches.networks[branches.default].model
     made = packaged(own, package_task(), training_setup(own), branches=branches)
     assert set(made.files) == {"serve.tflite", "manifest.json"}

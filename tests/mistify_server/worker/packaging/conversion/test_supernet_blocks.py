@@ -1,4 +1,4 @@
-"""The block store of a supernet, against what its subnets compute."""
+"""The block store of a supernet, compared with the outputs of its subnets."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def supernet(images):
 
 
 def trained(supernet):
-    """What each variant loses is its number."""
+    """Return a supernet in which the loss of each variant is its number."""
     return TrainedSupernet(supernet, [float(number) for number in range(len(supernet.space.places))])
 
 
@@ -43,7 +43,7 @@ def files(supernet):
     return block_store(supernet_blocks(trained(supernet)), Quantization.NONE, kinds=kinds)
 
 
-def test_any_subnet_can_be_put_together_from_its_files(supernet, files, images):
+def test_any_subnet_can_be_assembled_from_its_files(supernet, files, images):
     store = BlockStore.model_validate_json(files[BLOCKS])
     rng = np.random.default_rng(1)
     for subnet in (supernet.space.original, *(supernet.space.random(rng) for _ in range(6))):
@@ -56,7 +56,7 @@ def test_any_subnet_can_be_put_together_from_its_files(supernet, files, images):
             np.testing.assert_allclose(network({"image": images})[name], expected, atol=1e-5)
 
 
-def test_it_says_what_replaces_what(supernet, files):
+def test_the_store_lists_the_blocks_that_variants_replace(supernet, files):
     store = BlockStore.model_validate_json(files[BLOCKS])
     places = {f"{place.name}.tflite": (place.start, place.span) for place in supernet.space.places}
     assert {variant.file: (variant.start, variant.span) for variant in store.variants} == places
@@ -71,7 +71,7 @@ def test_it_says_what_replaces_what(supernet, files):
 
 
 @pytest.mark.slow
-def test_it_says_which_blocks_the_package_serves(supernet):
+def test_the_store_lists_the_blocks_served_by_the_package(supernet):
     blocks = supernet_blocks(trained(supernet))
     own = [block.file for block in blocks[: supernet.space.blocks]]
     store = BlockStore.model_validate_json(block_store(blocks, Quantization.NONE, served=own)[BLOCKS])
@@ -86,8 +86,8 @@ def test_it_says_which_blocks_the_package_serves(supernet):
 
 
 @pytest.mark.slow
-def test_variants_do_not_change_the_integers_of_the_network_itself(supernet, images):
-    """Untrained, what is merged computes something else."""
+def test_variants_do_not_affect_the_quantization_of_the_original_network(supernet, images):
+    """The untrained merged blocks compute something different."""
     blocks, inputs = supernet_blocks(trained(supernet)), {"image": images}
     own = blocks[: supernet.space.blocks]
     names = [block.file for block in own]

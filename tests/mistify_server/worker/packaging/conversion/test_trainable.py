@@ -1,4 +1,4 @@
-"""Packages that a device can train, and what becomes of those that it cannot."""
+"""Packages that a device can train, and those that it cannot."""
 
 import numpy as np
 import pytest
@@ -21,19 +21,21 @@ from tests.support.paths import DATA
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("training", [b"no network", (DATA / "tiny.tflite").read_bytes()])
-def test_what_litert_cannot_train_is_packaged_without_training_and_says_why(training, monkeypatch):
+def test_a_network_that_litert_cannot_train_is_packaged_without_training_with_the_reason(
+    training, monkeypatch
+):
     monkeypatch.setattr(trainable, "convert_training", lambda made: training)
     model, examples = network(), {"image": images(3)}
     objectives = objectives_of(model, Dataset(examples, {"scores": np.arange(3)}))
     made = convert_trainable(model, objectives, TuningConfig(trainable="head"), examples)
     assert (made.train, made.training, made.tunable) == (None, None, {})
-    assert made.note.startswith("cannot be trained on a device: LiteRT cannot run what trains it: ")
+    assert made.note.startswith("cannot be trained on a device: LiteRT cannot run the training network: ")
     expected = model.predict(examples["image"], verbose=0)
     np.testing.assert_allclose(run_network(made.serve, examples)["scores"], expected, atol=1e-5)
 
 
-def test_both_networks_are_compared_for_no_more_examples_than_fit_into_memory(monkeypatch, tmp_path):
-    """The one that is trained holds eight copies of the image, with 8 * 8 * 2 elements, at once."""
+def test_both_networks_are_compared_on_as_many_examples_as_fit_into_memory(monkeypatch, tmp_path):
+    """The training network holds eight copies of the image with 8 * 8 * 2 elements at once."""
     model, examples, at_once = network(), {"image": images(5)}, []
     forward = constant(model)
     infer = NamedFunction.like(model, lambda image: forward(tf.concat([image] * 8, -1)[..., -2:]))

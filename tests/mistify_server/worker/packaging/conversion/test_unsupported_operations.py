@@ -1,4 +1,4 @@
-"""What LiteRT cannot run is said of the layers that need it."""
+"""Operations that LiteRT lacks are reported with the layers that need them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ def network(body: Callable[[Any], Any]) -> keras.Model:
         (numpy.Cumprod(axis=1, name="product"), "layer 'product', a Cumprod", "replace it by other layers"),
     ],
 )
-def test_the_layer_is_named_with_what_to_do(body: Callable[[Any], Any], named: str, fix: str) -> None:
+def test_the_error_names_the_layer_and_a_fix(body: Callable[[Any], Any], named: str, fix: str) -> None:
     with pytest.raises(MistifyError) as caught:
         convert(network(body))
     assert caught.value.code is ErrorCode.INVALID_MODEL
@@ -55,7 +55,7 @@ def test_the_layer_is_named_with_what_to_do(body: Callable[[Any], Any], named: s
 
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("find", [ops.argmax, ops.argmin])
-def test_the_place_of_the_largest_value_is_packaged(find: Any, keepdims: bool) -> None:
+def test_argmax_is_packaged(find: Any, keepdims: bool) -> None:
     model = network(lambda x: find(x, axis=-1, keepdims=keepdims))
     images = np.random.default_rng(0).normal(size=(5, 8, 8, 2)).astype(np.float32)
     actual = Runner(convert(model))({"image": images})["scores"]
@@ -71,10 +71,10 @@ def test_the_place_of_the_largest_value_is_packaged(find: Any, keepdims: bool) -
         ("BitwiseAnd", None),
     ],
 )
-def test_a_layer_is_known_by_the_names_of_its_parts(place: str, layer: str | None) -> None:
+def test_a_layer_is_recognised_by_the_names_of_its_parts(place: str, layer: str | None) -> None:
     assert layer_at(place, {"up", "block_2", "dense", "dense_1"}) == layer
 
 
-def test_a_message_of_another_kind_is_shown_by_its_first_line() -> None:
+def test_only_the_first_line_of_other_messages_is_shown() -> None:
     (problem,) = lacking_operators("It failed.\nmore", None).problems
     assert problem.value == "It failed."

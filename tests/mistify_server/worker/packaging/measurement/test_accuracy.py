@@ -1,4 +1,4 @@
-"""How many examples the accuracy of a package is measured on."""
+"""The number of examples on which a package's accuracy is measured."""
 
 import keras
 import numpy as np
@@ -12,12 +12,12 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.measurement import accuracy
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 
-#: Every fifth example is of the other class.
+#: Every fifth example belongs to the other class.
 CLASSES = np.tile([0, 0, 0, 0, 1], 8)
 
 
 class OneByOne:
-    """A package that knows every class, and runs examples one by one."""
+    """A package with perfect predictions that runs examples one by one."""
 
     outputs = ("y",)
 
@@ -30,7 +30,7 @@ class OneByOne:
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time is up as soon as an example has been run."""
+    """Let the time limit expire as soon as one example has been run."""
     monkeypatch.setattr(accuracy, "_MAX_SECONDS", 0.0)
 
 
@@ -48,8 +48,8 @@ def test_no_more_examples_are_run_once_time_is_up() -> None:
 
 
 @pytest.mark.usefixtures("late")
-def test_examples_are_run_until_there_is_a_figure() -> None:
-    """An area under a curve takes examples of both classes."""
+def test_examples_are_run_until_the_metric_is_defined() -> None:
+    """An area under a curve requires examples of both classes."""
     figure = measured(Metric.ROC_AUC, CLASSES)
     order = np.random.default_rng(0).permutation(len(CLASSES))
     assert figure.accuracy == 1.0
@@ -58,7 +58,7 @@ def test_examples_are_run_until_there_is_a_figure() -> None:
 
 
 @pytest.mark.usefixtures("late")
-def test_what_no_example_has_is_not_waited_for() -> None:
+def test_a_metric_undefined_on_all_examples_is_not_awaited() -> None:
     figure = measured(Metric.ROC_AUC, np.zeros(4, int))
     assert np.isnan(figure.accuracy)
     assert figure.examples == 4

@@ -1,4 +1,4 @@
-"""Why a precision costs accuracy: the layer at fault is named, with its figures."""
+"""Causes of accuracy loss at a precision: the responsible layer is named with its values."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ layers = keras.layers
 
 
 def joined(ratio):
-    """Two branches of ranges that differ by a ratio, concatenated."""
+    """Return two concatenated branches with ranges that differ by a ratio."""
     inputs = keras.Input((4,), name="x")
     large = layers.Dense(3, name="large")(inputs)
     small = layers.Dense(3, name="small")(inputs)
@@ -35,14 +35,14 @@ def cause(model, precision):
 
 
 @pytest.mark.parametrize("precision", [Quantization.INT8, Quantization.INT8_QAT])
-def test_a_branch_without_steps_is_named_beside_the_one_that_takes_them(precision):
+def test_a_branch_with_a_small_range_is_named_with_the_one_that_dominates_the_scale(precision):
     reason = cause(joined(1020), precision)
     assert "layer large ranges over" in reason
     assert "which leaves 0.25 of 255 steps for the" in reason
     assert "of layer small" in reason
 
 
-def test_branches_of_like_ranges_are_no_cause():
+def test_branches_with_similar_ranges_are_not_a_cause():
     assert cause(joined(3), Quantization.INT8) == ""
     assert cause(network(), Quantization.INT8) == ""
 
@@ -59,7 +59,7 @@ def test_weights_beyond_float16_are_named_with_their_layer():
     assert cause(joined(1), Quantization.FLOAT16) == ""
 
 
-def test_integers_that_litert_refuses_are_explained_by_their_largest_step():
+def test_int8_networks_refused_by_litert_are_explained_by_their_largest_scale():
     model = joined(1000)
     x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     integers = convert(model, QuantizationConfig(precision=Quantization.INT8), {"x": x})
@@ -74,7 +74,7 @@ def test_integers_that_litert_refuses_are_explained_by_their_largest_step():
         pytest.raises(LiteRtError) as caught,
         _runnable(integers, Quantization.INT8, names),
     ):
-        raise LiteRtError("one that LiteRT refuses", "refused")
-    assert "one whose integers LiteRT refuses: a step of layer " in str(caught.value)
+        raise LiteRtError("one that LiteRT rejects", "refused")
+    assert "one with integers that LiteRT rejects: a step of layer " in str(caught.value)
     with pytest.raises(LiteRtError, match="other"), _runnable(integers, Quantization.NONE, names):
-        raise LiteRtError("one that LiteRT refuses", "other")
+        raise LiteRtError("one that LiteRT rejects", "other")

@@ -1,4 +1,4 @@
-"""Latencies are measured where a network that ends LiteRT ends nothing else."""
+"""Latencies are measured in a process that a network may crash without affecting others."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tests.support.paths import DATA
 
 TINY = (DATA / "tiny.tflite").read_bytes()
 
-#: No network: whoever is to measure it ends itself.
+#: A stand-in for a network that crashes the process that measures it.
 ENDS = b"ends whoever measures it"
 
 
@@ -42,13 +42,13 @@ def test_networks_are_measured_together_with_their_threads() -> None:
 
 
 @pytest.mark.usefixtures("ending")
-def test_a_network_that_ends_litert_has_no_latency_and_others_have() -> None:
+def test_a_network_that_crashes_litert_has_no_latency_while_others_do() -> None:
     assert list(latencies_of({"ends": ENDS, "runs": TINY})) == ["runs"]
     assert latencies_of({"ends": ENDS}) == {}
 
 
 @pytest.mark.usefixtures("ending")
-def test_a_single_network_that_ends_litert_is_refused_with_what_to_do() -> None:
+def test_a_single_network_that_crashes_litert_is_refused_with_a_fix() -> None:
     with pytest.raises(LiteRtError, match="SIGABRT") as refused:
         latency_of(ENDS)
     (problem,) = refused.value.problems
@@ -56,6 +56,6 @@ def test_a_single_network_that_ends_litert_is_refused_with_what_to_do() -> None:
     assert latency_of(TINY).median_ms > 0
 
 
-def test_what_is_no_network_is_refused_as_well() -> None:
-    with pytest.raises(LiteRtError, match="one that LiteRT refuses"):
+def test_an_invalid_network_is_refused() -> None:
+    with pytest.raises(LiteRtError, match="one that LiteRT rejects"):
         latency_of(b"no network at all")

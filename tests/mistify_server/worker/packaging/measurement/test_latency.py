@@ -1,4 +1,4 @@
-"""Latency by measurement: bursts that other work slowed down, and lucky ones, do not count."""
+"""Measuring latency: bursts slowed down by other work, and outliers that are too fast, do not count."""
 
 import statistics
 from itertools import count
@@ -18,7 +18,7 @@ QUIET, SLOW = 1e-6, 1.6e-6
 
 
 class ScriptedProbe(ContentionProbe):
-    """A probe whose loop takes the given seconds, and from then on the last of them."""
+    """A probe whose loop takes the given seconds in turn, then always the last value."""
 
     def __init__(self, *seconds):
         super().__init__()
@@ -38,7 +38,7 @@ def network():
 
 @pytest.fixture
 def burst_ms(monkeypatch):
-    """Let bursts take what the list has, and a second of the clock each; return the list and the clock."""
+    """Script the latencies of bursts, each a second on the clock; return the list and the clock."""
     times = []
     seconds = iter(range(1000))
 
@@ -51,9 +51,9 @@ def burst_ms(monkeypatch):
     return times, lambda: float(next(seconds))
 
 
-def test_bursts_that_were_slowed_down_do_not_count(network, burst_ms):
+def test_slowed_down_bursts_do_not_count(network, burst_ms):
     times, clock = burst_ms
-    # Networks of which other work slows down all alike: the slow ones agree, and are waited out.
+    # Other work slows down all bursts equally: slow bursts agree, and measuring waits until it ends.
     times += [1.5] * 12 + [1.0, 1.01, 1.02] + [0.9]
     probe = ScriptedProbe(*[SLOW] * 12, QUIET)
     measured = measure_latency(network, clock=clock, probe=probe)
@@ -62,7 +62,7 @@ def test_bursts_that_were_slowed_down_do_not_count(network, burst_ms):
     assert times == [0.9]
 
 
-def test_single_lucky_bursts_of_many_do_not_count(network, burst_ms):
+def test_single_fast_outliers_do_not_count(network, burst_ms):
     times, _ = burst_ms
     times += [*[1.02] * 50, 0.8, *[1.02] * 48, 1.0, 0.1]
     clock = count(step=0.004).__next__
@@ -70,35 +70,35 @@ def test_single_lucky_bursts_of_many_do_not_count(network, burst_ms):
     assert times == [0.1]
 
 
-def test_the_lowest_burst_counts_once_others_come_close(network, burst_ms):
+def test_the_fastest_burst_counts_once_others_come_close(network, burst_ms):
     times, clock = burst_ms
     times += [9.0, 5.0, 4.0, *[8.0] * 7, 4.1, 4.2, 4.11, 0.1]
     measured = measure_latency(network, clock=clock, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 39)
 
 
-def test_bursts_that_never_agree_end_all_the_same(network, burst_ms):
+def test_measuring_ends_even_if_bursts_never_agree(network, burst_ms):
     times, _ = burst_ms
     times += [9.0, 5.0, 4.0, *[8.0] * 7]
     measured = measure_latency(network, clock=count(step=10).__next__, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 30)
 
 
-def test_a_short_spell_does_not_count_though_its_bursts_agree(network, burst_ms):
-    """Of 40 bursts that take 10 ms each, the first 25 are disturbed by what the probe does not show."""
+def test_a_short_disturbance_does_not_count_although_its_bursts_agree(network, burst_ms):
+    """The first 25 of 40 bursts of 10 ms are disturbed in a way that the probe does not detect."""
     times, _ = burst_ms
     times += [*[7.0] * 25, *[4.0] * 15]
     measured = measure_latency(network, clock=count(step=0.01).__next__, probe=ScriptedProbe(QUIET))
     assert (measured.median_ms, measured.runs) == (4.0, 120)
 
 
-def test_where_all_were_slowed_down_the_best_counts(network, burst_ms):
+def test_the_fastest_burst_counts_if_all_were_slowed_down(network, burst_ms):
     times, clock = burst_ms
     times += [1.5, 1.4, *[1.5] * 60]
     assert measure_latency(network, clock=clock, probe=ScriptedProbe(SLOW)).median_ms == 1.4
 
 
-def test_bursts_of_before_the_pace_was_known_are_judged_by_what_it_is_known_to_be(network, burst_ms):
+def test_earlier_bursts_are_judged_by_the_pace_measured_later(network, burst_ms):
     class Settling(ScriptedProbe):
         def seconds(self):
             taken = super().seconds()
@@ -112,8 +112,8 @@ def test_bursts_of_before_the_pace_was_known_are_judged_by_what_it_is_known_to_b
     assert measure_latency(network, clock=clock, probe=probe).median_ms == 1.0
 
 
-def test_networks_measured_together_take_turns_until_each_has_settled(monkeypatch):
-    """A spell over the first bursts disturbs all of them alike; each gets its own figure all the same."""
+def test_networks_measured_together_alternate_until_each_has_settled(monkeypatch):
+    """A disturbance of the first bursts affects all networks equally, but each still gets its own latency."""
     turns = []
 
     def timed(infer, probe):
@@ -129,7 +129,7 @@ def test_networks_measured_together_take_turns_until_each_has_settled(monkeypatc
     assert turns == ["small", "large"] * 10
 
 
-def test_the_least_time_of_the_loop_is_kept():
+def test_the_minimum_time_of_the_loop_is_kept():
     probe = ContentionProbe()
     taken = [probe.seconds() for _ in range(20)]
     assert not probe.slowed(min(taken))

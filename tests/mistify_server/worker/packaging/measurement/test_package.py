@@ -1,4 +1,4 @@
-"""Latencies of packages: measured on this machine, predicted for other hardware, and said which."""
+"""Latencies of packages: measured on this machine or predicted for other hardware, and labelled so."""
 
 import pytest
 
@@ -34,17 +34,17 @@ def test_only_this_machine_is_measured(threads: int, precision: Quantization, ax
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("latency_ms@pi", "is judged by the latency on pi as predicted from its data sheet: "),
-        ("latency_ms@pi@4-threads", "is judged by the latency on pi as predicted from its data sheet: "),
+        ("latency_ms@pi", "is judged by the latency on pi predicted from its data sheet, "),
+        ("latency_ms@pi@4-threads", "is judged by the latency on pi predicted from its data sheet, "),
         (
             "latency_ms@board@int8",
-            "is judged by the latency on board as predicted from measurements of its operators",
+            "is judged by the latency on board predicted from measurements of its operators",
         ),
         ("latency_ms@host", None),
         ("flops", None),
     ],
 )
-def test_a_limit_on_other_hardware_is_said_to_be_predicted(axis: str, said: str | None) -> None:
+def test_a_limit_on_other_hardware_is_labelled_as_predicted(axis: str, said: str | None) -> None:
     pi, model = NominalProfile("pi", 5.0, 1.0), LatencyModel(start=0.0, routines={})
     boards = [device_profile("board", model, integer) for integer in (False, True)]
     task = PackageTask.model_construct(
@@ -57,4 +57,4 @@ def test_a_limit_on_other_hardware_is_said_to_be_predicted(axis: str, said: str 
     else:
         (note,) = notes
         assert note.startswith(said)
-        assert note.endswith("nothing was measured there")
+        assert note.endswith("without measurements there")

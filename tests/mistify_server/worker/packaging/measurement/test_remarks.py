@@ -1,4 +1,4 @@
-"""What is told of packages that gained nothing by their precision. Latencies are made up."""
+"""Remarks on packages that gained nothing from their precision, with made-up latencies."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ FLOAT32 = Served(b"", 0.2, 0.80)
 
 @pytest.fixture(scope="module")
 def networks():
-    """One network at several precisions; its last convolution and the dense layer are small."""
+    """Return a network at several precisions; its last convolution and dense layer are small."""
     model = network(width=40)
     return {
         precision: convert(model, QuantizationConfig(precision=precision), {"image": images(20)})
@@ -25,7 +25,7 @@ def networks():
     }
 
 
-def test_nothing_is_reported_of_a_package_that_is_faster_and_as_accurate():
+def test_there_is_no_remark_on_a_package_that_is_faster_and_as_accurate():
     assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.795), FLOAT32, Metric.ACCURACY) == ""
 
 
@@ -36,10 +36,10 @@ def test_a_loss_of_more_than_a_point_is_reported():
     assert "may lose less" not in drawbacks(Quantization.INT8_QAT, worse, FLOAT32, Metric.F1)
 
 
-def test_a_known_cause_takes_the_place_of_advice():
+def test_a_known_cause_replaces_general_advice():
     worse = Served(b"", 0.1, 0.785)
     reported = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1, cause="of some layer")
-    assert reported == "as int8: f1 78.5% against 80.0% in float32, as of some layer"
+    assert reported == "as int8: f1 78.5% against 80.0% in float32, because of some layer"
     assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.80), FLOAT32, Metric.F1, cause="any") == ""
 
 
@@ -60,7 +60,7 @@ def test_operators_that_stay_float_are_named(networks, precision):
     assert "compute in float32 (ADD, CONV_2D, " in reported
 
 
-def test_where_all_are_integers_the_overhead_decides(networks):
+def test_the_overhead_is_named_if_all_operators_use_integers(networks):
     reported = drawbacks(
         Quantization.INT8, Served(networks[Quantization.INT8], 0.25, 0.80), FLOAT32, Metric.ACCURACY
     )
@@ -81,11 +81,11 @@ def test_the_overhead_is_measured_with_the_threads_of_the_package(networks, monk
     assert used == [(4, 1), (4, 2)]
 
 
-def test_how_many_operators_compute_in_float(networks):
+def test_float_operators_are_counted(networks):
     actual = {precision: float_operators(content) for precision, content in networks.items()}
     assert {count for _, count in actual.values()} == {7}
     assert len(actual[Quantization.NONE][0]) == len(actual[Quantization.FLOAT16][0]) == 7
-    # Of the weights only those of the 1 x 1 convolution are worth it.
+    # Only the weights of the 1 x 1 convolution are large enough.
     assert sorted(actual[Quantization.DYNAMIC][0]) == [
         "ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Packages of sparse and clustered networks: what is in their files, and what they say of it."""
+"""Packages of sparse and clustered networks: file contents and remarks."""
 
 import gzip
 
@@ -33,7 +33,7 @@ def task(compression, precision=Quantization.NONE, accuracy=0.0):
 
 
 def kernels_in(content):
-    """The weights that convolutions and matrix products read, found from the operators."""
+    """Return the weights read by convolutions and matrix products, found from the operators."""
     model = flatbuffer_utils.read_model_from_bytearray(content)
     graph = model.subgraphs[0]
     names = {
@@ -56,7 +56,7 @@ def kernels_in(content):
 
 @pytest.fixture(scope="module")
 def digits(digits_resnet):
-    """A network that knows the digits, and what it learned from."""
+    """Return a network trained on the digits, and its training data."""
     signature = signature_of(digits_resnet)
     train, test = (load_dataset(f"builtin:digits-{part}", signature) for part in ("train", "test"))
     predicted = Evaluation(digits_resnet).outputs(train.inputs)
@@ -98,7 +98,7 @@ def test_kernels_have_sixteen_values_in_the_file(digits, precision):
 
 
 @pytest.mark.slow
-def test_what_is_compressed_zips_better(digits):
+def test_compressed_networks_have_smaller_gzip_sizes(digits):
     model, training_setup, _ = digits
     plain, sparse, clustered = (
         packaged(model, task(asked), training_setup).files["serve.tflite"] for asked in (None, HALF, SIXTEEN)
@@ -109,8 +109,8 @@ def test_what_is_compressed_zips_better(digits):
 
 
 @pytest.mark.slow
-def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
-    """Int8 gives each channel of a convolution a scale, and so values, of its own."""
+def test_distinct_values_are_reported_if_each_channel_has_its_own_scale():
+    """Int8 gives each channel of a convolution its own scale, and thereby its own values."""
     model = network(width=16)
     setup = training_setup_of(model)
     package = packaged(model, task(CompressionConfig(clusters=4), Quantization.INT8), setup)
@@ -119,7 +119,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
     assert f"with 4 clusters: a kernel has {values:.0f} values" in package.manifest.note
 
 
-def test_a_package_without_compression_says_nothing_of_it():
+def test_a_package_without_compression_has_no_remark_on_it():
     model = network()
     manifest = packaged(model, task(None), training_setup_of(model)).manifest
     assert manifest.compression is None
@@ -127,8 +127,8 @@ def test_a_package_without_compression_says_nothing_of_it():
 
 
 @pytest.mark.slow
-def test_what_the_precision_costs_is_reported_against_the_compressed_network():
-    """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
+def test_the_loss_of_a_precision_is_relative_to_the_compressed_network():
+    """A network with nearly all weights zero only guesses, which is not a loss caused by float16."""
     model = network()
     setup = training_setup_of(model, train=200, validation=200)
     asked = task(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
@@ -149,12 +149,12 @@ def test_what_the_precision_costs_is_reported_against_the_compressed_network():
         (HALF, {"zero_share": 0.5}, 0.88, "with 50% zeros: accuracy 88.0% against 90.0% before"),
     ],
 )
-def test_what_falls_short_is_reported(asked, actual, accuracy, reported):
+def test_insufficient_compression_is_reported(asked, actual, accuracy, reported):
     assert compression_losses(asked, actual, accuracy, 0.9, Metric.ACCURACY).startswith(reported)
     assert bool(compression_losses(asked, actual, accuracy, 0.9, Metric.ACCURACY)) == bool(reported)
 
 
-def test_a_package_that_nothing_is_trained_for_needs_no_teacher():
+def test_a_package_without_training_needs_no_teacher():
     assert not task(None).spec.needs_training
     assert task(HALF).spec.needs_training
     assert task(None, Quantization.INT8_QAT).spec.needs_training

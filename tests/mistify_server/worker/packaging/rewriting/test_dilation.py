@@ -1,4 +1,4 @@
-"""Dilated convolutions are one operator each, with bias and activation, whatever the batch."""
+"""Dilated convolutions become one operator each, with bias and activation, for any batch size."""
 
 import keras
 import numpy as np
@@ -51,7 +51,7 @@ def test_each_dilated_convolution_is_one_operator(make, expected):
     np.testing.assert_allclose(Runner(converted, FIXED)({"x": x[:1]})["y"], wanted[:1], atol=1e-5)
 
 
-def test_integers_are_near_the_model():
+def test_int8_outputs_are_close_to_the_model():
     model = randomised(images())
     x = np.random.default_rng(0).normal(size=(30, 14, 13, 3)).astype(np.float32)
     converted = convert(model, QuantizationConfig.model_validate("int8"), {"x": x})

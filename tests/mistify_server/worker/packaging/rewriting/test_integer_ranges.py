@@ -1,4 +1,4 @@
-"""Operations whose inputs others read as well, in integers, against Keras."""
+"""Operations whose inputs have other readers, in int8, compared with Keras."""
 
 import keras
 import numpy as np
@@ -40,7 +40,7 @@ def network(operation):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_all_outputs_are_those_of_keras(name):
+def test_all_outputs_agree_with_keras(name):
     model = network(OPERATIONS[name])
     expected = dict(zip(("y", "half"), model(rows(40, 1)["x"]), strict=True))
     actual = Runner(convert(model, INT8, rows(200)))(rows(40, 1))
@@ -49,17 +49,17 @@ def test_all_outputs_are_those_of_keras(name):
         assert np.abs(actual[output] - values).max() < 2 * (of_reading + of_writing), output
 
 
-def test_without_integers_nothing_is_copied():
+def test_nothing_is_copied_without_integers():
     assert "LEAKY_RELU" not in {name for name, _ in operators(convert(network(OPERATIONS["minimum"])))}
 
 
-def test_what_nobody_else_reads_is_not_copied():
+def test_tensors_without_other_readers_are_not_copied():
     inputs = keras.Input((8,), name="x")
     model = keras.Model(inputs, ops.minimum(layers.Dense(8)(inputs), 0.25))
     assert "LEAKY_RELU" not in {name for name, _ in operators(convert(model, INT8, rows(50)))}
 
 
-def test_a_network_is_the_same_whatever_precision_it_was_converted_at_before():
+def test_a_conversion_does_not_depend_on_earlier_precisions():
     model = network(OPERATIONS["minimum"])
     with saved(model) as once:
         after = [once.at(precision, rows(50)) for precision in (INT8, FLOAT32, INT8)]

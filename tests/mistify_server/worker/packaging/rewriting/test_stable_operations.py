@@ -1,4 +1,4 @@
-"""Operations that would overflow in LiteRT, on inputs as large as any, against Keras."""
+"""Operations that would overflow in LiteRT on very large inputs, compared with Keras."""
 
 import keras
 import numpy as np
@@ -12,9 +12,9 @@ from tests.mistify_server.worker.packaging.networks import operators
 
 layers = keras.layers
 
-#: Above 88, exp is infinite in float32. Of 1e30, LiteRT's own LOGISTIC is NaN on processors with AVX-512.
+#: Above 88, exp is infinite in float32. At 1e30, LiteRT's own LOGISTIC is NaN on processors with AVX-512.
 VALUES = np.array([0, 1e-3, 0.5, 3, 20, 87, 89, 142.6, 1e4, 1e20], np.float32)
-#: The last row is of zeros, which have no direction.
+#: The last row is zero, and so has no direction.
 ROWS = np.stack([VALUES, -VALUES, VALUES[::-1], 0 * VALUES])
 
 OPERATIONS = {
@@ -46,13 +46,13 @@ def expected(model):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_outputs_are_those_of_keras_on_extreme_inputs(converted, expected, name):
+def test_outputs_agree_with_keras_on_extreme_inputs(converted, expected, name):
     actual = Runner(converted)({"x": ROWS})[f"{name}_of_x"]
     np.testing.assert_allclose(actual, expected[f"{name}_of_x"], rtol=1e-5, atol=1e-6)
 
 
-def test_so_are_those_of_litert_s_own_kernels(converted, expected):
-    """They compute what integer packages take their scales from, and on machines without XNNPACK."""
+def test_outputs_of_the_own_kernels_of_litert_agree_with_keras(converted, expected):
+    """LiteRT's own kernels are used for calibration, and on machines without XNNPACK."""
     interpreter = Interpreter(
         model_content=converted,
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -62,17 +62,17 @@ def test_so_are_those_of_litert_s_own_kernels(converted, expected):
         np.testing.assert_allclose(actual[name], output, rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_is_converted_to_the_same_bytes_each_time(model, converted):
+def test_conversion_is_deterministic(model, converted):
     assert convert(model) == converted
 
 
-def test_the_layer_before_is_computed_once():
+def test_the_preceding_layer_is_computed_once():
     inputs = keras.Input((4,), name="x")
     converted = convert(keras.Model(inputs, layers.Dense(3, activation="softplus", name="y")(inputs)))
     assert [name for name, _ in operators(converted)].count("FULLY_CONNECTED") == 1
 
 
-def test_integers_do_not_overflow_either():
+def test_int8_networks_do_not_overflow():
     inputs = keras.Input((4,), name="x")
     model = keras.Model(inputs, layers.Activation("softplus", name="y")(inputs))
     rows = np.random.default_rng(0).uniform(-300, 300, (50, 4)).astype(np.float32)
@@ -82,7 +82,7 @@ def test_integers_do_not_overflow_either():
     assert np.abs(Runner(converted)({"x": rows})["y"] - np.asarray(model(rows))).max() < 2 * step
 
 
-def test_a_norm_that_cannot_be_zero_is_left_as_it_is():
+def test_a_norm_that_cannot_be_zero_is_not_changed():
     inputs = keras.Input((4,), name="x")
     converted = convert(keras.Model(inputs, layers.LayerNormalization()(inputs)))
     assert "MAXIMUM" not in {name for name, _ in operators(converted)}

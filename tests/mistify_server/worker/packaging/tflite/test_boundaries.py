@@ -1,4 +1,4 @@
-"""Integers between blocks, where the ranges measured before and behind a boundary differ by rounding."""
+"""Integers at block boundaries, where the ranges measured on both sides differ by rounding."""
 
 from tempfile import TemporaryDirectory
 
@@ -22,7 +22,7 @@ FEATURES = RNG.uniform(size=(40, 4, 4, 6)).astype(np.float32)
 
 
 def concatenating():
-    """A concatenation of what is given and of something within its range: LiteRT gives all one scale."""
+    """Return a concatenation of an input and a tensor within its range: LiteRT uses one scale for all."""
     x = keras.Input((4, 4, 6), name="x")
     return keras.Model(
         x, layers.Concatenate(name="x_2")([layers.MaxPooling2D(3, 1, "same", name="most")(x), x])
@@ -36,7 +36,7 @@ def passing():
 
 @pytest.fixture
 def network():
-    """A network whose signatures are two blocks: `first` writes what `second` reads."""
+    """Return a network with two blocks as signatures: `second` reads what `first` writes."""
     models = {"first": passing(), "second": concatenating()}
 
     def rows():
@@ -52,14 +52,14 @@ def network():
 
 
 def written(network):
-    """The integers that `first` writes."""
+    """Return the integers that `first` writes."""
     (signature,) = (one for one in network.signatureDefs if one.signatureKey == b"first")
     graph = network.subgraphs[signature.subgraphIndex]
     return graph.tensors[graph.operators[-1].inputs[0]]
 
 
 @pytest.mark.parametrize("factor", [1.0, 1 + 1e-6, 1.5])
-def test_the_next_block_reads_the_scale_that_is_written_and_runs(network, factor):
+def test_the_next_block_uses_the_scale_of_the_previous_one_and_runs(network, factor):
     tensor = written(network)
     tensor.quantization.scale = np.float32(tensor.quantization.scale * factor)
     pass_integers(network, ["first"], ["second"])

@@ -1,4 +1,4 @@
-"""Costs read off converted networks, against those of the layers that they were converted from."""
+"""Costs read from converted networks, compared with those of their layers."""
 
 import keras
 import pytest
@@ -38,7 +38,7 @@ def attention() -> keras.Model:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("make", [network, transposed, sequences, attention])
-def test_multiply_adds_and_weights_are_those_of_the_layers(make: object) -> None:
+def test_multiply_adds_and_weights_equal_those_of_the_layers(make: object) -> None:
     model = randomised(make())  # type: ignore[operator]
     expected, actual = analyse(model).network(), network_cost(convert(model))
     assert actual.flops == expected.flops
@@ -48,28 +48,28 @@ def test_multiply_adds_and_weights_are_those_of_the_layers(make: object) -> None
     assert 0.9 * expected.peak_activations <= actual.peak_activations <= 2.2 * expected.peak_activations
 
 
-def test_the_size_is_near_that_of_the_file() -> None:
+def test_the_predicted_size_is_close_to_that_of_the_file() -> None:
     content = convert(network(width=24))
     assert network_cost(content).size_bytes() == pytest.approx(len(content), rel=0.25)
 
 
-def test_operators_that_run_others_are_refused() -> None:
+def test_operators_that_call_other_graphs_are_refused() -> None:
     def grown(x: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: (y * 2,), (x,))[0]
 
     function = NamedFunction(grown, [tf.TensorSpec([None, 4], tf.float32, "x")], ["y"])
-    with pytest.raises(MistifyError, match="WHILE, whose cost is not known"):
+    with pytest.raises(MistifyError, match="WHILE, which has unknown costs"):
         network_cost(convert_function(function, QuantizationConfig()))
 
 
-def test_nothing_costs_nothing() -> None:
+def test_an_empty_network_has_no_costs() -> None:
     inputs = keras.Input((4,))
     actual = network_cost(convert(keras.Model(inputs, layers.ReLU()(inputs))))
     assert isinstance(actual, NetworkCost)
     assert (actual.flops, actual.params) == (0, 0)
 
 
-def test_numbers_that_index_a_table_are_no_obstacle() -> None:
+def test_integer_inputs_that_index_a_table_are_supported() -> None:
     table = tf.random.stateless_normal((5, 8), seed=(0, 0))
 
     def looked_up(numbers: tf.Tensor) -> tf.Tensor:
@@ -81,8 +81,8 @@ def test_numbers_that_index_a_table_are_no_obstacle() -> None:
     assert actual.elements[actual.inputs[0]] == 200
 
 
-def test_inputs_and_outputs_are_those_of_the_graph() -> None:
-    """Shapes, axes and paddings are constants; what is returned may be read on the way, too."""
+def test_tensors_of_a_network_are_classified_correctly() -> None:
+    """Shapes, axes and paddings are constants, and outputs may have other readers."""
 
     def summed(x: tf.Tensor) -> list[tf.Tensor]:
         y = tf.nn.relu(tf.pad(tf.reshape(x, [-1, 4, 6]), [[0, 0], [1, 1], [0, 0]]))
@@ -96,8 +96,8 @@ def test_inputs_and_outputs_are_those_of_the_graph() -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_product_counts_what_it_sums_for_each_element(transposed: bool) -> None:
-    """One matrix on the left for four on the right."""
+def test_a_product_counts_its_multiply_adds_per_output_element(transposed: bool) -> None:
+    """One matrix on the left is multiplied by four on the right."""
 
     def multiplied(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         return tf.matmul(left, right, transpose_a=transposed, transpose_b=transposed)

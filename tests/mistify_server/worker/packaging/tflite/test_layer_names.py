@@ -1,4 +1,4 @@
-"""The layers whose kernels stay in float32."""
+"""Layers with kernels that stay in float32."""
 
 import keras
 import numpy as np
@@ -16,8 +16,8 @@ layers = keras.layers
     ("precision", "kept"),
     [("int8", {"volumes": 4 * 2**3 * 2 * 5}), ("none", {"volumes": 4 * 2**3 * 2 * 5, "scores": 4 * 3 * 135})],
 )
-def test_they_are_named_with_their_bytes(precision: str, kept: dict[str, int]) -> None:
-    """LiteRT has no convolution of integers over volumes."""
+def test_layers_with_float_kernels_are_listed_with_their_size(precision: str, kept: dict[str, int]) -> None:
+    """LiteRT has no int8 convolution over volumes."""
     inputs = keras.Input((4, 4, 4, 2), name="x")
     x = layers.Conv3D(5, 2, name="volumes")(inputs)
     model = keras.Model(inputs, layers.Dense(3, name="scores")(layers.Flatten()(x)))

@@ -1,4 +1,4 @@
-"""The memory of a file, against the sizes of a network that is written down by hand."""
+"""The memory of a file, compared with sizes computed by hand."""
 
 import keras
 import numpy as np
@@ -12,9 +12,9 @@ from tests.executors.structure.networks import randomised
 
 layers = keras.layers
 
-#: Weights of the kernel [3, 3, 3, 2, 24], and of that of the dense layer.
+#: Numbers of weights in the kernel [3, 3, 3, 2, 24] and in that of the dense layer.
 VOLUME, DENSE = 27 * 2 * 24, 24 * 2
-#: Numbers of what the convolution writes, which its ReLU reads.
+#: Number of elements that the convolution writes and its ReLU reads.
 MADE = 4 * 4 * 4 * 24
 
 
@@ -29,12 +29,12 @@ def over_volumes() -> keras.Model:
     [
         (Quantization.NONE, 4 * (VOLUME + DENSE), 4 * 2 * MADE),
         (Quantization.FLOAT16, 2 * (VOLUME + DENSE), 4 * 2 * MADE),
-        # There is no integer kernel for volumes, only a ReLU; a kernel below 1,024 weights stays as it is.
+        # Only the ReLU has an int8 kernel for volumes; a kernel with fewer than 1,024 weights stays float32.
         (Quantization.DYNAMIC, 4 * (VOLUME + DENSE), 4 * 2 * MADE),
         (Quantization.INT8, 4 * VOLUME + DENSE, (4 + 1) * MADE),
     ],
 )
-def test_a_kernel_counts_as_it_is_stored(precision: Quantization, weights: int, alive: int) -> None:
+def test_a_kernel_counts_in_its_stored_precision(precision: Quantization, weights: int, alive: int) -> None:
     examples = {"volume": np.random.default_rng(0).normal(size=(8, 6, 6, 6, 2)).astype(np.float32)}
     network = convert(over_volumes(), QuantizationConfig(precision=precision), examples)
     biases = 4 * (24 + 2)

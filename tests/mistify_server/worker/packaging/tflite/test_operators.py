@@ -1,4 +1,4 @@
-"""What layers do in LiteRT, against what the converter makes of them."""
+"""Predicted LiteRT operators of layers, compared with the converted network."""
 
 from collections import Counter
 
@@ -47,7 +47,7 @@ def counted(operations: list[Operation], *without: OperatorKind) -> Counter[Oper
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("make", [image_network, sequence_network])
-def test_layers_do_what_the_converted_network_does(make) -> None:
+def test_predicted_operators_match_the_converted_network(make) -> None:
     keras.utils.set_random_seed(0)
     model = make()
     expected = list(network_cost(convert(model)).operations)
@@ -71,16 +71,16 @@ def test_convolutions_over_volumes_have_the_channels_of_their_layers() -> None:
 
 
 def test_attention_is_made_of_products() -> None:
-    """What lies between them depends on the converter."""
+    """The operators between the products depend on the converter."""
     keras.utils.set_random_seed(0)
     model = attention_network()
     between = tuple(set(OperatorKind) - {OperatorKind.DENSE, OperatorKind.PRODUCT, OperatorKind.SOFTMAX})
     expected = counted(list(network_cost(convert(model)).operations), *between)
-    # A product of one left-hand side for all heads, or one for each.
+    # One product with a left-hand side for all heads, or one product per head.
     assert counted(list(analyse(model).network().operations), *between) == expected
 
 
-def test_narrower_layers_do_less() -> None:
+def test_narrower_layers_have_fewer_multiply_adds() -> None:
     structure = analyse(image_network())
     narrow = structure.network(dict.fromkeys(structure.groups, 1))
     before = {layer.name: layer.operations for layer in structure.network().layers}

@@ -1,6 +1,6 @@
-"""Networks that have to be trained as TensorFlow trains them: every family, and every layer by itself.
+"""Networks to be trained in LiteRT exactly as in TensorFlow: every family, and every layer separately.
 
-A layer stands between others with weights, so that it is differentiated by what it reads as well.
+Each layer is placed between layers with weights, so that gradients with respect to its inputs are needed too.
 """
 
 import keras
@@ -77,7 +77,7 @@ def _sliced():
 
 
 def _wide_kernels():
-    """Kernels larger than their image, and a stride beyond the kernel."""
+    """Return convolutions with kernels larger than the image, and a stride larger than the kernel."""
     inputs = keras.Input((4, 5, 2), name="image")
     x = layers.Conv2D(4, 5, padding="same")(inputs)
     x = layers.Conv2D(4, 2, strides=3, padding="same")(x)
@@ -185,7 +185,7 @@ _OTHERS = {
 }
 LAYERS = {**_CONVOLUTIONS, **_WINDOWS, **_OTHERS}
 
-#: One of each way in which windows go over images; their many others differ in figures alone.
+#: One network for each kind of sliding window; the others only differ in sizes.
 TYPICAL = (
     *("3 same stride 2 dilation 1", "3 valid stride 1 dilation 2", "1 valid stride 2 dilation 1"),
     *("3 same stride 2", "2 valid stride 3"),
@@ -201,12 +201,12 @@ NETWORKS = {
 
 
 def network(name):
-    """A network as it is packaged: random everywhere, batch norm folded."""
+    """Return a network as it is packaged: with random weights and folded batch norms."""
     return fold_batch_norm(randomised(NETWORKS[name]()))
 
 
 def objectives_of(model):
-    """Classes where an output has one row, figures where it is an image."""
+    """Return the objectives: classes for outputs with one row, regression for images."""
     return {
         name: Regression(Activation.NONE) if len(tensor.shape) > 3 else Categorical(Activation.NONE)
         for name, tensor in zip(output_names(model), model.outputs, strict=True)
@@ -214,13 +214,13 @@ def objectives_of(model):
 
 
 def trained(model, **options):
-    """What is converted into `train.tflite`."""
+    """Return the training network that is converted to `train.tflite`."""
     tuning = tuning_of(**options)
     return TrainingNetwork(model, trainable_weights(model, tuning), objectives_of(model), tuning)
 
 
 def places_of(model, **options):
-    """Where each trained weight is among the model's, which may be in another order."""
+    """Return the index of each trained weight among the model's weights, which may have another order."""
     places = {id(variable): at for at, variable in enumerate(model.trainable_variables)}
     return [places[id(variable)] for variable in trainable_weights(model, tuning_of(**options)).values()]
 
@@ -240,7 +240,7 @@ def inputs_of(model, seed=1, count=BATCH):
 
 
 def targets_of(model, seed=2, count=BATCH):
-    """Targets by the names of their outputs."""
+    """Return targets by output name."""
     rng = np.random.default_rng(seed)
     actual = {}
     for name, tensor in zip(output_names(model), model.outputs, strict=True):
@@ -251,7 +251,7 @@ def targets_of(model, seed=2, count=BATCH):
 
 
 def taught_of(model, seed=3, count=BATCH):
-    """A teacher's probabilities, by the names of the outputs."""
+    """Return a teacher's probabilities by output name."""
     rng = np.random.default_rng(seed)
     shapes = zip(output_names(model), (tuple(tensor.shape[1:]) for tensor in model.outputs), strict=True)
     exps = {name: np.exp(rng.normal(size=(count, *shape))) for name, shape in shapes}
@@ -259,7 +259,7 @@ def taught_of(model, seed=3, count=BATCH):
 
 
 def lesson_of(model):
-    """All that a step is given, but for its scalars."""
+    """Return all inputs of a training step except scalars."""
     targets, taught = targets_of(model), taught_of(model)
     return {
         **inputs_of(model),

@@ -1,4 +1,4 @@
-"""What a training network counts as right, and what it does not count."""
+"""Correct predictions counted by a training network."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from mistify_server.worker.packaging.training.entropy import correct
 
 
 @pytest.mark.parametrize(("activation", "middle"), [(Activation.SIGMOID, 0.5), (Activation.NONE, 0.0)])
-def test_answers_of_yes_or_no_that_nobody_knows_do_not_count(activation, middle):
+def test_unknown_binary_labels_do_not_count(activation, middle):
     output = middle + np.float32([[0.3], [0.3], [-0.3], [-0.3], [0.3], [-0.3]])
     target = np.int32([[1], [0], [0], [1], [IGNORED], [IGNORED]])
     right, counted = correct(Binary(activation), output, target)

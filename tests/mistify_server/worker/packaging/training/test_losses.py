@@ -1,4 +1,4 @@
-"""Losses of plug-ins on the device, against what TensorFlow computes."""
+"""Losses of plug-ins on the device, compared with TensorFlow."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from tests.support.plug_ins import LOSSES, install_example, installed
 layers = keras.layers
 BATCH, RATE = 8, 0.5
 
-#: LiteRT has no logarithm of the gamma function.
+#: A loss with the log-gamma function, which LiteRT lacks.
 ODD = """
 import tensorflow as tf
 from executors.outputs.plugged_in import OutputKind, OutputLoss
@@ -36,7 +36,7 @@ def plug_ins(tmp_path, monkeypatch):
 
 
 def detector():
-    """A class and a box, of figures and not of an image."""
+    """Return a network that predicts a class and a box from numbers instead of an image."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,), name="x")
     x = layers.Dense(8, "tanh", name="hidden")(inputs)
@@ -59,7 +59,7 @@ def converted(losses):
 
 
 @pytest.mark.slow
-def test_a_step_on_the_device_is_that_of_tensorflow():
+def test_a_training_step_on_the_device_agrees_with_tensorflow():
     losses = {"kind": "costly_misses", "box": "box_overlap"}
     made, model, data = converted(losses), detector(), examples()
     with tf.GradientTape() as tape:
@@ -87,7 +87,7 @@ def test_a_step_on_the_device_is_that_of_tensorflow():
 
 
 @pytest.mark.slow
-def test_a_package_whose_loss_does_not_convert_is_not_trained_and_says_why():
+def test_a_package_with_a_loss_that_cannot_be_converted_states_the_reason():
     made = converted({"box": "odd"})
     assert (made.train, made.training) == (None, None)
     assert made.note.startswith("cannot be trained on a device: ")

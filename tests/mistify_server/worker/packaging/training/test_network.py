@@ -1,4 +1,4 @@
-"""What LiteRT trains against what TensorFlow trains: gradients, steps, and the other signatures."""
+"""Training in LiteRT, compared with TensorFlow: gradients, steps, and other signatures."""
 
 import errno
 
@@ -33,13 +33,13 @@ OPTIMIZERS = {
 RATE = 0.01
 SHARE = 0.5
 
-#: One of each kind that is quick to make; all others are slow by their number.
+#: One network of each kind that is fast to build; the others are marked slow because they are many.
 QUICK = ("depthwise",)
 ALL = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETWORKS]
 
 
 class Device:
-    """A model's training network in LiteRT."""
+    """The training network of a model in LiteRT."""
 
     def __init__(self, model, **options):
         self.model = model
@@ -69,7 +69,7 @@ class Device:
 
 
 class Reference:
-    """The same in TensorFlow, on a copy of the model."""
+    """The same training in TensorFlow, on a copy of the model."""
 
     def __init__(self, model, optimizer):
         self.model = keras.models.clone_model(model)
@@ -103,8 +103,8 @@ class Reference:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_gradients_and_steps_are_those_of_tensorflow(name):
-    """The first step with momentum moves each weight by rate times its gradient."""
+def test_gradients_and_steps_agree_with_tensorflow(name):
+    """The first step with momentum moves each weight by the learning rate times its gradient."""
     device = Device(network(name))
     assert not any(operator is None or operator in ("CUSTOM", "FlexOp") for operator in device.operators())
     reference = Reference(device.model, "sgd")
@@ -125,7 +125,7 @@ def test_gradients_and_steps_are_those_of_tensorflow(name):
     "name",
     [pytest.param(name, marks=[] if name == "chain" else [pytest.mark.slow]) for name in list(NETWORKS)[:28]],
 )
-def test_steps_of_adam_are_those_of_tensorflow(name):
+def test_steps_of_adam_agree_with_tensorflow(name):
     device = Device(network(name), optimizer="adam")
     reference = Reference(device.model, "adam")
     assert_same_course([device.step() for _ in range(STEPS)], [reference.step() for _ in range(STEPS)])
@@ -148,13 +148,13 @@ def device():
 
 @pytest.fixture
 def fresh(device):
-    """The device with the weights that it came with."""
+    """Return the device with its initial weights."""
     restored(device, [weight.numpy() for weight in device.made.weights])
     return device
 
 
 @pytest.mark.parametrize("count", [1, 2, 11])
-def test_any_number_of_examples_is_inferred(fresh, count):
+def test_inference_supports_batches_of_any_size(fresh, count):
     inputs = inputs_of(fresh.model, count=count)
     expected = fresh.model.predict(list(inputs.values()), verbose=0)
     actual = fresh.run("infer", **inputs)[output_names(fresh.model)[0]]
@@ -162,7 +162,7 @@ def test_any_number_of_examples_is_inferred(fresh, count):
 
 
 @pytest.mark.parametrize("count", [1, 11])
-def test_what_is_right_is_counted(fresh, count):
+def test_correct_predictions_are_counted(fresh, count):
     inputs, (name,) = inputs_of(fresh.model, count=count), output_names(fresh.model)
     predicted = fresh.model.predict(list(inputs.values()), verbose=0)
     targets = predicted.argmax(-1).astype(np.int32)
@@ -176,18 +176,18 @@ def test_what_is_right_is_counted(fresh, count):
     assert actual["loss"] == pytest.approx(entropies.mean() if count == 11 else 0, rel=1e-5)
 
 
-def test_momentum_is_kept_and_forgotten(fresh):
+def test_momentum_is_kept_and_reset(fresh):
     weights = fresh.weights()
     first = [fresh.step() for _ in range(3)]
     assert first[2] < first[0]
     fresh.run("restore", **{tensor_of(at): weight for at, weight in enumerate(weights)})
     assert fresh.step() == pytest.approx(first[0], rel=1e-6)
-    assert abs(fresh.step() - first[1]) > 1e-4 * first[1], "the momentum of three steps should still be there"
+    assert abs(fresh.step() - first[1]) > 1e-4 * first[1], "the momentum of three steps should be kept"
     restored(fresh, weights)
     assert [fresh.step() for _ in range(3)] == pytest.approx(first, rel=1e-6)
 
 
-def test_adaptation_makes_surer_by_scales_and_shifts_alone(fresh):
+def test_adaptation_increases_confidence_by_only_changing_scales_and_shifts(fresh):
     before, inputs = fresh.weights(), inputs_of(fresh.model)
     entropies = [float(fresh.run("adapt", **inputs, learning_rate=np.float32(0.1))["loss"]) for _ in range(9)]
     predicted = fresh.model.predict(list(inputs.values()), verbose=0)
@@ -200,7 +200,7 @@ def test_adaptation_makes_surer_by_scales_and_shifts_alone(fresh):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("part", "names"), [("head", ["logits"]), (2, ["b1", "b2", "logits"])])
-def test_only_a_part_is_trained(part, names):
+def test_only_the_selected_part_is_trained(part, names):
     device = Device(network("residual_identity"), trainable=part)
     assert len(device.made.weights) == 2 * len(names)
     before = device.weights()
@@ -214,7 +214,7 @@ def test_only_a_part_is_trained(part, names):
 
 
 @pytest.mark.slow
-def test_what_litert_lacks_is_reported():
+def test_operations_missing_in_litert_are_reported():
     inputs = keras.Input((4, 5, 5, 2), name="volume")
     x = layers.GlobalAveragePooling3D()(layers.Conv3D(3, 2)(inputs))
     with pytest.raises(UntrainableError):
@@ -229,7 +229,7 @@ def test_what_litert_lacks_is_reported():
         tf.errors.ResourceExhaustedError(None, None, "out of memory"),
     ],
 )
-def test_a_machine_without_room_is_no_fault_of_the_network(error, monkeypatch):
+def test_a_full_disk_is_not_blamed_on_the_network(error, monkeypatch):
     made = trained(network("depthwise"))
 
     def signatures():

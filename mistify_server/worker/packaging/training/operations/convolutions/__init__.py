@@ -1,1 +1,1 @@
-"""Convolutions with gradients for LiteRT, laid out as matrix products."""
+"""Convolutions with gradients for LiteRT, expressed as matrix products."""

@@ -1,4 +1,4 @@
-"""Blocks of outputs of a convolution that read one window of its input together, along the rows or columns.
+"""Blocks of convolution outputs that share one window of the input, along the rows or columns.
 
 XNNPACK multiplies matrices in tiles of 7 x 32. In blocks, a kernel that makes few channels becomes a matrix
 of more columns, and the gradients of a convolution with a stride, which differ from row to row, need one
@@ -16,24 +16,25 @@ from mistify_server.worker.packaging.training.operations.windows import WindowAx
 
 @dataclass(frozen=True)
 class BlockAxis:
-    """The windows that blocks of outputs read along one axis.
+    """The input windows of output blocks along one axis.
 
     Attributes:
-        windows: Movement of the windows over the input, one place for each block.
-        taps: The tap between each position of a window and each output of a block [positions, outputs].
+        windows: Movement of the windows over the input, one position per block.
+        taps: The kernel tap between each position of a window and each output of a block, [positions,
+            outputs].
     """
 
     windows: WindowAxis
     taps: np.ndarray[Any, Any]
 
     @classmethod
-    def of_places(cls, axis: WindowAxis) -> "BlockAxis":
-        """Return the blocks of a convolution: each place of the kernel is one, which reads the image."""
+    def of_outputs(cls, axis: WindowAxis) -> "BlockAxis":
+        """Return the blocks of a convolution: one per kernel position, which reads the image."""
         return cls(axis, np.arange(axis.kernel)[:, None])
 
     @classmethod
     def of_gradients(cls, axis: WindowAxis) -> "BlockAxis":
-        """Return the blocks of its gradient: as many rows of the image as a stride, which read the places."""
+        """Return the blocks of its gradient: one stride of image rows each, which read output positions."""
         step = axis.dilation if axis.stride == 1 else 1
         first, last = axis.before // axis.stride, (axis.before + axis.size - 1) // axis.stride
         windows = WindowAxis(axis.reach // step + 1, 1, step, axis.reach - first, axis.made, last - first + 1)
@@ -43,13 +44,13 @@ class BlockAxis:
 
     @property
     def pairable(self) -> bool:
-        """Return whether two neighbouring outputs share most of their inputs."""
+        """Return whether two adjacent outputs share most of their inputs."""
         axis = self.windows
         outputs = self.taps.shape[1]
         return axis.stride == axis.dilation == outputs == 1 and axis.kernel > 1 and axis.made % 2 == 0
 
     def paired(self) -> "BlockAxis":
-        """Return blocks of two outputs, which read windows that are longer by one."""
+        """Return blocks of two outputs, with windows longer by one."""
         axis = self.windows
         windows = WindowAxis(axis.kernel + 1, 2, 1, axis.before, axis.size, axis.made // 2)
         none = np.full((1, 1), NO_TAP)

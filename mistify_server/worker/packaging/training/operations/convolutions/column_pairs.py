@@ -1,4 +1,4 @@
-"""Convolutions of few channels: two columns of the output at once, by one product for all rows of the kernel.
+"""Convolutions with few channels: two output columns at once, with one product for all kernel rows.
 
 XNNPACK multiplies in tiles of 7 x 32, of which 16 channels would fill half. Two columns of a padded image are
 side by side in memory, and two such pairs have all that three taps read for two columns of the output. The
@@ -21,40 +21,40 @@ from mistify_server.worker.packaging.training.operations.convolutions.connection
 )
 from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, padded
 
-#: Channels that fill from a quarter to half of a tile.
+#: Numbers of channels that fill a quarter to half of a tile.
 _CHANNELS: Final = range(8, 17)
 
-#: Numbers of an image that are in one part: what is made of them fits into the cache of a processor core.
+#: Image elements per part, such that results fit into the cache of a processor core.
 _PART: Final = 1 << 17
 
 
 def fits(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> bool:
-    """Return whether a convolution with a kernel of this shape is best made by pairs."""
+    """Return whether column pairs are the fastest method for a kernel of this shape."""
     groups, _, across, read, made = kernel
     return (
         groups == rows.stride == 1
         and across % 2 == 1
         and read in _CHANNELS
         and made in _CHANNELS
-        and all(axis.pairable for axis in (BlockAxis.of_places(columns), BlockAxis.of_gradients(columns)))
+        and all(axis.pairable for axis in (BlockAxis.of_outputs(columns), BlockAxis.of_gradients(columns)))
     )
 
 
 def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the convolution [n, made, made, channels made] of an image."""
-    return _multiplied(image, kernel, BlockAxis.of_places(rows), BlockAxis.of_places(columns))
+    """Return the convolution of an image, [n, output rows, output columns, output channels]."""
+    return _multiplied(image, kernel, BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns))
 
 
 def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of an image from the gradient of all places of the kernel."""
+    """Return the gradient of an image from the gradient of the output."""
     turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
     return _multiplied(gradient, turned, BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns))
 
 
 def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of a kernel from the image and the gradient of all places of the kernel.
+    """Return the gradient of a kernel from the image and the gradient of the output.
 
-    It reads the gradient in pairs like `image_gradient`; the pairs are made once for both.
+    Like `image_gradient`, this reads the gradient in pairs, which are computed once for both.
     """
     down, across = BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns).paired()
     table = _table(down, across, kernel.shape[2])
@@ -103,17 +103,17 @@ def _multiplied(image: Any, kernel: Any, rows: BlockAxis, columns: BlockAxis) ->
 
 
 def _offsets(rows: BlockAxis) -> list[int]:
-    """Return which row of the padded image each row of the kernel reads first."""
+    """Return the first row of the padded image that each kernel row reads."""
     return [int(row) for row in rows.windows.read[0]]
 
 
 def _table(rows: BlockAxis, columns: BlockAxis, across: int) -> Any:
-    """Return the tap between a column of two pairs, and a row of the kernel and a column of the output."""
+    """Return the tap between a column of two pairs and a combination of kernel row and output column."""
     return both(rows.taps[None, :, :], columns.taps[:, None, :], across).reshape(len(columns.taps), -1)
 
 
 def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the values that each output pair reads, side by side [n, rows read, pairs, columns read * c]."""
+    """Return the inputs of each output pair side by side, [n, input rows, pairs, input columns * c]."""
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
     pairs = tf.reshape(image, [-1, height, width // 2, 2 * channels])
@@ -122,7 +122,7 @@ def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
 
 
 def _parts(image: Any) -> list[Callable[[Any], Any]]:
-    """Return functions that cut the parts of a batch from a tensor."""
+    """Return functions that slice the parts of a batch from a tensor."""
     batch, *sizes = image.shape
     if batch is None:
         return [lambda tensor: tensor]

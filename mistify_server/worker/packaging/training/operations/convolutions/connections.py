@@ -1,7 +1,7 @@
-"""Kernels as matrices between inputs and outputs, by tables of their taps.
+"""Kernels as matrices between inputs and outputs, defined by tables of taps.
 
-A table [positions, outputs] has the tap that connects a position with an output, in the order of the kernel's
-rows, or `NO_TAP`.
+A table [positions, outputs] contains the tap that connects a position with an output, in row-major order of
+the kernel, or `NO_TAP`.
 """
 
 from typing import Any, Final
@@ -9,27 +9,27 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-#: The place in a table where no tap connects a position with an output.
+#: Table entry if no tap connects a position with an output.
 NO_TAP: Final = -1
 
 
 def both(rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any], across: int) -> np.ndarray[Any, Any]:
-    """Return the table of a kernel from tables that broadcast, of its rows and of its `across` columns."""
+    """Return the table of a kernel from broadcastable tables of its rows and of its `across` columns."""
     return np.where((rows == NO_TAP) | (columns == NO_TAP), NO_TAP, rows * across + columns)
 
 
 def matrix_of(kernel: Any, table: np.ndarray[Any, Any]) -> Any:
-    """Return the matrix of a kernel [groups, positions * read, outputs * made].
+    """Return the matrix of a kernel, [groups, positions * input channels, outputs * output channels].
 
     Args:
-        kernel: [groups, rows, columns, read, made].
-        table: The taps of the kernel [positions, outputs].
+        kernel: [groups, rows, columns, input channels, output channels].
+        table: The taps of the kernel, [positions, outputs].
     """
     groups, *_, read, made = kernel.shape
     flat = tf.reshape(kernel, [groups, -1, read * made])
     if not np.array_equal(table.ravel(), np.arange(flat.shape[1])):
         if NO_TAP in table:
-            flat = tf.pad(flat, [[0, 0], [0, 1], [0, 0]])  # the last tap is zero: NO_TAP counts from the end
+            flat = tf.pad(flat, [[0, 0], [0, 1], [0, 0]])  # the last tap is zero: NO_TAP indexes from the end
         flat = tf.gather(flat, (table.ravel() % flat.shape[1]).astype(np.int32), axis=1)
     positions, outputs = table.shape
     if outputs > 1:
@@ -41,9 +41,9 @@ def kernel_of(matrix: Any, table: np.ndarray[Any, Any], shape: Any) -> Any:
     """Return the gradient of a kernel from the gradient of its matrix.
 
     Args:
-        matrix: Gradient of the matrix [groups, positions * read, outputs * made].
-        table: The taps [positions, outputs], each as often as any other.
-        shape: Shape of the kernel, [groups, rows, columns, read, made].
+        matrix: Gradient of the matrix, [groups, positions * input channels, outputs * output channels].
+        table: The taps, [positions, outputs], all with equal frequency.
+        shape: Shape of the kernel, [groups, rows, columns, input channels, output channels].
     """
     groups, *sizes, read, made = shape
     positions, outputs = table.shape

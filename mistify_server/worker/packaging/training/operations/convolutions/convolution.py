@@ -1,8 +1,9 @@
-"""Convolutions: LiteRT's own for constant kernels, matrix products for trained ones.
+"""Convolutions: LiteRT's own operator for constant kernels, matrix products for trained ones.
 
-LiteRT's own convolution is fast for constant kernels only: with a trained one it takes three to five times as
-long. `column_pairs` has the products for few channels, `window_products` those for all others. Images are
-[groups * n, rows, columns, channels of a group], kernels [groups, rows, columns, read, made].
+LiteRT's own convolution is only fast for constant kernels: with a trained kernel, it takes three to five
+times as long. `column_pairs` has the products for few channels, `window_products` for all other cases. Images
+are [groups * n, rows, columns, channels per group], kernels [groups, rows, columns, input channels, output
+channels].
 """
 
 from typing import Any
@@ -14,12 +15,12 @@ from mistify_server.worker.packaging.training.operations.builtins import Untrain
 from mistify_server.worker.packaging.training.operations.convolutions import column_pairs, window_products
 from mistify_server.worker.packaging.training.operations.windows import WindowAxis
 
-#: Numbers in the windows of one part of a batch, at most, unless it is one image.
+#: Maximum number of elements in the windows of one part of a batch, unless a part is a single image.
 _NUMBERS = 1 << 23
 
 
 def _apart(image: Any, groups: int) -> Any:
-    """Return the groups of the channels as examples of their own."""
+    """Return the channel groups as separate examples."""
     if groups == 1:
         return image
     _, height, width, channels = image.shape
@@ -36,7 +37,7 @@ def _together(image: Any, groups: int) -> Any:
 
 
 def _kernel_apart(kernel: Any, groups: int) -> Any:
-    """Reshape [rows, columns, read, groups * made] to [groups, rows, columns, read, made]."""
+    """Reshape [rows, columns, inputs, groups * outputs] to [groups, rows, columns, inputs, outputs]."""
     *sizes, made = kernel.shape
     if groups == 1:
         return tf.reshape(kernel, [1, *kernel.shape])
@@ -51,18 +52,18 @@ def _kernel_together(kernel: Any) -> Any:
 
 
 def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[WindowAxis, WindowAxis]:
-    """Return how the kernel of a two-dimensional operation moves along rows and columns.
+    """Return the movement of a two-dimensional operation's kernel along rows and columns.
 
     Args:
-        operation: An operation, whose attributes are read.
-        image: Shape of the image [n, rows, columns, channels].
+        operation: An operation with its attributes.
+        image: Shape of the image, [n, rows, columns, channels].
         kernel: Shape of the kernel, rows and columns first.
 
     Raises:
-        UntrainableError: Channels are not the last axis, sizes are free, or the padding is explicit.
+        UntrainableError: Channels are not the last axis, sizes are unknown, or the padding is explicit.
     """
     if operation.get_attr("data_format") != b"NHWC":
-        raise UntrainableError("a convolution whose channels are not the last axis")
+        raise UntrainableError("a convolution in which channels are not the last axis")
     strides, dilations = operation.get_attr("strides"), operation.get_attr("dilations")
     padding = operation.get_attr("padding").decode()
     rows, columns = (
@@ -98,7 +99,7 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
 
 
 def _frozen(operation: Any, image: Any, kernel: Any) -> Any:
-    """Keep a convolution with a constant kernel, for which LiteRT's own is the fastest."""
+    """Keep a convolution with a constant kernel, for which LiteRT's own operator is the fastest."""
     names = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
     attributes = {name: operation.get_attr(name) for name in names}
 
@@ -118,12 +119,12 @@ def _frozen(operation: Any, image: Any, kernel: Any) -> Any:
 
 
 def _layout(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the module that is the fastest for a kernel [groups, rows, columns, read, made]."""
+    """Return the fastest module for a kernel [groups, rows, columns, input channels, output channels]."""
     return column_pairs if column_pairs.fits(kernel, rows, columns) else window_products
 
 
 def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
-    """Return into how many equal parts a batch is split, so that windows of one do not fill the memory."""
+    """Return the number of equal parts of a batch that limits the memory for windows."""
     count = batch or 1
     most = max(_NUMBERS // (rows.made * columns.made * int(np.prod(kernel[:3]))), 1)
     return count // max(size for size in range(1, min(most, count) + 1) if count % size == 0)
@@ -133,7 +134,7 @@ def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis
 def _transposed_convolution(operation: Any, sizes: Any, kernel: Any, image: Any) -> Any:
     """Replace a transposed convolution.
 
-    It is the gradient of a convolution, used as a layer; its own gradients are the convolution's.
+    It is the gradient of a convolution used as a layer, and its own gradients are convolutions.
     """
     rows, columns = axes_of(operation, operation.outputs[0].shape, kernel.shape)
 

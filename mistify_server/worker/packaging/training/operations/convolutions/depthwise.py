@@ -1,4 +1,4 @@
-"""Depthwise convolutions: each channel has kernels of its own, [rows, columns, channels, multiplier]."""
+"""Depthwise convolutions with separate kernels per channel, [rows, columns, channels, multiplier]."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Convolutions as one product each: all that the kernel reads anywhere, gathered, times the kernel.
+"""Convolutions as a single matrix product each, of all gathered windows with the kernel.
 
 XNNPACK multiplies in tiles of 7 x 32: one matrix with the windows of all images fills them, one of 8 rows for
 each row of an image does not. LiteRT's gather is as fast as a copy. Images are [groups * n, rows, columns,
@@ -19,45 +19,45 @@ from mistify_server.worker.packaging.training.operations.convolutions.connection
 )
 from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, padded
 
-#: Columns of a tile of XNNPACK's products; with half as many channels, two columns are made at once.
+#: Columns of a tile in XNNPACK's products; with half as many channels, two columns are computed at once.
 _TILE = 32
 
-#: Rows of each of the products whose sum is the gradient of a kernel: one of them fits into a cache.
+#: Rows of each partial product for the gradient of a kernel, such that one fits into the cache.
 _ROWS = 1024
 
-#: An image has few channels if those of the output are this many times as many.
+#: Ratio of output to image channels from which an image counts as having few channels.
 _FEW = 4
 
 
 class _Blocks(NamedTuple):
-    """Blocks of outputs, along the rows and the columns."""
+    """Blocks of outputs along the rows and columns."""
 
     rows: BlockAxis
     columns: BlockAxis
 
     @classmethod
     def of(cls, rows: BlockAxis, columns: BlockAxis, channels: int) -> "_Blocks":
-        """Return blocks of a number of channels, of two columns each where that fills a tile."""
+        """Return blocks for a number of channels, with two columns each if that fills a tile."""
         paired = 2 * channels <= _TILE and rows.taps.shape[1] == 1 and columns.pairable
         return cls(rows, columns.paired() if paired else columns)
 
     @property
     def table(self) -> np.ndarray[Any, Any]:
-        """Return the tap between each position of a window and each output [positions, outputs]."""
+        """Return the tap between each position of a window and each output, [positions, outputs]."""
         rows, columns = self.rows.taps, self.columns.taps
         taps = both(rows[:, None, :, None], columns[None, :, None, :], columns.max() + 1)
         return taps.reshape(len(rows) * len(columns), -1)
 
 
 def convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the convolution [groups * n, made, made, channels made] of an image."""
+    """Return the convolution of an image, [groups * n, output rows, output columns, output channels]."""
     made = kernel.shape[-1]
-    blocks = _Blocks.of(BlockAxis.of_places(rows), BlockAxis.of_places(columns), made)
+    blocks = _Blocks.of(BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns), made)
     return _outputs(image, matrix_of(kernel, blocks.table), blocks, made)
 
 
 def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of an image from the gradient of all places of the kernel."""
+    """Return the gradient of an image from the gradient of the output."""
     read = kernel.shape[3]
     blocks = _Blocks.of(BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns), read)
     turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
@@ -69,22 +69,23 @@ def image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: Window
 
 
 def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the gradient of a kernel from the image and the gradient of all places of the kernel.
+    """Return the gradient of a kernel from the image and the gradient of the output.
 
-    Without a stride the windows are those of `image_gradient`, gathered once for both. Windows of an image
-    with few channels are smaller: it is mostly the network's input, whose gradient is not needed.
+    Without a stride, the windows are those of `image_gradient`, gathered once for both. Windows of an image
+    with few channels are smaller: such an image is usually the network's input, for which no gradient is
+    needed.
     """
     *_, read, made = kernel.shape
     if rows.stride == columns.stride == 1 and read * _FEW > made:
         blocks = _Blocks.of(BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns), read)
         turned = _connected(image, gradient, kernel.shape, blocks)
         return tf.transpose(turned, [0, 1, 2, 4, 3])
-    blocks = _Blocks.of(BlockAxis.of_places(rows), BlockAxis.of_places(columns), made)
+    blocks = _Blocks.of(BlockAxis.of_outputs(rows), BlockAxis.of_outputs(columns), made)
     return _connected(gradient, image, kernel.shape, blocks)
 
 
 def _windows(image: Any, blocks: _Blocks) -> Any:
-    """Return the values that each block reads, side by side [groups * n, blocks, positions * channels]."""
+    """Return the inputs of each block side by side, [groups * n, blocks, positions * channels]."""
     rows, columns = blocks.rows.windows, blocks.columns.windows
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
@@ -93,14 +94,15 @@ def _windows(image: Any, blocks: _Blocks) -> Any:
     read = rows.read[:, None, :, None] * (width // unit) + columns.read[None, :, None, ::unit] // unit
     if np.array_equal(read.ravel(), np.arange(height * width // unit)):
         return tf.reshape(image, [-1, places, positions * channels])
-    # XNNPACK, which would copy, takes no reshape to or from seven dimensions; LiteRT leaves them in place.
+    # A reshape to or from seven dimensions is not delegated to XNNPACK, which would copy; LiteRT does it in
+    # place.
     flat = tf.reshape(image, [-1, height * width // unit, 1, 1, 1, 1, unit * channels])
     gathered = tf.gather(flat, read.reshape(places, -1).astype(np.int32), axis=1)
     return tf.reshape(gathered, [-1, places, positions * channels])
 
 
 def _outputs(image: Any, matrix: Any, blocks: _Blocks, channels: int) -> Any:
-    """Return the products of all windows with a matrix, as an image."""
+    """Return the product of all windows with a matrix as an image."""
     groups, width, _ = matrix.shape
     rows, columns = blocks.rows.windows.made, blocks.columns.windows.made
     down, across = (axis.taps.shape[1] for axis in blocks)
@@ -112,7 +114,7 @@ def _outputs(image: Any, matrix: Any, blocks: _Blocks, channels: int) -> Any:
 
 
 def _connected(outputs: Any, image: Any, kernel: Any, blocks: _Blocks) -> Any:
-    """Return the gradient of a kernel of a shape, whose last two axes are the image's and the outputs'."""
+    """Return the gradient of a kernel with the axes of the image and the outputs as its last two axes."""
     groups, down, across, *_ = kernel
     windows, made = _windows(image, blocks), outputs.shape[-1]
     apart = tf.reshape(outputs, [-1, windows.shape[1], blocks.table.shape[1] * made])
@@ -121,7 +123,7 @@ def _connected(outputs: Any, image: Any, kernel: Any, blocks: _Blocks) -> Any:
 
 
 def _transposed_product(windows: Any, outputs: Any, groups: int) -> Any:
-    """Return the product of all rows of two matrices, by products of some images at a time."""
+    """Return the product of all rows of two matrices, computed for a few images at a time."""
     images, places, _ = windows.shape
     count = (images or groups) // groups
     most = max(_ROWS // places, 1)

@@ -1,4 +1,4 @@
-"""Every gradient made of what LiteRT has equals TensorFlow's own."""
+"""Every gradient built from LiteRT operations equals TensorFlow's gradient."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ layers = keras.layers
 
 
 def gradients(model):
-    """Those of the loss by the weights: made of replacements, TensorFlow's own; and the graph of ours."""
+    """Return gradients of the loss from replacements and from TensorFlow, and the graph of the former."""
     made = trained(model)
     value = {name: tf.constant(array) for name, array in lesson_of(model).items()}
     value[KD_WEIGHT] = tf.constant(0.5)
@@ -43,17 +43,18 @@ def _dense(tensors):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in MANY else []) for name in NETWORKS]
 )
-def test_gradients_are_those_of_tensorflow(name):
+def test_gradients_agree_with_tensorflow(name):
     actual, expected, graph = gradients(network(name))
     assert {operation.type for operation in graph.get_operations()}.isdisjoint(LACKING)
     largest = max(np.abs(gradient).max() for gradient in expected)
     assert largest > 1e-3, "trivial gradients"
     for ours, theirs in zip(actual, expected, strict=True):
-        # What cancels out, such as the gradient of a bias before a norm, is compared with the others.
+        # Gradients that cancel out, such as that of a bias before a norm, are compared relative to the
+        # others.
         assert np.abs(ours - theirs).max() <= 1e-4 * max(np.abs(theirs).max(), 1e-3 * largest)
 
 
-#: What TensorFlow's own gradients are made of.
+#: Operations that TensorFlow's own gradients use.
 LACKING = {
     *(
         "AvgPoolGrad",
@@ -69,7 +70,7 @@ LACKING = {
 }
 
 
-def test_images_of_a_free_size_cannot_be_trained():
+def test_networks_with_images_of_a_free_size_cannot_be_trained():
     inputs = keras.Input((None, 6, 3), name="image")
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(inputs))
     made = trained(keras.Model(inputs, layers.Dense(3)(x)))

@@ -1,4 +1,4 @@
-"""Every layout of a convolution equals TensorFlow's own convolution and its gradients."""
+"""Every layout of a convolution equals TensorFlow's convolution, including gradients."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.mistify_server.worker.packaging.training.networks import (
     tuning_of,
 )
 
-#: Kernels, strides and dilations, over images of these rows and columns.
+#: Kernels, strides and dilations, with the rows and columns of the images.
 MOVEMENTS = [
     *((kernel, 1, 1) for kernel in (1, 2, 3, 5)),
     *((kernel, stride, 1) for kernel in (1, 2, 3, 5) for stride in (2, 3)),
@@ -26,9 +26,9 @@ SIZES = [(9, 8), *(pytest.param(size, marks=pytest.mark.slow) for size in ((7, 7
 
 
 def difference(layout, image, kernel, movement, padding):
-    """The largest differences of the convolution and both gradients, as shares of the largest number.
+    """Return the largest relative differences of the convolution and both gradients.
 
-    The gradient of `tf.nn.conv2d` knows dilation only where oneDNN is on; that of `tf.nn.convolution` always.
+    The gradient of `tf.nn.conv2d` supports dilation only with oneDNN, that of `tf.nn.convolution` always.
     """
     size, stride, dilation = movement
     rows, columns = (WindowAxis.of(size, stride, dilation, length, padding) for length in image.shape[1:3])
@@ -60,7 +60,7 @@ def tensors(images, size, channels, made, kernel):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(("channels", "made"), [(3, 33), (16, 5), (40, 20)])
-def test_gathered_windows(movement, size, padding, channels, made):
+def test_gathered_windows_equal_a_convolution(movement, size, padding, channels, made):
     for images in (1, 3):
         image, kernel = tensors(images, size, channels, made, movement[0])
         assert max(difference(window_products, image, kernel, movement, padding)) < 1e-5
@@ -69,8 +69,8 @@ def test_gathered_windows(movement, size, padding, channels, made):
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(("images", "size"), [(1, (9, 8)), (3, (5, 10)), (24, (24, 24))])
-def test_column_pairs(kernel, padding, images, size):
-    """The last batch is computed in three parts."""
+def test_column_pairs_equal_a_convolution(kernel, padding, images, size):
+    """The largest batch is computed in three parts."""
     image, weights = tensors(images, size, 16, 9, kernel)
     axes = [WindowAxis.of(kernel, 1, 1, length, padding) for length in size]
     assert column_pairs.fits((1, *weights.shape), *axes)
@@ -89,13 +89,13 @@ def test_column_pairs(kernel, padding, images, size):
         ((1, 2, 2, 16, 16), 1, 8),
     ],
 )
-def test_what_pairs_do_not_fit(shape, stride, width):
+def test_convolutions_that_do_not_suit_column_pairs(shape, stride, width):
     axes = [WindowAxis.of(shape[1], stride, 1, length, "SAME") for length in (8, width)]
     assert not column_pairs.fits(shape, *axes)
 
 
 @pytest.mark.parametrize("layout", [column_pairs, window_products])
-def test_a_free_batch(layout):
+def test_a_free_batch_size_is_supported(layout):
     image, kernel = (tf.constant(tensor) for tensor in tensors(3, (6, 8), 16, 16, 3))
     rows, columns = (WindowAxis.of(3, 1, 1, length, "SAME") for length in (6, 8))
 
@@ -108,7 +108,7 @@ def test_a_free_batch(layout):
         np.testing.assert_allclose(convolved(image[:count]), expected, atol=1e-4)
 
 
-def test_frozen_kernels_stay_convolutions_and_pass_gradients_on():
+def test_frozen_kernels_stay_convolutions_and_pass_on_gradients():
     model = network("convolution 3 same stride 2 dilation 1")
     stem = model.get_layer("stem")
     made = TrainingNetwork(model, {"stem/kernel": stem.kernel}, objectives_of(model), tuning_of())
@@ -125,7 +125,7 @@ def test_frozen_kernels_stay_convolutions_and_pass_gradients_on():
         loss = made.loss(weights, lesson)
     (expected,) = tape.gradient(loss, weights)
     operations = actual.get_concrete_function(weights, lesson).graph.get_operations()
-    assert [operation.type for operation in operations].count("Conv2D") == 1, "the frozen one alone"
+    assert [operation.type for operation in operations].count("Conv2D") == 1, "only the frozen convolution"
     assert not [operation for operation in operations if "Backprop" in operation.type]
     np.testing.assert_allclose(
         actual(weights, lesson)[0], expected, atol=1e-5 * float(tf.reduce_max(tf.abs(expected)))

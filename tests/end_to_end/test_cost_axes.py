@@ -13,7 +13,7 @@ import tensorflow as tf
 from mistify.errors import MistifyError
 from mistify_client.rpc.porting import PortingClient
 from tests.support.networks import two_convolutions
-from tests.support.plug_ins import METRICS, environment, install_example
+from tests.support.plug_ins import COSTS, environment, install_example
 from tests.support.servers import MISTIFY, server
 
 pytestmark = pytest.mark.slow
@@ -89,7 +89,7 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     base = tmp_path_factory.mktemp("energy")
     goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
     two_convolutions().save(base / "tiny.keras")
-    site = install_example(base / "site", "energy", METRICS)
+    site = install_example(base / "site", "energy", COSTS)
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)
         planned = plan(base / "out" / "goals.json", address)

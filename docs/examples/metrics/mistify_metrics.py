@@ -1,15 +1,15 @@
-"""Metrics of outputs: the right class among the first two, the pinball loss, boxes that were found."""
+"""Three metrics: top-2 accuracy, the pinball loss, and the share of boxes that were found."""
 
 import numpy as np
 
 from executors.outputs.plugged_in import OutputKind, OutputMetric
 
-#: Of the prices: nine of ten are to lie below what is predicted.
+#: The quantile to predict: nine of ten targets are below it.
 QUANTILE = 0.9
 
 
 class TopTwo(OutputMetric):
-    """The share of examples whose class is one of the two that are most probable."""
+    """The share of examples whose class is among the two most probable ones."""
 
     kinds = (OutputKind.CLASSES,)
 
@@ -20,7 +20,7 @@ class TopTwo(OutputMetric):
 
 
 class Pinball(OutputMetric):
-    """The pinball loss: what is too low costs nine times what is too high (Koenker and Bassett, 1978)."""
+    """The pinball loss: low predictions cost nine times as much as high ones (Koenker and Bassett, 1978)."""
 
     kinds = (OutputKind.FIGURES,)
 
@@ -31,7 +31,7 @@ class Pinball(OutputMetric):
 
 
 class BoxesFound(OutputMetric):
-    """The share of boxes of which the intersection over union with the true one is a half or more."""
+    """The share of boxes whose intersection over union with the true box is at least a half."""
 
     kinds = (OutputKind.VECTORS,)
 

@@ -11,7 +11,7 @@ import pytest
 
 from mistify.errors import MistifyError
 from mistify_client.rpc.porting import PortingClient
-from tests.support.plug_ins import SCORES, environment, install_example
+from tests.support.plug_ins import METRICS, environment, install_example
 from tests.support.servers import MISTIFY, server
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     write_site(base)
     goals = base / "goals.json"
     goals.write_text(json.dumps([config(name, accuracy) for name, accuracy in TARGETS.items()]))
-    site = install_example(base / "site", "scores", SCORES)
+    site = install_example(base / "site", "metrics", METRICS)
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = run("port", goals, "--out", base / "out", "--server", address)
         planned = run("plan", goals, "--json", "--server", address)
