@@ -174,7 +174,8 @@ def _requantized(content: Array, quantization: Any, scale: Floats | None, shift:
     values = (values if scale is None else values * scale) + (0 if shift is None else shift)
     step = max(float(np.abs(values).max()), _LEAST_STEP) / _HIGHEST
     quantization.scale, quantization.zeroPoint = np.array([step], np.float32), np.zeros(1, np.int64)
-    return np.round(values / step).astype(np.int8)
+    integers: Array = np.round(values / step).astype(np.int8)
+    return integers
 
 
 def _shifted(content: Array, quantization: Any, shift: Floats) -> Array:
