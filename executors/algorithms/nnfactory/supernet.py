@@ -115,13 +115,6 @@ class Supernet:
         """The structure of the network without gates."""
         return analyse(self.network, self._source.rules)
 
-    def adopt(self, network: keras.Model) -> None:
-        """Take over the weights of a network's layers that the supernet has under the same names."""
-        own = {layer.name: layer for layer in self.gated.layers}
-        for layer in network.layers:
-            if layer.name in own:
-                set_weights(own[layer.name], layer.get_weights())
-
     def assemblies(self, task: npt.NDArray[np.float32], limits: Sequence[float]) -> list[Assembly]:
         """Return the units that the assembler opens for a task within each limit.
 

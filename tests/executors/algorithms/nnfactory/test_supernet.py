@@ -1,6 +1,5 @@
 """The supernet: its slices, and what is kept of it."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -57,16 +56,6 @@ def test_the_network_has_the_trained_weights_and_no_gates():
     values = {kind: np.full(40, kind != "shifts", np.float32) for kind in ("gates", "scales", "shifts")}
     expected = supernet.outputs({"image": images(3)}, Assembly({}, values))
     np.testing.assert_allclose(supernet.network(images(3)), expected, atol=1e-6)
-
-
-def test_weights_of_layers_with_the_same_names_are_taken_over():
-    supernet, other = supernet_of(residual), residual()
-    supernet.adopt(keras.Model(other.inputs, other.get_layer("hidden").output))
-    for name in ("inner", "hidden"):
-        np.testing.assert_array_equal(supernet.gated.get_layer(name).kernel, other.get_layer(name).kernel)
-    assert (
-        supernet.gated.get_layer("answer").kernel.numpy() != other.get_layer("answer").kernel.numpy()
-    ).any()
 
 
 def test_what_is_saved_is_the_same_when_loaded():
