@@ -126,8 +126,9 @@ def _cut_constant(model: Any, places: CutPlaces, cut: ConstantCut, groups: Seque
         ):
             quantization.scale = np.asarray(quantization.scale)[kept]
             quantization.zeroPoint = np.asarray(quantization.zeroPoint)[kept]
-    if cut.modulated:
-        content = _modulated(content, quantization, cut, groups[cut.axes[0].group])
+    group = groups[cut.axes[0].group]
+    if cut.modulated and not (group.scale is None and group.shift is None):
+        content = _modulated(content, quantization, cut, group)
     for tensor in tensors:
         tensor.quantization = quantization
     _replace(model, tensors, content)

@@ -1,4 +1,4 @@
-"""The task that an app needs a package for: another network's answers would be answers to another question."""
+"""The task that an app needs a package for: another network would answer another question."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,12 +56,8 @@ class ServedTask:
         """
         served = None if manifest.task is None else _canonical(manifest.task, self.space)
         if served is None or _parts(served) != _parts(self.task):
-            how = (
-                ""
-                if self.space is None
-                else f'; mistify customize --task "{self.task}" makes a network for it'
-            )
-            message = f"{self.package} serves {served or 'no single task'}, not {self.task}{how}"
+            made = f'; mistify customize --task "{self.task}" makes a network for it' if self.space else ""
+            message = f"{self.package} serves {served or 'no single task'}, not {self.task}{made}"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
 
 
