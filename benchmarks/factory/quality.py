@@ -3,9 +3,9 @@
 `python -m benchmarks.factory.quality [--quick] [--json FILE] [--side NAME] [--seeds N ...]`
 
 A network learns questions about four digits (`benchmarks/factory/digits.py`): 48 of 60 are trained, and
-further ones about other sets of digits; 12 are not, nor is any that is one of them in other words. Each of the
-60 is then asked of the slice that the assembler makes for it within each limit, on images of digits that are
-in no training image; half of the answers are yes, and all counts of digits are as frequent as the answer
+further ones about other sets of digits; 12 are not, nor is any that is one of them in other words. Each of
+the 60 is then asked of the slice that the assembler makes for it within each limit, on images of digits that
+are in no training image; half of the answers are yes, and all counts of digits are as frequent as the answer
 allows. Scores are balanced accuracies in per cent.
 
 Besides the settings by default, it is trained with gates alone, as in the paper, whose slices know their task
@@ -55,7 +55,11 @@ SIDES: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 
 TARGETS: Final[dict[str, Target]] = {
-    f"{figure}_at_{limit:g}": {"what": f"{what} at {limit:g}", bound: value, "full_run_only": True}  # type: ignore[misc]
+    f"{figure}_at_{limit:g}": {  # type: ignore[misc]
+        "what": f"{what} at {limit:g}",
+        bound: value,
+        "full_run_only": figure != "beyond",
+    }
     for limit in LIMITS
     for figure, what, bound, value in (
         ("known", "trained tasks, mean, %", "min", 92.0 if limit == 0.05 else 97.0),
@@ -74,7 +78,7 @@ _QUICK_STEPS: Final = {"answer_steps": 16, "gate_steps": 16}
 
 
 @dataclass(frozen=True)
-class Tested:
+class SlicesWithin:
     """The slices of all 60 tasks within a limit.
 
     Attributes:
@@ -117,10 +121,12 @@ def measure(options: Namespace) -> Figures:
             for one in tested:
                 for name, figure in one.figures.items():
                     found.setdefault(f"{prefix}{name}_at_{one.limit:g}", []).append(figure)
-    return {name: _over_seeds(name, figures) for name, figures in found.items()}
+    measured = {name: _over_seeds(name, figures) for name, figures in found.items()}
+    # Of what a quick run trains, only the limits say anything.
+    return {name: figure for name, figure in measured.items() if not options.quick or "beyond" in name}
 
 
-def tested_side(side: str, seed: int, quick: bool) -> list[Tested]:
+def tested_side(side: str, seed: int, quick: bool) -> list[SlicesWithin]:
     """Train a supernet, and test the slices of all tasks within each limit."""
     train, test, unseen = four_digits(seed, _QUICK if quick else Extent())
     if side == PAPER:
@@ -142,7 +148,7 @@ def trained(data: Dataset, params: NNFactoryParams) -> Supernet:
     return Supernet.loaded(content, assignment.source)
 
 
-def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float) -> Tested:
+def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float) -> SlicesWithin:
     """Test the slices of all tasks within a limit."""
     scores, gates, tasks = [], [], []
     for task in list(supernet.space.listed)[:NAMED]:
@@ -153,7 +159,7 @@ def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float)
         scores.append(50 * (says_yes[is_yes].mean() + (~says_yes[~is_yes]).mean()))
         gates.append(np.concatenate([*assembly.open.values()]))
         tasks.append(encoded)
-    return Tested(limit, np.array(scores), unseen, np.array(gates), np.array(tasks))
+    return SlicesWithin(limit, np.array(scores), unseen, np.array(gates), np.array(tasks))
 
 
 def alikeness(gates: npt.NDArray[np.bool_], tasks: npt.NDArray[np.float32]) -> float:
@@ -177,7 +183,7 @@ def _over_seeds(name: str, figures: Sequence[float]) -> float:
     return min(figures) if "lowest" in name else mean(figures)
 
 
-def _table(title: str, tested: Sequence[Tested]) -> Table:
+def _table(title: str, tested: Sequence[SlicesWithin]) -> Table:
     table = Table(title=title, title_justify="left")
     columns = {
         "limit": "",
