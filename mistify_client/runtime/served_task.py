@@ -24,7 +24,6 @@ class ServedTask:
 
     Attributes:
         package: The directory of the package that was shipped.
-        task: The task.
         space: The tasks that slices of the package can serve; None where it has no factory.
     """
 

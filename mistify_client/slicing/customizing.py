@@ -67,7 +67,7 @@ class Customization:
     Attributes:
         task: The task that it is for.
         made: The slice.
-        limits: What it was allowed to take.
+        limits: Milliseconds and bytes that were allowed.
         share: The share of units that are open.
         examples: Number of the device's examples behind its quality; 0 for an expected one.
         note: Says where its quality comes from.

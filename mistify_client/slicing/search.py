@@ -9,7 +9,7 @@ from mistify_client.slicing.candidates import Candidate
 
 @dataclass(frozen=True)
 class SliceLimits:
-    """What a slice may take on this device.
+    """The most that a slice may take on this device.
 
     Attributes:
         latency_ms: Milliseconds of one inference; None for any number.
