@@ -55,9 +55,9 @@ SIDES: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 
 TARGETS: Final[dict[str, Target]] = {
-    f"{figure}_at_{limit:g}": {  # type: ignore[misc]
+    f"{figure}_at_{limit:g}": {
         "what": f"{what} at {limit:g}",
-        bound: value,
+        bound: value,  # type: ignore[misc]
         "full_run_only": figure != "beyond",
     }
     for limit in LIMITS

@@ -8,6 +8,9 @@ from executors.structure import Structure
 
 layers = keras.layers
 
+#: Layers that may make the output of a network.
+_HEADS: Final = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D)
+
 #: Name of the second output.
 ANSWERS: Final = "nnfactory-answers"
 
@@ -23,7 +26,7 @@ def answering(gated: keras.Model, source: Structure, count: int) -> keras.Model:
         source: The structure of the network without gates.
         count: Number of tasks.
     """
-    heads = [node.name for node in source.graph.nodes if isinstance(node.layer, layers.Dense | layers.Conv2D)]
+    heads = [node.name for node in source.graph.nodes if isinstance(node.layer, _HEADS)]
     features = gated.get_layer(heads[-1]).input if heads else gated.output
     if len(features.shape) > 2:
         features = layers.Reshape((-1, features.shape[-1]), name="nnfactory-positions")(features)

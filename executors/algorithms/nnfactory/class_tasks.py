@@ -1,5 +1,6 @@
 """Tasks that are some of a classifier's classes, which a network tells apart."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,11 +13,15 @@ from executors.data import Array, Dataset
 from executors.outputs.objectives import SMALLEST, Categorical, objectives_for
 from executors.structure.signature import Signature
 from mistify.config.data.dataset import DataSettings
+from mistify.config.data.targets import OVERALL
 from mistify.scenarios.space import TaskSpace
 
 #: The axis of the classes, and the name of all of them.
 _AXIS: Final = "classes"
 _ALL: Final = "all classes"
+
+#: A name of a class that can be a property of a task.
+_WORD: Final = re.compile(r"[^\s,]([^,\n]{0,62}[^\s,])?")
 
 #: The most classes of a task that is drawn.
 _MOST: Final = 10
@@ -44,7 +49,8 @@ class ClassTasks(TaskDistribution):
         self._targets = data.targets[output]
         self._rows = np.flatnonzero(self._targets >= 0)
         self._count = int(signature.outputs[0].shape[-1] or 0)
-        self.space = _space(data.classes.get(output) or tuple(map(str, range(self._count))))
+        self.classes = _names(data, settings, output) or tuple(map(str, range(self._count)))
+        self.space = _space(self.classes)
 
     @property
     def answers(self) -> npt.NDArray[np.int8]:
@@ -89,7 +95,16 @@ class ClassTasks(TaskDistribution):
         return float(np.mean([right[targets == one].mean() for one in np.unique(targets)]))
 
 
+def _names(data: Dataset, settings: DataSettings, output: str) -> tuple[str, ...]:
+    """Return the names of all classes, those of the settings if they list them; none where there are none."""
+    declared = settings.labels or {}
+    listed = declared.get(output, declared.get(OVERALL, ""))
+    return data.classes.get(output, ()) if isinstance(listed, str) else tuple(listed)
+
+
 def _space(names: tuple[str, ...]) -> TaskSpace:
-    """Return the space of all sets of classes."""
+    """Return the space of all sets of classes, by their numbers where some names are no words or alike."""
+    if len({*names}) < len(names) or not all(map(_WORD.fullmatch, names)):
+        names = tuple(map(str, range(len(names))))
     described = {"properties": {_AXIS: names}, "names": {_ALL: names}, "tasks": {_ALL: [_ALL]}}
     return TaskSpace.model_validate(described)

@@ -66,8 +66,7 @@ class NNFactoryExecutor(UniformExecutor):
             return None
         with activity("cutting"):
             supernet = self._supernet(assignment.prepared, assignment.source)
-            words = assignment.task.properties or assignment.task.classes
-            task = supernet.space.encode(supernet.space.parse(words))
+            task = supernet.encoded(assignment.task)
             found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
             network = supernet.slice(found.assembly)
             if not assignment.task.classes:

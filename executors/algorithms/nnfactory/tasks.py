@@ -42,9 +42,11 @@ class TaskDistribution(ABC):
 
     Attributes:
         space: All tasks that can be asked for.
+        classes: Names of a classifier's classes, in order, where tasks are some of them; none for others.
     """
 
     space: TaskSpace
+    classes: tuple[str, ...] = ()
 
     @property
     @abstractmethod

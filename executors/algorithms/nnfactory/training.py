@@ -99,7 +99,11 @@ class FactoryTraining:
         shape = AssemblerShape(tasks.space.size, params.encoder, params.gaters, params.modulate)
         first = params.answer_steps if tasks.answers.size else 0
         supernet = Supernet(
-            self._source, shape, tasks.space, worth=None if first else starting_worth(self._source)
+            self._source,
+            shape,
+            tasks.space,
+            classes=tasks.classes,
+            worth=None if first else starting_worth(self._source),
         )
         if first:
             self._train(self._answers(supernet, tasks))

@@ -68,10 +68,21 @@ def test_other_classes_do_not_count_in_scores():
     assert tasks.score(output, task) == 1
 
 
-def test_classes_without_names_have_numbers():
-    space = tasks_of(data_of([0, 1], names=())).space
+@pytest.mark.parametrize("third", [None, "b, c", "red", 65 * "d"])
+def test_classes_whose_names_are_no_words_have_numbers(third):
+    names = () if third is None else ("red", "green", third, "grey")
+    space = tasks_of(data_of([0, 1], names=names)).space
     assert space.encode(space.parse(["3", "1"])).tolist() == [0, 1, 0, 1]
+
+
+def test_classes_are_in_the_order_of_their_numbers():
     assert tasks_of(data_of([0, 1])).space.parse(["blue", "red"]).properties == ("red", "blue")
+
+
+def test_names_in_the_settings_are_those_of_the_classes():
+    labels = DataSettings(labels=["w", "x", "y", "z"])
+    tasks = ClassTasks(data_of([0, 1]), signature_of(classifier()), labels)
+    assert tasks.classes == tasks.space.axes["classes"] == ("w", "x", "y", "z")
 
 
 def test_a_source_knows_all_answers_already():

@@ -134,7 +134,7 @@ def test_some_classes_have_the_slice_of_their_task_with_their_rows_alone():
     network = executor.network()
     assert network.output.shape == (None, 2)
     supernet = Supernet.loaded(content, assignment.source)
-    encoded = supernet.space.encode(supernet.space.parse(task.classes))
+    encoded = supernet.encoded(task)
     assert encoded.tolist() == [0, 1, 0, 1]
     whole = [supernet.slice(one) for one in supernet.assemblies(encoded, supernet.quality.tried_limits())]
     images = data.inputs["image"][:5]

@@ -6,6 +6,8 @@ import pytest
 from executors.algorithms.nnfactory.assembler import AssemblerShape
 from executors.algorithms.nnfactory.supernet import Assembly, Supernet
 from executors.structure import analyse
+from mistify.config.task import TaskConfig
+from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.quality import Quality
 from tests.executors.algorithms.nnfactory.conftest import NETWORKS, SPACE, images, made, residual
 
@@ -65,6 +67,16 @@ def test_what_is_saved_is_the_same_when_loaded():
         np.testing.assert_array_equal(before, after)
     assert (loaded.quality, loaded.space, loaded.groups) == (QUALITY, SPACE, supernet.groups)
     assert loaded.limits == (0.1, 0.3, 1.0)
+
+
+def test_a_task_is_encoded_as_a_user_writes_it():
+    supernet = supernet_of(residual)
+    assert supernet.encoded(TaskConfig(properties=("top", "any"))).tolist() == TASK.tolist()
+    names = ("a, b", "c", "d", "e", "e", "f")
+    of_classes = Supernet(made(residual), AssemblerShape(6, 4, 1, True), SPACE, classes=names)
+    assert of_classes.encoded(TaskConfig(classes=("4", "a, b"))).tolist() == [1, 0, 0, 0, 1, 0]
+    with pytest.raises(InvalidValue, match="expected one of"):
+        of_classes.encoded(TaskConfig(classes=("c", "x")))
 
 
 def test_quality_between_two_limits_is_between_theirs():
