@@ -6,7 +6,7 @@ count that this answer allows alike, so that rare answers are there. 60 question
 even; further ones are about other sets, from which a network learns what sets of digits mean.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Final
@@ -24,6 +24,9 @@ Ints = npt.NDArray[np.int64]
 QUANTIFIERS: Final = ("has", "exactly:1", "exactly:2", "exactly:3", "exactly:4")
 DIGITS: Final = tuple("0123456789")
 NAMES: Final = {"odd": ("1", "3", "5", "7", "9"), "even": ("0", "2", "4", "6", "8")}
+
+#: Questions about one digit, odd, or even.
+NAMED: Final = 60
 
 #: Digits in an image.
 _PLACES: Final = 4
@@ -109,7 +112,7 @@ def held_out(questions: Questions, seed: int) -> Ints:
     quantifiers = rng.permutation(np.tile(np.arange(len(QUANTIFIERS)), 2))
     singles = quantifiers * 12 + np.arange(10)
     sign = questions.signs[rng.integers(len(QUANTIFIERS)) * 12 + 10]
-    same = [index for index in range(60) if questions.signs[index] == sign]
+    same = [index for index in range(NAMED) if questions.signs[index] == sign]
     return np.array([*singles, *same])
 
 
@@ -159,7 +162,7 @@ def four_digits(seed: int = 0, extent: Extent = Extent()) -> tuple[Dataset, Data
     space = space_of(named, extra)
     (train_digits, test_digits) = _single_digits(seed)
     rng = np.random.default_rng([seed, 3])
-    trained = named.subset(np.setdiff1d(np.arange(60), held))
+    trained = named.subset(np.setdiff1d(np.arange(NAMED), held))
     for_extra = round(extent.share * extent.train) if extent.extra else 0
     digits = np.concatenate(
         [_made_for(trained, extent.train - for_extra, rng)[0], _made_for(extra, for_extra, rng)[0]]
@@ -167,11 +170,21 @@ def four_digits(seed: int = 0, extent: Extent = Extent()) -> tuple[Dataset, Data
     answers = np.concatenate([named.answers(digits), extra.answers(digits)], axis=1).astype(np.int8)
     answers[:, held] = -1
     train = _dataset(_images(digits, *train_digits, rng), answers, space)
-    digits, asked = _made_for(named, 60 * extent.tested, rng)
+    digits, asked = _made_for(named, NAMED * extent.tested, rng)
     answers = np.full((len(digits), len(space.tasks)), -1, np.int8)
     rows = np.arange(len(digits))
     answers[rows, asked] = named.answers(digits)[rows, asked]
     return train, _dataset(_images(digits, *test_digits, rng), answers, space), held
+
+
+def with_names_as_values(data: Dataset) -> Dataset:
+    """Return data of the 60 questions alone, with odd and even as values of their own, as in the paper."""
+    if data.space is None or data.answers is None:
+        raise ValueError("the data have no answers; expected those of four_digits")
+    tasks = dict(list(data.space.tasks.items())[:NAMED])
+    axes = {"how many": QUANTIFIERS, "which": (*DIGITS, *NAMES)}
+    space = TaskSpace.model_validate({"properties": axes, "tasks": tasks})
+    return replace(data, answers=data.answers[:, :NAMED], space=space)
 
 
 def _single_digits(

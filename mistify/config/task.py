@@ -1,12 +1,15 @@
 """The `task` of a config: requested properties, or some of a classifier's classes."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_serializer, model_validator
 
-from mistify.parsing.validation import InvalidValue, Settings, together
-from mistify.scenarios.space import SEPARATOR, Word
+from mistify.parsing.validation import InvalidValue, Keys, Settings, together
+from mistify.scenarios.space import SEPARATOR, Word, as_word
+
+#: Unlike a property, it may have commas in it.
+ClassName = Annotated[str, BeforeValidator(as_word), StringConstraints(min_length=1, max_length=1024)]
 
 _EXAMPLE = 'for example ["exactly:2", "odd"], or {"classes": ["cat", "dog"]}'
 
@@ -23,7 +26,9 @@ class TaskConfig(Settings):
     properties: tuple[Word, ...] = Field(
         default=(), description="a list of properties", examples=[["exactly:2", "odd"]]
     )
-    classes: tuple[Word, ...] = Field(default=(), description="a list of classes", examples=[["cat", "dog"]])
+    classes: tuple[ClassName, ...] = Field(
+        default=(), description="a list of classes", examples=[["cat", "dog"]]
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -38,19 +43,8 @@ class TaskConfig(Settings):
     def _one_kind(self) -> "TaskConfig":
         if bool(self.properties) == bool(self.classes):
             raise InvalidValue(self._parts(), 'either properties or "classes"', _EXAMPLE)
-        repeated = [
-            (("classes", index), InvalidValue(each, "each class once", "leave it out"))
-            for index, each in enumerate(self.classes)
-            if each in self.classes[:index]
-        ]
-        if repeated:
-            raise together(type(self).__name__, repeated)
-        if len(self.classes) == 1:
-            expected = "at least two classes to tell apart"
-            raise together(
-                type(self).__name__,
-                [(("classes",), InvalidValue([*self.classes], expected, "add another one"))],
-            )
+        if mistakes := list(self._mistakes()):
+            raise together(type(self).__name__, mistakes)
         return self
 
     @model_serializer(mode="plain")
@@ -60,6 +54,15 @@ class TaskConfig(Settings):
     def __str__(self) -> str:
         """Return the task for people: `exactly:2, odd`, or `classes cat, dog`."""
         return f"{SEPARATOR} ".join(self.properties) or f"classes {f'{SEPARATOR} '.join(self.classes)}"
+
+    def _mistakes(self) -> Iterator[tuple[Keys, InvalidValue]]:
+        """Yield the mistakes in the classes, each with its place."""
+        if len(self.classes) == 1:
+            expected = "at least two classes to tell apart"
+            yield ("classes",), InvalidValue([*self.classes], expected, "add another one")
+        for index, each in enumerate(self.classes):
+            if each in self.classes[:index]:
+                yield ("classes", index), InvalidValue(each, "each class once", "leave it out")
 
     def _parts(self) -> Mapping[str, list[str]]:
         parts = {"properties": [*self.properties], "classes": [*self.classes]}

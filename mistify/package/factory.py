@@ -20,7 +20,6 @@ from mistify.package.records import (
     corrupt_package,
     digest_of,
     parse_record,
-    read_content,
 )
 from mistify.package.training import OutputEncoding
 from mistify.scenarios.quality import Quality
@@ -108,7 +107,7 @@ class FactoryStore(Record):
 
         Raises:
             MistifyError: NOT_FOUND, the package has none; STORE_VERSION, a newer version of Mistify wrote it;
-                CORRUPT_PACKAGE with every problem in it.
+                CORRUPT_PACKAGE, it is damaged, with every problem in it.
         """
         if FACTORY not in package.manifest.files:
             note = f" ({package.manifest.note})" if package.manifest.note else ""
@@ -117,8 +116,7 @@ class FactoryStore(Record):
                 f"the package {package.directory} has no assembler of networks for other tasks{note}; "
                 'algorithms that train one put it into a package with "inside": true',
             )
-        content = read_content(package.directory, FACTORY)
-        return parse_record(package.directory / FACTORY, content, cls, FACTORY_FORMAT)
+        return parse_record(package.directory / FACTORY, package.read(FACTORY), cls, FACTORY_FORMAT)
 
     def read_supernet(self, directory: Path) -> bytes:
         """Return the content of the network's file.

@@ -25,7 +25,18 @@ def class_numbers(classes: Sequence[str], names: Sequence[str], count: int) -> t
     return tuple(sorted(numbers))
 
 
+def class_texts(numbers: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts by which `class_numbers` finds classes: names, or numbers where several have a name.
+
+    Args:
+        names: Names of all classes by number.
+    """
+    return tuple(names[number] if names.count(names[number]) == 1 else str(number) for number in numbers)
+
+
 def _number(each: str, names: Sequence[str], count: int) -> int:
+    if names.count(each) > 1:
+        raise InvalidValue(each, "a class by its number, as several have this name", "write the number")
     if each in names:
         return names.index(each)
     if each.isdecimal() and int(each) < count:

@@ -40,6 +40,13 @@ class Quality(BaseModel):
         means = np.mean(self.scores, axis=0)
         return float(np.interp(np.log(limit), np.log(self.limits), means))
 
+    def score(self, task: str, limit: float) -> float | None:
+        """Return the score of a task within a limit, interpolated; None if it was not measured."""
+        if task not in self.tasks:
+            return None
+        own = self.scores[self.tasks.index(task)]
+        return float(np.interp(np.log(limit), np.log(self.limits), own))
+
     def tried_limits(self) -> tuple[float, ...]:
         """Return the limits evaluated for a request, from the lowest measured limit to all units."""
         return _up_from(self.limits[0], _TRIED)

@@ -37,14 +37,14 @@ SEPARATOR: Final = ","
 _TASKS: Final = "tasks.json"
 
 
-def _word(raw: object) -> object:
+def as_word(raw: object) -> object:
     """Return a property, numbers as text."""
     return str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
 
 
 Word = Annotated[
     str,
-    BeforeValidator(_word),
+    BeforeValidator(as_word),
     StringConstraints(min_length=1, max_length=64, strip_whitespace=True, pattern=r"^[^,\n]*$"),
 ]
 Words = Annotated[

@@ -126,8 +126,9 @@ def _cut_constant(model: Any, places: CutPlaces, cut: ConstantCut, groups: Seque
         ):
             quantization.scale = np.asarray(quantization.scale)[kept]
             quantization.zeroPoint = np.asarray(quantization.zeroPoint)[kept]
-    if cut.modulated:
-        content = _modulated(content, quantization, cut, groups[cut.axes[0].group])
+    group = groups[cut.axes[0].group]
+    if cut.modulated and not (group.scale is None and group.shift is None):
+        content = _modulated(content, quantization, cut, group)
     for tensor in tensors:
         tensor.quantization = quantization
     _replace(model, tensors, content)
@@ -174,8 +175,8 @@ def _requantized(content: Array, quantization: Any, scale: Floats | None, shift:
     values = (values if scale is None else values * scale) + (0 if shift is None else shift)
     step = max(float(np.abs(values).max()), _LEAST_STEP) / _HIGHEST
     quantization.scale, quantization.zeroPoint = np.array([step], np.float32), np.zeros(1, np.int64)
-    rounded: Array = np.round(values / step).astype(np.int8)
-    return rounded
+    integers: Array = np.round(values / step).astype(np.int8)
+    return integers
 
 
 def _shifted(content: Array, quantization: Any, shift: Floats) -> Array:

@@ -19,6 +19,7 @@ _MODULES: Final = {
     **dict.fromkeys(("monitor", "status", "target"), "monitor"),
     **dict.fromkeys(("tune", "withdraw"), "tune"),
     **dict.fromkeys(("adapt", "subnets"), "subnets"),
+    **dict.fromkeys(("customize", "tasks"), "customize"),
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }
 

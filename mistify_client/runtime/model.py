@@ -24,6 +24,7 @@ from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
+from mistify_client.runtime.served_task import GivenTask, ServedTask
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, in_place_of_current, read_consistently, state_directory
@@ -51,6 +52,7 @@ class PortedModel:
         loaded: The version that runs at first.
         threads: Number of threads of LiteRT; None for the number with which each version was measured.
         check: Reject inputs with infinity or NaN.
+        task: The task that every version has to serve; None for any.
         clock: Returns seconds.
     """
 
@@ -62,11 +64,12 @@ class PortedModel:
         *,
         threads: int | None = None,
         check: bool = False,
+        task: ServedTask | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
         self._check = check
-        self._threads = threads
+        self._terms = _Terms(threads, task)
         self._switchboard = switchboard
         self._loaded = loaded
         self._clock = clock
@@ -206,7 +209,7 @@ class PortedModel:
                 return  # an even newer one is being loaded
             try:
                 state = state_directory(self._package)
-                opened, generation = _open_current(self._package, state, self._switchboard, self._threads)
+                opened, generation = _open_current(self._package, state, self._switchboard, self._terms)
                 opened.network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(*opened, state, generation)
             except Exception:
@@ -215,7 +218,11 @@ class PortedModel:
 
 @overload
 def load(
-    package: str | os.PathLike[str], *, threads: int | None = None, check: bool = False
+    package: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    check: bool = False,
+    task: GivenTask | None = None,
 ) -> PortedModel: ...
 
 
@@ -229,6 +236,7 @@ def load(
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     check: bool = False,
+    task: GivenTask | None = None,
 ) -> PortedModel: ...
 
 
@@ -242,6 +250,7 @@ def load(
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     check: bool = False,
+    task: GivenTask | None = None,
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
@@ -259,9 +268,13 @@ def load(
             which its latencies refer.
         check: Reject inputs with infinity or NaN, for which LiteRT may return ordinary-looking outputs.
             Requires a pass over the inputs.
+        task: The task that the package has to serve, such as `["exactly:2", "odd"]` or `{"classes": ["cat",
+            "dog"]}`. Versions for another task, which `mistify customize` may install, are then not used. By
+            default, any task is accepted.
 
     Raises:
-        MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
+        MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
+            match its digest), INVALID_CONFIG (there is no such task), UNAVAILABLE.
         ValueError: `threads` is below 1.
     """
     if threads is not None:
@@ -269,10 +282,10 @@ def load(
         if threads < 1:
             raise ValueError(f"threads is {threads}: give at least 1, or leave it out")
     if package is not None and server is None and job is None and goal is None:
-        return _open(Path(package), threads, check)
+        return _open(Path(package), threads, check, task)
     if package is None and server is not None and job is not None and goal is not None:
         directory = Path(cache or cache_directory()) / job / goal
-        return _open(downloaded(directory, server, job, goal, token), threads, check)
+        return _open(downloaded(directory, server, job, goal, token), threads, check, task)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
 
 
@@ -305,6 +318,18 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     return directory
 
 
+class _Terms(NamedTuple):
+    """What holds for every version of a package that is loaded.
+
+    Attributes:
+        threads: Number of threads of LiteRT; None for the number that the version was measured with.
+        task: The task that it has to serve; None for any.
+    """
+
+    threads: int | None
+    task: ServedTask | None
+
+
 class _Opened(NamedTuple):
     """A loaded version of a package."""
 
@@ -317,9 +342,10 @@ class _Opened(NamedTuple):
         return self.options.pool
 
 
-def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
+def _open(package: Path, threads: int | None, check: bool, task: GivenTask | None) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
+    terms = _Terms(threads, None if task is None else ServedTask.of(shipped, task))
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:
@@ -327,7 +353,7 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        opened, generation = _open_current(package, state, switchboard, threads, shipped)
+        opened, generation = _open_current(package, state, switchboard, terms, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
@@ -335,24 +361,26 @@ def _open(package: Path, threads: int | None, check: bool) -> PortedModel:
         message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
         logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is retried
-        opened = _opened(shipped, state, threads, switchboard.option_in(generation))
+        opened = _opened(shipped, state, terms, switchboard.option_in(generation))
     loaded = recorded(*opened, state, generation)
-    return PortedModel(package, switchboard, loaded, threads=threads, check=check)
+    return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=terms.task)
 
 
 def _open_current(
-    package: Path, state: Path, switchboard: Switchboard, threads: int | None, shipped: Package | None = None
+    package: Path, state: Path, switchboard: Switchboard, terms: _Terms, shipped: Package | None = None
 ) -> tuple[_Opened, int]:
     """Return the current version of a package, and its generation."""
 
     def opened(version: Package, generation: int) -> _Opened:
-        return _opened(version, state, threads, switchboard.option_in(generation))
+        return _opened(version, state, terms, switchboard.option_in(generation))
 
     return read_consistently(package, state, switchboard, opened, shipped)
 
 
-def _opened(package: Package, state: Path, threads: int | None, option: int) -> _Opened:
+def _opened(package: Package, state: Path, terms: _Terms, option: int) -> _Opened:
     """Load a version of a package, with the option selected by the switchboard in memory."""
+    if terms.task is not None:
+        terms.task.require_in(package.manifest)
     if NETWORK not in package.manifest.files:
         message = f"{package.directory / NETWORK} cannot be used: the manifest does not list it"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
@@ -360,7 +388,7 @@ def _opened(package: Package, state: Path, threads: int | None, option: int) -> 
     chosen = options.chosen(option)
     # The files that are used are read, and verified, later.
     package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
-    threads = threads or options.threads
+    threads = terms.threads or options.threads
     if options.of_blocks:
         return _Opened(open_subnets(package, options, state, chosen, threads), options)
     return _Opened(open_network(package, threads), options)

@@ -7,7 +7,7 @@ from mistify.config.porting import PortingConfig
 from mistify.config.task import TaskConfig
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
-from mistify.scenarios.classes import class_numbers
+from mistify.scenarios.classes import class_numbers, class_texts
 from mistify_server.tasks.results import Inspection
 
 
@@ -38,7 +38,7 @@ def canonical_task(task: TaskConfig | None, classes: Sequence[str] | None) -> Ta
     if task is None or not task.classes or classes is None:
         return task
     numbers = class_numbers(task.classes, classes, len(classes))
-    return TaskConfig(classes=tuple(classes[number] for number in numbers))
+    return TaskConfig(classes=class_texts(numbers, classes))
 
 
 def _unknown_classes(task: TaskConfig, classes: tuple[str, ...], place: str) -> Iterator[Problem]:

@@ -74,35 +74,41 @@ class PropertyScope(TaskScope):
         """Check whether each part of the data has an example with an answer."""
         return all(len(part.of_task(self.task)) for part in parts)
 
-    def unanswered(self, reference: keras.Model, train: Dataset) -> "UnansweredScope":
-        """Return the scope with a network's answers in place of missing answers.
+    def unanswered(self, reference: keras.Model, train: Dataset, test: Dataset) -> "UnansweredScope":
+        """Return the scope with a network's answers for the parts of the data without answers.
 
         Args:
             train: Training data, whose tasks are known.
+            test: Test data, which may have answers.
         """
         space, answers = train.space, train.answers
         if space is None or answers is None:
             raise ValueError("the data answer no tasks")
         trained = {task: column for task, column in space.listed.items() if answers[:, column].max() >= 0}
         nearest = [task for task in space.nearest(self.task, len(space.listed)) if task in trained]
-        return UnansweredScope(self.task, reference, tuple(nearest[:_NEAREST]))
+        return UnansweredScope(self.task, reference, tuple(nearest[:_NEAREST]), self.is_answered(test))
 
 
 @dataclass(frozen=True)
 class UnansweredScope(TaskScope):
-    """A task with properties for which the data have no answers; a network's answers replace them.
+    """A task with properties for which parts of the data have no answers; a network's answers replace them.
 
     Attributes:
         reference: The network.
         nearest: The trained tasks that share most properties with it.
+        tested: Whether the test data have answers.
     """
 
     task: Task
     reference: keras.Model
     nearest: tuple[Task, ...]
+    tested: bool
 
     def data(self, data: Dataset, part: str) -> Dataset:
-        """Return all examples, with the network's answers as targets."""
+        """Return the examples with an answer; where there are none, all with the network's answers."""
+        known = data.of_task(self.task)
+        if len(known):
+            return known
         outputs = Evaluation(self.reference).outputs(data.inputs)
         signature, objectives = signature_of(self.reference), objectives_of(self.reference, data)
         answered = with_pseudo_labels(
@@ -111,21 +117,24 @@ class UnansweredScope(TaskScope):
         return replace(data, targets=answered.targets)
 
     def settings(self, settings: DataSettings) -> DataSettings:
-        """Return settings with metrics that need no labels."""
+        """Return settings whose metrics need no labels where the test data have none."""
+        if self.tested:
+            return settings
         metrics = {output: metric.without_labels for output, metric in settings.metrics.items()}
         metric = settings.metric and settings.metric.without_labels
         return settings.model_copy(update={"metric": metric, "metrics": metrics})
 
     @property
     def note(self) -> str:
-        """A remark on whether the task was trained, and that its accuracy is unknown."""
+        """A remark if the task was not trained or its accuracy is unknown."""
         nearest = "; ".join(map(str, self.nearest))
         untrained = f'never trained: "{self.task}"; the nearest trained tasks are {nearest}'
         unmeasured = (
             "the data have no answers to the task: in place of its accuracy, the agreement with the best "
             "network for it was measured"
         )
-        return unmeasured if self.task in self.nearest else f"{untrained}; {unmeasured}"
+        remarks = {untrained: self.task not in self.nearest, unmeasured: not self.tested}
+        return "; ".join(remark for remark, applies in remarks.items() if applies)
 
 
 @dataclass(frozen=True)

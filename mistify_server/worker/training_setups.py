@@ -102,10 +102,13 @@ class TrainingSetups:
         train, validation = self._cache.learning(learning)
         signature = signature_of(self._checkpoints.shared(recipe.teacher))
         scope = scope_of(task, signature, recipe.data.settings, train)
-        if not isinstance(scope, PropertyScope) or scope.is_answered(validation, self._cache.data(test)):
+        if not isinstance(scope, PropertyScope):
+            return scope
+        tested = self._cache.data(test)
+        if scope.is_answered(train, validation, tested):
             return scope
         reference = self._reference(recipe, task, train, validation)
-        return scope if reference is None else scope.unanswered(reference, train)
+        return scope if reference is None else scope.unanswered(reference, train, tested)
 
     def _reference(
         self, recipe: TaughtRecipe, task: TaskConfig, train: Dataset, validation: Dataset

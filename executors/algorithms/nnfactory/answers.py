@@ -1,26 +1,35 @@
-"""A network that answers all tasks at once, for training a source before it gets gates."""
+"""A head that answers all tasks at once, for training a network before its gates are set."""
 
-from dataclasses import replace
+from typing import Final
 
 import keras
 
-from executors.structure import Structure, model_of
+from executors.structure import Structure
 
 layers = keras.layers
 
+#: Layers that may make the output of a network.
+_HEADS: Final = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D)
 
-def answering(source: Structure, count: int) -> keras.Model:
-    """Return a copy of a network with a new head: a logit for each of several tasks.
+#: Name of the second output.
+ANSWERS: Final = "nnfactory-answers"
+
+
+def answering(gated: keras.Model, source: Structure, count: int) -> keras.Model:
+    """Return a network with gates and a second output: a logit for each of several tasks.
 
     The new head reads what the last dense layer or convolution of the network reads, averaged over positions
-    if there are any. All other layers keep their names.
+    if there are any.
+
+    Args:
+        gated: The network with gates, whose layers are used.
+        source: The structure of the network without gates.
+        count: Number of tasks.
     """
-    graph = source.graph
-    heads = [node for node in graph.nodes if isinstance(node.layer, layers.Dense | layers.Conv2D)]
-    read = heads[-1].inputs[0] if heads else graph.outputs[0]
-    trunk = model_of(replace(graph, outputs=(read,)))
-    features = trunk.output
+    heads = [node.name for node in source.graph.nodes if isinstance(node.layer, _HEADS)]
+    features = gated.get_layer(heads[-1]).input if heads else gated.output
     if len(features.shape) > 2:
         features = layers.Reshape((-1, features.shape[-1]), name="nnfactory-positions")(features)
         features = layers.GlobalAveragePooling1D(name="nnfactory-pooled")(features)
-    return keras.Model(trunk.inputs, layers.Dense(count, name="nnfactory-answers")(features))
+    answers = layers.Dense(count, name=ANSWERS)(features)
+    return keras.Model(gated.inputs, [*gated.outputs, answers])

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.algorithms.nnfactory.gates import GatedGroup
+from executors.pruning.importance import importances
+from executors.structure import Structure
 
 layers = keras.layers
 
@@ -21,6 +23,13 @@ _MOMENTUM: Final = 0.95
 
 #: Scales and shifts start near 1 and 0.
 _SMALL: Final = keras.initializers.RandomNormal(stddev=0.01)
+
+#: Logits start around this: most gates are open, and the limits close them later. Where half of them start
+#: closed, some tasks lose all of a group's units, and with them every gradient.
+_OPEN: Final = 1.0
+
+#: Standard deviation of where they start by the worth of units.
+_BY_WORTH: Final = 0.5
 
 #: Spread of the logits of an example around the units' worth, where that is known at the start.
 _SPREAD: Final = keras.initializers.RandomNormal(stddev=0.02)
@@ -75,6 +84,15 @@ def assembler(shape: AssemblerShape, groups: Sequence[GatedGroup], worth: Worth 
     return keras.Model([task, limit], joined, name="assembler")
 
 
+def starting_worth(source: Structure) -> dict[str, npt.NDArray[np.floating[Any]]]:
+    """Return where the logits of gates start in a network that knows its tasks: in the order of importance.
+
+    Most gates are open; closing half of the units of a trained network at random would destroy it.
+    """
+    norms = importances(source, {name: np.ones(group.size, bool) for name, group in source.groups.items()})
+    return {name: _OPEN + _BY_WORTH * (own - own.mean()) / (own.std() + 1e-9) for name, own in norms.items()}
+
+
 def _encoded(limit: Any) -> list[Any]:
     """Return the positional encoding of a limit."""
     angles = limit * (2.0 ** np.arange(_FREQUENCIES) * pi / 2).astype(np.float32)
@@ -87,7 +105,7 @@ def _norm(name: str) -> keras.layers.Layer:
 
 def _logits(selection: Any, group: GatedGroup, gaters: int, worth: Worth | None) -> Any:
     """Return the logits of a group: those of several gaters, mixed (NN-Factory 4)."""
-    starts: dict[str, Any] = {}
+    starts: dict[str, Any] = {"bias_initializer": keras.initializers.Constant(_OPEN)}
     if worth is not None:
         bias = np.tile(worth[group.name], gaters)
         starts = {"kernel_initializer": _SPREAD, "bias_initializer": lambda *_, **__: bias}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import keras
+import numpy as np
 
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.algorithms.nnfactory.params import NNFactoryParams
@@ -17,6 +18,8 @@ from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
 from executors.pruning.state import PruningState
 from executors.structure import Structure
+from executors.structure.edits.outputs import narrow_outputs
+from executors.structure.signature import output_names
 from executors.timing import activity
 from mistify.costs.budget import exceeded
 
@@ -63,9 +66,13 @@ class NNFactoryExecutor(UniformExecutor):
             return None
         with activity("cutting"):
             supernet = self._supernet(assignment.prepared, assignment.source)
-            task = supernet.space.encode(supernet.space.parse(assignment.task.properties))
+            task = supernet.encoded(assignment.task)
             found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
-            return supernet.slice(found.assembly)
+            network = supernet.slice(found.assembly)
+            if not assignment.task.classes:
+                return network
+            (output,) = output_names(network)
+            return narrow_outputs(network, output, np.flatnonzero(task).tolist())
 
     def reference(self, assignment: Assignment) -> keras.Model | None:
         """Return the slice with the best expected quality, regardless of its costs; None if there is none."""

@@ -26,6 +26,8 @@ from executors.algorithms.nnfactory.modulation import modulate
 from executors.data import Array
 from executors.structure import Structure, analyse, model_of, narrow, set_weights
 from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_at_once, quick_call
+from mistify.config.task import TaskConfig
+from mistify.scenarios.classes import class_numbers
 from mistify.scenarios.gates import open_units
 from mistify.scenarios.quality import UNMEASURED, Quality
 from mistify.scenarios.space import TaskSpace
@@ -62,6 +64,7 @@ class Supernet:
             (`executors.algorithms.nnfactory.assembler.assembler`).
         model: Both side by side: everything that is trained.
         space: The tasks that it can be asked for.
+        classes: Names of a classifier's classes, in order, where tasks are some of them.
         quality: The scores on validation data by limit; empty before it is trained.
     """
 
@@ -71,6 +74,8 @@ class Supernet:
         shape: AssemblerShape,
         space: TaskSpace,
         quality: Quality = UNMEASURED,
+        *,
+        classes: tuple[str, ...] = (),
         worth: Worth | None = None,
     ) -> None:
         """Create a supernet with the weights of the source and a new assembler.
@@ -80,11 +85,13 @@ class Supernet:
             shape: The size of the assembler.
             space: The tasks.
             quality: The scores by limit.
+            classes: Names of all classes, where tasks are some of them.
             worth: The worth of the source's units, by which the gates start; by default they are random.
         """
         self._source = source
         self._shape = shape
         self.space = space
+        self.classes = classes
         self.quality = quality
         self.groups = gated_groups(source)
         self.gated = gated(source, self.groups, shape.modulate)
@@ -115,12 +122,18 @@ class Supernet:
         """The structure of the network without gates."""
         return analyse(self.network, self._source.rules)
 
-    def adopt(self, network: keras.Model) -> None:
-        """Copy the weights of a network's layers to the supernet's layers with the same names."""
-        own = {layer.name: layer for layer in self.gated.layers}
-        for layer in network.layers:
-            if layer.name in own:
-                set_weights(own[layer.name], layer.get_weights())
+    def encoded(self, task: TaskConfig) -> npt.NDArray[np.float32]:
+        """Return the encoding of a task as written by a user [properties].
+
+        Raises:
+            MistifyError: INVALID_CONFIG: there is no such property.
+            InvalidValue: There is no such class.
+        """
+        if task.properties:
+            return self.space.encode(self.space.parse(task.properties))
+        encoded = np.zeros(self.space.size, np.float32)
+        encoded[list(class_numbers(task.classes, self.classes, self.space.size))] = 1
+        return encoded
 
     def assemblies(self, task: npt.NDArray[np.float32], limits: Sequence[float]) -> list[Assembly]:
         """Return the units that the assembler opens for a task within each limit.
@@ -162,6 +175,7 @@ class Supernet:
             "shape": asdict(self._shape),
             "space": self.space.model_dump(mode="json", by_alias=True),
             "quality": self.quality.model_dump(mode="json"),
+            "classes": self.classes,
         }
         file = io.BytesIO()
         np.savez(file, about=json.dumps(about), **weights_of(self.model))  # type: ignore[arg-type]
@@ -179,7 +193,8 @@ class Supernet:
             about = json.loads(str(arrays["about"]))
             quality = Quality.model_validate(about["quality"])
             space = TaskSpace.model_validate(about["space"])
-            supernet = cls(source, AssemblerShape(**about["shape"]), space, quality)
+            shape = AssemblerShape(**about["shape"])
+            supernet = cls(source, shape, space, quality, classes=tuple(about["classes"]))
             restore(supernet.model, arrays)
         return supernet
 

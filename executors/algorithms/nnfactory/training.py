@@ -7,20 +7,23 @@ from typing import Any, Final
 import keras
 import numpy as np
 
+from executors.algorithms.nnfactory.answered_tasks import AnsweredTasks
 from executors.algorithms.nnfactory.answers import answering
-from executors.algorithms.nnfactory.assembler import AssemblerShape
+from executors.algorithms.nnfactory.assembler import AssemblerShape, starting_worth
+from executors.algorithms.nnfactory.class_tasks import ClassTasks
 from executors.algorithms.nnfactory.gates import enough_units, gated_groups
 from executors.algorithms.nnfactory.objective import AnswersObjective, Curriculum, GatesObjective
 from executors.algorithms.nnfactory.params import NNFactoryParams
 from executors.algorithms.nnfactory.scoring import measured_quality
 from executors.algorithms.nnfactory.supernet import Supernet, restore, weights_of
-from executors.algorithms.nnfactory.tasks import AnsweredTasks
+from executors.algorithms.nnfactory.tasks import TaskDistribution
 from executors.contract.assignment import Assignment
 from executors.contract.preparation import PreparationProgress
 from executors.structure import model_of
-from executors.structure.signature import signature_of
+from executors.structure.signature import Signature, signature_of
 from executors.training.objective import TrainingObjective
 from executors.training.optimizers import ADAM
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import OptimizerState, Trainer, cosine
 from mistify.scenarios.quality import measured_limits
 
@@ -51,6 +54,7 @@ class _Stage:
         objective: The loss and the data of a step.
         first: Number of steps of earlier stages.
         steps: Number of its steps.
+        total: Number of steps of all stages.
     """
 
     part: str
@@ -58,6 +62,7 @@ class _Stage:
     objective: TrainingObjective
     first: int
     steps: int
+    total: int
 
 
 class FactoryTraining:
@@ -90,26 +95,38 @@ class FactoryTraining:
     def _trained(self, units: int) -> bytes:
         """Return the supernet of a source with so many units."""
         params, setup, seed = self._params, self._setup, self._seed
-        tasks = AnsweredTasks(
-            setup.train, signature_of(model_of(self._source.graph)), setup.settings, params.extra_tasks
+        tasks = _tasks(setup, signature_of(model_of(self._source.graph)), params.extra_tasks)
+        shape = AssemblerShape(tasks.space.size, params.encoder, params.gaters, params.modulate)
+        first = params.answer_steps if tasks.answers.size else 0
+        supernet = Supernet(
+            self._source,
+            shape,
+            tasks.space,
+            classes=tasks.classes,
+            worth=None if first else starting_worth(self._source),
         )
-        # Both are created before any training, so that an interruption does not change the initial weights.
-        answers = answering(self._source, len(tasks.trained))
-        shape = AssemblerShape(tasks.size, params.encoder, params.gaters, params.modulate)
-        supernet = Supernet(self._source, shape, tasks.space)
-        objective = AnswersObjective(answers, tasks.answers, setup, seed)
-        self._train(_Stage(_ANSWERS, answers, objective, 0, params.answer_steps))
-        supernet.adopt(answers)
+        if first:
+            self._train(self._answers(supernet, tasks))
         least = max(params.least_limit, _LEAST_OPEN[params.modulate] / units)
         curriculum = Curriculum(least, round(_CURRICULUM * params.gate_steps))
         gates = GatesObjective(
             supernet, tasks, setup, curriculum, weight=params.gate_weight, noise=params.noise, seed=seed
         )
-        self._train(_Stage(_GATES, supernet.model, gates, params.answer_steps, params.gate_steps))
+        steps = params.gate_steps
+        self._train(_Stage(_GATES, supernet.model, gates, first, steps, first + steps))
         supernet.quality = measured_quality(supernet, tasks, setup.validation, measured_limits(least))
         content = supernet.saved()
         self._progress.keep(_FINISHED, content)
         return content
+
+    def _answers(self, supernet: Supernet, tasks: TaskDistribution) -> _Stage:
+        """Return the stage in which a network without closed gates learns all answers."""
+        model = answering(supernet.gated, self._source, tasks.answers.shape[1])
+        objective = AnswersObjective(supernet, model, tasks, self._setup, self._seed)
+        assembler = supernet.assembler
+        both = keras.Model([*model.inputs, *assembler.inputs], [*model.outputs, *supernet.model.outputs[1:]])
+        steps = self._params.answer_steps
+        return _Stage(_ANSWERS, both, objective, 0, steps, steps + self._params.gate_steps)
 
     def _train(self, stage: _Stage) -> None:
         """Train a stage, resuming an interrupted one."""
@@ -126,8 +143,7 @@ class FactoryTraining:
                 after = min(done + _REPORT_STEPS, end)
                 loss = trainer.train(schedule[done:after])
                 done = after
-                total = self._params.answer_steps + self._params.gate_steps
-                self._progress.report(stage.first + done, total, loss)
+                self._progress.report(stage.first + done, stage.total, loss)
             state = None if done == stage.steps else trainer.optimizer_state()
             self._progress.keep(stage.part, _saved(stage.model, done, state))
 
@@ -139,6 +155,13 @@ class FactoryTraining:
         with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
             restore(stage.model, arrays)
             return int(arrays["done"]), OptimizerState.from_flat(dict(arrays))
+
+
+def _tasks(setup: TrainingSetup, signature: Signature, extra: float) -> TaskDistribution:
+    """Return the tasks of the data: those that have answers, or else sets of classes."""
+    if setup.train.space is not None:
+        return AnsweredTasks(setup.train, signature, setup.settings, extra)
+    return ClassTasks(setup.train, signature, setup.settings)
 
 
 def _saved(model: keras.Model, done: int, state: OptimizerState | None) -> bytes:

@@ -46,6 +46,7 @@ QUICKER = {
     "adaptivenet": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
     "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
     "nested": {"segment_steps": 12},
+    "nnfactory": {"cuts": 1},
     "random": {"candidates": 4, "cuts": 1},
     "uniform": {"cuts": 1},
 }

@@ -7,6 +7,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.plan import (
@@ -133,6 +134,16 @@ def test_the_tree_shows_each_of_several_outputs():
     assert [output["value"] for output in reported["present_outputs"]] == [0.347, 9.0]
     one = replace(BATCH, source_outputs=several.source_outputs[:1], edges=(half,))
     assert "kind" not in lines_of(Plan((one,)))[0]
+
+
+def test_the_tree_says_which_task_an_edge_is_for():
+    of_task = replace(HALF, task=TaskConfig(properties=("exactly:2", "[odd]")), accuracy=None)
+    batch = replace(BATCH, edges=(of_task, TENTH))
+    lines = lines_of(Plan((batch,)))
+    assert any("half and half-int8 (exactly:2, [odd]): accuracy unknown" in line for line in lines)
+    first, second = plan_report(Plan((batch,)))["batches"][0]["edges"]
+    assert (first["task"], second["task"]) == (["exactly:2", "[odd]"], None)
+    json.dumps(first)
 
 
 def test_a_plan_of_many_goals_is_shown_without_reasons():

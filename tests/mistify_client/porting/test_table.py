@@ -8,6 +8,7 @@ from rich.console import Console
 
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.package.quantization import QuantizationConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Source
 from mistify.jobs.report import report
@@ -233,3 +234,19 @@ def test_outputs_of_the_source_have_their_own_rows(service):
         ["-", "kind", "accuracy", "50.0%"],
         ["-", "age", "mae", "8"],
     ]
+
+
+def test_tasks_have_a_column_and_no_comparison_with_the_source_of_all(service):
+    job = measured(service.fake.job)
+    half, tenth = job.goals
+    task = TaskConfig(classes=("cat", "dog"))
+    of_task = replace(job, goals=(replace(half, spec=replace(half.spec, task=task)), tenth))
+    lines = lines_of_table(of_task, 120)
+    line = next(line for line in lines if line.startswith("half "))
+    assert "classes cat, dog" in line
+    assert "75.0% " in line
+    assert "(-3.0)" not in line
+    assert "task" in next(line for line in lines if "multiply-adds" in line).split()
+    assert report(of_task)["goals"][0]["task"] == {"classes": ["cat", "dog"]}
+    assert report(of_task)["goals"][0]["achieved"]["accuracy_change"] is None
+    assert not any("task" in line.split() for line in lines_of_table(job, 120))

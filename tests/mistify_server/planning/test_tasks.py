@@ -98,3 +98,12 @@ def test_an_algorithm_that_serves_tasks_needs_one() -> None:
 @pytest.mark.parametrize("classes", [("frog", "cat"), ("cat", "frog"), ("3", "cat"), ("0", "3")])
 def test_plans_have_classes_by_name_in_the_order_of_the_model(classes: tuple[str, ...]) -> None:
     assert canonical_task(TaskConfig(classes=classes), ANIMALS) == TaskConfig(classes=("cat", "frog"))
+
+
+def test_classes_of_one_name_go_by_their_numbers() -> None:
+    birds_and_machines = ("crane", "drill, power", "crane", "drill")
+    task = canonical_task(TaskConfig(classes=("2", "drill, power")), birds_and_machines)
+    assert task == TaskConfig(classes=("drill, power", "2"))
+    assert problems(inspected(birds_and_machines), {"classes": ["2", "drill, power"]}) == []
+    (problem,) = problems(inspected(birds_and_machines), {"classes": ["crane", "drill"]})
+    assert problem.startswith('[3].task.classes[0]: got "crane"; expected a class by its number, as several')

@@ -18,8 +18,10 @@ from executors.data import Dataset
 from executors.pruning.elastic import loaded
 from executors.training.setup import TrainingSetup
 from mistify.config.data.dataset import DataSettings
+from mistify.config.task import TaskConfig
 from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
+from mistify.scenarios.space import TaskSpace
 from mistify_server.engines.local import LocalEngine
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import code
@@ -154,6 +156,16 @@ def made() -> tuple[PrepareTask, keras.Model, TrainingSetup]:
     return PrepareTask(recipe=taught(64 * "a", **NESTED), least={"flops": 9.0}), model, setup
 
 
+SPACE = {"properties": {"which": ["1", "2"]}, "tasks": {"one": ["1"], "two": ["2"]}}
+
+
+def answering(setup: TrainingSetup, answer: int = 1, **changes: Any) -> TrainingSetup:
+    """The setup with answers to the tasks of a space."""
+    answers = np.full((9, 2), answer, np.int8)
+    space = TaskSpace.model_validate({**SPACE, **changes})
+    return replace(setup, train=replace(setup.train, answers=answers, space=space))
+
+
 def with_other_weights(model: keras.Model) -> keras.Model:
     other = keras.models.clone_model(model)
     other.set_weights([weight + 1 for weight in model.get_weights()])
@@ -191,6 +203,8 @@ CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]
         s,
     ),
     "seed": lambda t, m, s: (by_recipe(t, seed=1), m, s),
+    "task": lambda t, m, s: (t.model_copy(update={"task": TaskConfig(classes=("1", "2"))}), m, s),
+    "tasks that the data answer": lambda t, m, s: (t, m, answering(s)),
 }
 
 
@@ -247,3 +261,16 @@ def test_file_names_and_hardware_without_a_limit_do_not_change_the_key(
     task = by_recipe(task_of(root, 0.5, seed=4, hardware=board), teacher=teacher)
     again: Any = TaskRunner(artifacts_of(directory), lambda _: None).run(task)
     assert (again.prepared, again.steps) == (first.prepared, 0)
+
+
+def test_tasks_count_by_their_content_and_not_by_the_name_of_their_file(made: Any) -> None:
+    task, model, setup = made
+    keys = {
+        key_of(task, model, answering(setup)),
+        key_of(task, model, answering(setup, answer=0)),
+        key_of(task, model, answering(setup, tasks={"one": ["1"], "other": ["2"]})),
+        key_of(task, model, answering(setup, properties={"which": ["1", "2", "3"]})),
+    }
+    assert len(keys) == 4
+    data = DATA.model_copy(update={"settings": DataSettings(tasks="elsewhere/tasks.json")})
+    assert key_of(by_recipe(task, data=data), model, answering(setup)) in keys

@@ -129,7 +129,7 @@ def test_a_network_answers_what_the_data_do_not() -> None:
     assert isinstance(own, PropertyScope)
     assert not own.is_answered(train)
     assert scope(reference, TaskConfig(properties=("1",)), train).is_answered(train, train)
-    unanswered = own.unanswered(reference, train)
+    unanswered = own.unanswered(reference, train, train)
     shifted = replace(train, inputs={"x": train.inputs["x"] - 0.5})
     answered = unanswered.data(shifted, "test")
     expected = np.asarray(reference(shifted.inputs["x"]))[:, 0] >= 0
@@ -144,10 +144,27 @@ def test_a_network_answers_what_the_data_do_not() -> None:
 
 def test_a_trained_task_may_lack_answers_to_measure_by() -> None:
     answers = np.zeros((10, 2), np.int8)
+    unknown = np.full((10, 2), -1, np.int8)
     train = replace(data(answers=answers, space=SPACE), targets={"kind": np.zeros(10, np.int64)})
     own = scope(yes_or_no(), TaskConfig(properties=("2",)), train)
     assert isinstance(own, PropertyScope)
-    assert own.unanswered(yes_or_no(), train).note.startswith("the data have no answers to the task")
+    assert own.unanswered(yes_or_no(), train, data(answers=unknown, space=SPACE)).note.startswith(
+        "the data have no answers to the task"
+    )
+
+
+def test_a_task_that_is_held_out_of_training_is_measured_by_the_test_data() -> None:
+    train = data(answers=np.tile(np.array([[1, -1], [0, -1]], np.int8), (5, 1)), space=SPACE)
+    train = replace(train, targets={"kind": np.arange(10) % 2})
+    test = data(answers=np.tile(np.array([[1, 0], [0, -1]], np.int8), (5, 1)), space=SPACE)
+    own = scope(yes_or_no(), TaskConfig(properties=("2",)), train)
+    assert isinstance(own, PropertyScope)
+    held_out = own.unanswered(yes_or_no(), train, test)
+    assert held_out.data(test, "test").targets["kind"].tolist() == [0] * 5
+    assert len(held_out.data(train, "validation")) == 10
+    settings = DataSettings(metric=Metric.BALANCED_ACCURACY)
+    assert held_out.settings(settings) is settings
+    assert held_out.note == 'never trained: "2"; the nearest trained tasks are 1'
 
 
 def test_properties_need_data_that_answer_tasks(model: keras.Model) -> None:

@@ -5,8 +5,8 @@ from math import prod
 
 from executors.inspection.errors import invalid
 from mistify.costs.network import LayerCost, NetworkCost
+from mistify.tflite.memory import IN_PLACE
 from mistify_server.worker.packaging.tflite.flatbuffer import Operator, ends, operators
-from mistify_server.worker.packaging.tflite.memory import IN_PLACE
 from mistify_server.worker.packaging.tflite.operators import operations_of, summed
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 

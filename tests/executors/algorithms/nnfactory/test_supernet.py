@@ -1,12 +1,13 @@
 """The supernet: its slices, and what is kept of it."""
 
-import keras
 import numpy as np
 import pytest
 
 from executors.algorithms.nnfactory.assembler import AssemblerShape
 from executors.algorithms.nnfactory.supernet import Assembly, Supernet
 from executors.structure import analyse
+from mistify.config.task import TaskConfig
+from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.quality import Quality
 from tests.executors.algorithms.nnfactory.conftest import NETWORKS, SPACE, images, made, residual
 
@@ -59,16 +60,6 @@ def test_the_network_has_the_trained_weights_and_no_gates():
     np.testing.assert_allclose(supernet.network(images(3)), expected, atol=1e-6)
 
 
-def test_weights_of_layers_with_the_same_names_are_taken_over():
-    supernet, other = supernet_of(residual), residual()
-    supernet.adopt(keras.Model(other.inputs, other.get_layer("hidden").output))
-    for name in ("inner", "hidden"):
-        np.testing.assert_array_equal(supernet.gated.get_layer(name).kernel, other.get_layer(name).kernel)
-    assert (
-        supernet.gated.get_layer("answer").kernel.numpy() != other.get_layer("answer").kernel.numpy()
-    ).any()
-
-
 def test_what_is_saved_is_the_same_when_loaded():
     supernet = supernet_of(residual)
     loaded = Supernet.loaded(supernet.saved(), made(residual))
@@ -76,6 +67,16 @@ def test_what_is_saved_is_the_same_when_loaded():
         np.testing.assert_array_equal(before, after)
     assert (loaded.quality, loaded.space, loaded.groups) == (QUALITY, SPACE, supernet.groups)
     assert loaded.limits == (0.1, 0.3, 1.0)
+
+
+def test_a_task_is_encoded_as_a_user_writes_it():
+    supernet = supernet_of(residual)
+    assert supernet.encoded(TaskConfig(properties=("top", "any"))).tolist() == TASK.tolist()
+    names = ("a, b", "c", "d", "e", "e", "f")
+    of_classes = Supernet(made(residual), AssemblerShape(6, 4, 1, True), SPACE, classes=names)
+    assert of_classes.encoded(TaskConfig(classes=("4", "a, b"))).tolist() == [1, 0, 0, 0, 1, 0]
+    with pytest.raises(InvalidValue, match="expected one of"):
+        of_classes.encoded(TaskConfig(classes=("c", "x")))
 
 
 def test_quality_between_two_limits_is_between_theirs():

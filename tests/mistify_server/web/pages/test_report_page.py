@@ -14,6 +14,7 @@ import pytest
 
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
+from mistify.config.task import TaskConfig
 from mistify.costs.formats import AxisFormat
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
@@ -179,3 +180,13 @@ def test_many_goals_can_be_filtered(job: Job) -> None:
     options = [attributes["value"] for tag, attributes in page.tags if tag == "option"]
     assert options == ["", "met", "unmet"]
     assert "met, 800" in page.words
+
+
+def test_the_task_of_a_goal_is_said_as_text(job: Job) -> None:
+    first, *others = job.goals
+    task = TaskConfig(classes=("cat", EVIL))
+    of_task = replace(first, spec=replace(first.spec, task=task))
+    page = Parsed(report_page(replace(job, goals=(of_task, *others))))
+    assert f"For the task classes cat, {EVIL} alone." in page.words
+    assert not any(attributes.get("onerror") for _, attributes in page.tags)
+    assert "For the task" not in Parsed(report_page(job)).words

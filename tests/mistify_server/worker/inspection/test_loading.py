@@ -1,12 +1,16 @@
 """Loading the data of a config: problems and skipped files of each part."""
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from executors.outputs.objectives import objectives_for
 from executors.structure.signature import Activation, Input, Output, Signature
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import SourceCache
@@ -62,3 +66,35 @@ def test_skipped_files_are_reported_for_each_part(tmp_path: Path) -> None:
         ("dataset.train: 1 .heic in cat", "dataset.unlabelled: 1 .raw in dog"),
     )
     assert loading.class_counts == ("dataset.test: 2 cat and 2 dog", "dataset.train: 2 cat and 2 dog")
+
+
+ANSWERS = Signature((Input("x", (2,), "float32"),), (Output("y", (1,), Activation.NONE),))
+
+
+def answering(directory: Path, answers: list[list[int]]) -> DataSource:
+    """Data that answer two tasks, the same for training and for tests."""
+    space = {"properties": {"which": ["1", "2"]}, "tasks": {"one": ["1"], "two": ["2"]}}
+    (directory / "tasks.json").write_text(json.dumps(space))
+    rows = np.array(answers * 10, np.int8)
+    for part in ("train", "test"):
+        np.savez(directory / f"{part}.npz", x=np.zeros((len(rows), 2), np.float32), y=rows)
+    parts = {part: str(directory / f"{part}.npz") for part in ("train", "test")}
+    settings = {"tasks": str(directory / "tasks.json")}
+    return DataSource.model_validate({**parts, "settings": settings})
+
+
+def test_data_that_answer_tasks_have_balanced_accuracy(tmp_path: Path) -> None:
+    loading, problems = inspected(answering(tmp_path, [[1, 0], [0, 1], [-1, -1]]), ANSWERS)
+    assert problems == []
+    loaded = loading.load()
+    assert loaded is not None
+    objectives = objectives_for(ANSWERS, loaded.train)
+    assert loading.checked_metric(loaded, objectives) is Metric.BALANCED_ACCURACY
+    assert {*loaded.train.targets["y"].tolist()} == {-1, 0, 1}
+
+
+def test_a_task_that_is_always_answered_alike_is_reported(tmp_path: Path) -> None:
+    _, problems = inspected(answering(tmp_path, [[1, 0], [0, 0], [1, -1]]), ANSWERS)
+    (problem,) = problems
+    assert re.fullmatch(r"dataset.train: the task two with 0 yes and \d+ no", problem)
+    assert inspected(answering(tmp_path, [[1, -1], [0, -1]]), ANSWERS)[1] == []

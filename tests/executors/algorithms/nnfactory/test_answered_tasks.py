@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.algorithms.nnfactory.tasks import AnsweredTasks
+from executors.algorithms.nnfactory.answered_tasks import AnsweredTasks
 from executors.structure.signature import signature_of
 from mistify.config.data.dataset import DataSettings
 from tests.executors.algorithms.nnfactory.conftest import SPACE, bright_places, residual

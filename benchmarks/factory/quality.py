@@ -1,0 +1,219 @@
+"""Slices for tasks and limits, of tasks that were trained and of others (NN-Factory 5.2, 5.4).
+
+`python -m benchmarks.factory.quality [--quick] [--json FILE] [--side NAME] [--seeds N ...]`
+
+A network learns questions about four digits (`benchmarks/factory/digits.py`): 48 of 60 are trained, and
+further ones about other sets of digits; 12 are not, nor is any that is one of them in other words. Each of
+the 60 is then asked of the slice that the assembler makes for it within each limit, on images of digits that
+are in no training image; half of the answers are yes, and all counts of digits are as frequent as the answer
+allows. Scores are balanced accuracies in per cent.
+
+Besides the settings by default, it is trained with gates alone, as in the paper, whose slices know their task
+by their open units; with the paper's names as well, where odd and even are properties of their own and no
+further questions are trained; and with the noise of the original SemHash. `--quick` has little data, few
+steps and one seed.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import mean
+from typing import Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import spearmanr
+
+from benchmarks.factory.digits import NAMED, Extent, Ints, four_digits, with_names_as_values
+from benchmarks.factory.networks import quad_resnet
+from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
+from executors.algorithms.nnfactory.executor import NNFactoryExecutor
+from executors.algorithms.nnfactory.params import NNFactoryParams
+from executors.algorithms.nnfactory.supernet import Supernet
+from executors.contract.assignment import Assignment
+from executors.contract.preparation import PreparationProgress
+from executors.data import Dataset, split
+from executors.structure import analyse
+from executors.training.setup import TrainingSetup
+
+LIMITS: Final = (0.05, 0.1, 0.25, 0.5)
+
+DEFAULT, GATES_ALONE, PAPER, NOISE = "default", "gates alone", "paper", "noise"
+
+#: The settings of each side.
+SIDES: Final[Mapping[str, Mapping[str, bool]]] = {
+    DEFAULT: {},
+    GATES_ALONE: {"modulate": False},
+    PAPER: {"modulate": False},
+    NOISE: {"noise": True},
+}
+
+TARGETS: Final[dict[str, Target]] = {
+    f"{figure}_at_{limit:g}": {
+        "what": f"{what} at {limit:g}",
+        bound: value,  # type: ignore[misc]
+        "full_run_only": figure != "beyond",
+    }
+    for limit in LIMITS
+    for figure, what, bound, value in (
+        ("known", "trained tasks, mean, %", "min", 92.0 if limit == 0.05 else 97.0),
+        ("unseen", "tasks that were not trained, mean, %", "min", 89.0 if limit == 0.05 else 96.0),
+        *([("lowest", "the lowest task, %", "min", 85.0)] if limit > 0.05 else []),
+        ("beyond", "most open units beyond the limit, share", "max", 0.0),
+        *([("alike", "alike tasks have alike gates, Spearman", "min", 0.5)] if limit > 0.05 else []),
+    )
+}
+
+#: Share of the training images that are only validated on.
+_VALIDATED: Final = 0.1
+
+_QUICK: Final = Extent(train=600, tested=4, extra=40)
+_QUICK_STEPS: Final = {"answer_steps": 16, "gate_steps": 16}
+
+
+@dataclass(frozen=True)
+class SlicesWithin:
+    """The slices of all 60 tasks within a limit.
+
+    Attributes:
+        limit: The largest share of open units.
+        scores: Balanced accuracy of each in per cent [60].
+        unseen: Indices of the tasks that were not trained.
+        gates: Whether each unit is open [60, units].
+        tasks: Encoded tasks [60, properties].
+    """
+
+    limit: float
+    scores: npt.NDArray[np.float64]
+    unseen: Ints
+    gates: npt.NDArray[np.bool_]
+    tasks: npt.NDArray[np.float32]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The figures by name, without the limit."""
+        known = np.delete(self.scores, self.unseen)
+        return {
+            "known": float(known.mean()),
+            "unseen": float(self.scores[self.unseen].mean()),
+            "lowest": float(self.scores.min()),
+            "lowest_unseen": float(self.scores[self.unseen].min()),
+            "open": float(self.gates.mean()),
+            "beyond": float(max(0.0, self.gates.mean(axis=1).max() - self.limit)),
+            "alike": alikeness(self.gates, self.tasks),
+        }
+
+
+def measure(options: Namespace) -> Figures:
+    """Train each side with each seed, print the tables and return the means over the seeds."""
+    found: dict[str, list[float]] = {}
+    for seed in seeds_of(options):
+        for side in [options.side] if options.side else SIDES:
+            tested = tested_side(side, seed, options.quick)
+            Console().print(_table(f"{side}, seed {seed}", tested))
+            prefix = "" if side == DEFAULT else f"{side.replace(' ', '_')}_"
+            for one in tested:
+                for name, figure in one.figures.items():
+                    found.setdefault(f"{prefix}{name}_at_{one.limit:g}", []).append(figure)
+    measured = {name: _over_seeds(name, figures) for name, figures in found.items()}
+    # Of what a quick run trains, only the limits say anything.
+    return {name: figure for name, figure in measured.items() if not options.quick or "beyond" in name}
+
+
+def tested_side(side: str, seed: int, quick: bool) -> list[SlicesWithin]:
+    """Train a supernet, and test the slices of all tasks within each limit."""
+    train, test, unseen = four_digits(seed, _QUICK if quick else Extent())
+    if side == PAPER:
+        train, test = with_names_as_values(train), with_names_as_values(test)
+    steps = _QUICK_STEPS if quick else {}
+    params = NNFactoryParams.model_validate({"seed": seed, **steps, **SIDES[side]})
+    supernet = trained(train, params)
+    return [tested_within(supernet, test, unseen, limit) for limit in LIMITS]
+
+
+def trained(data: Dataset, params: NNFactoryParams) -> Supernet:
+    """Return the supernet that the algorithm prepares."""
+    train, validation = split(data, _VALIDATED)
+    model = quad_resnet()
+    setup = TrainingSetup(train, validation, None, params)
+    assignment = Assignment(model, {}, (), setup, params.seed, analyse(model))
+    keras.utils.set_random_seed(params.seed)
+    content = NNFactoryExecutor(params).prepare(assignment, PreparationProgress())
+    return Supernet.loaded(content, assignment.source)
+
+
+def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float) -> SlicesWithin:
+    """Test the slices of all tasks within a limit."""
+    scores, gates, tasks = [], [], []
+    for task in list(supernet.space.listed)[:NAMED]:
+        data, encoded = test.of_task(task), supernet.space.encode(task)
+        (assembly,) = supernet.assemblies(encoded, [limit])
+        says_yes = supernet.outputs(data.inputs, assembly).ravel() > 0.5
+        is_yes = data.targets["answer"].ravel() == 1
+        scores.append(50 * (says_yes[is_yes].mean() + (~says_yes[~is_yes]).mean()))
+        gates.append(np.concatenate([*assembly.open.values()]))
+        tasks.append(encoded)
+    return SlicesWithin(limit, np.array(scores), unseen, np.array(gates), np.array(tasks))
+
+
+def alikeness(gates: npt.NDArray[np.bool_], tasks: npt.NDArray[np.float32]) -> float:
+    """Return the rank correlation of common units and common properties over all pairs of tasks.
+
+    Both are Jaccard indices (figure 15 of the paper shows the former).
+    """
+    pairs = list(combinations(range(len(tasks)), 2))
+    of_gates, of_tasks = ([_jaccard(of[a], of[b]) for a, b in pairs] for of in (gates, tasks > 0))
+    return float(spearmanr(of_gates, of_tasks).statistic)
+
+
+def _jaccard(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:
+    return float((one & other).sum() / (one | other).sum())
+
+
+def _over_seeds(name: str, figures: Sequence[float]) -> float:
+    """Return the worst of what has to hold for each seed, and the mean of everything else."""
+    if "beyond_at_" in name:
+        return max(figures)
+    return min(figures) if "lowest" in name else mean(figures)
+
+
+def _table(title: str, tested: Sequence[SlicesWithin]) -> Table:
+    table = Table(title=title, title_justify="left")
+    columns = {
+        "limit": "",
+        "known": ".1f",
+        "unseen": ".1f",
+        "lowest": ".0f",
+        "lowest_unseen": ".0f",
+        "open": ".3f",
+        "alike": ".2f",
+    }
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for one in tested:
+        row = {"limit": one.limit, **one.figures}
+        table.add_row(*(format(row[column], form) for column, form in columns.items()))
+    return table
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--side", choices=[*SIDES], help="one side alone")
+    add_seeds_option(parser)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and return the exit code."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    return run("factory.quality", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

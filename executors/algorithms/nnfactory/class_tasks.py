@@ -1,0 +1,110 @@
+"""Tasks that are some of a classifier's classes, which a network tells apart."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.algorithms.nnfactory.tasks import DrawnTasks, ScoredTask, TaskDistribution
+from executors.data import Array, Dataset
+from executors.outputs.objectives import SMALLEST, Categorical, objectives_for
+from executors.structure.signature import Signature
+from mistify.config.data.dataset import DataSettings
+from mistify.config.data.targets import OVERALL
+from mistify.scenarios.space import TaskSpace
+
+#: The axis of the classes, and the name of all of them.
+_AXIS: Final = "classes"
+_ALL: Final = "all classes"
+
+#: A name of a class that can be a property of a task.
+_WORD: Final = re.compile(r"[^\s,]([^,\n]{0,62}[^\s,])?")
+
+#: The most classes of a task that is drawn.
+_MOST: Final = 10
+
+#: Tasks by which quality is measured, and the examples of each.
+_SCORED_TASKS: Final = 24
+_SCORED: Final = 100
+
+
+class ClassTasks(TaskDistribution):
+    """All sets of two to ten classes alike in size, each with examples of its classes.
+
+    Args:
+        data: Training data with one class for each example.
+        signature: The signature of the source, which has one output.
+        settings: Settings of the data.
+    """
+
+    def __init__(self, data: Dataset, signature: Signature, settings: DataSettings) -> None:
+        ((output, objective),) = objectives_for(signature, data, settings).items()
+        if not isinstance(objective, Categorical) or data.targets[output].ndim != 1:
+            raise ValueError(f"{output} has no single class for each example; expected a classifier")
+        self._objective = objective
+        self._output = output
+        self._targets = data.targets[output]
+        self._rows = np.flatnonzero(self._targets >= 0)
+        self._count = int(signature.outputs[0].shape[-1] or 0)
+        self.classes = _names(data, settings, output) or tuple(map(str, range(self._count)))
+        self.space = _space(self.classes)
+
+    @property
+    def answers(self) -> npt.NDArray[np.int8]:
+        """No answers: the source tells all classes apart."""
+        return np.empty((len(self._targets), 0), np.int8)
+
+    def draw(self, count: int, rng: np.random.Generator) -> DrawnTasks:
+        """Draw examples, and for each a set of classes that has its own."""
+        rows = rng.choice(self._rows, count)
+        own = self._targets[rows]
+        order = rng.random((count, self._count))
+        order[np.arange(count), own] = -1.0
+        ranks = order.argsort(axis=1).argsort(axis=1)
+        sizes = rng.integers(2, min(self._count, _MOST) + 1, count)
+        return DrawnTasks(rows, (ranks < sizes[:, None]).astype(np.float32), own)
+
+    def loss(self, output: tf.Tensor, target: tf.Tensor, task: tf.Tensor) -> tf.Tensor:
+        """Return the mean cross entropy among the classes of each task."""
+        probabilities = self._objective.predicted(tf.cast(output, tf.float32))
+        right = tf.gather(probabilities, target, batch_dims=1)
+        of_task = tf.reduce_sum(task * probabilities, axis=1)
+        return tf.reduce_mean(tf.math.log(of_task + SMALLEST) - tf.math.log(right + SMALLEST))
+
+    def scored(self, data: Dataset) -> Iterator[ScoredTask]:
+        """Yield random tasks with examples of their classes; none of which the data have no example."""
+        rng = np.random.default_rng(0)
+        targets = data.targets[self._output]
+        there = np.unique(targets[targets >= 0])
+        for _ in range(_SCORED_TASKS):
+            size = rng.integers(2, min(len(there), _MOST) + 1)
+            classes = np.sort(rng.choice(there, size, replace=False))
+            values = [self.space.axes[_AXIS][number] for number in classes]
+            rows = rng.permutation(np.flatnonzero(np.isin(targets, classes)))[:_SCORED]
+            task = self.space.parse(values)
+            yield ScoredTask(str(task), self.space.encode(task), data.subset(np.sort(rows)))
+
+    def score(self, output: Array, task: ScoredTask) -> float:
+        """Return the mean of the accuracies on each class, among the classes of the task."""
+        predicted = np.where(task.encoded > 0, self._objective.predictions(output), -1.0).argmax(axis=1)
+        targets = task.data.targets[self._output]
+        right = predicted == targets
+        return float(np.mean([right[targets == one].mean() for one in np.unique(targets)]))
+
+
+def _names(data: Dataset, settings: DataSettings, output: str) -> tuple[str, ...]:
+    """Return the names of all classes, those of the settings if they list them; none where there are none."""
+    declared = settings.labels or {}
+    listed = declared.get(output, declared.get(OVERALL, ""))
+    return data.classes.get(output, ()) if isinstance(listed, str) else tuple(listed)
+
+
+def _space(names: tuple[str, ...]) -> TaskSpace:
+    """Return the space of all sets of classes, by their numbers where some names are no words or alike."""
+    if len({*names}) < len(names) or not all(map(_WORD.fullmatch, names)):
+        names = tuple(map(str, range(len(names))))
+    described = {"properties": {_AXIS: names}, "names": {_ALL: names}, "tasks": {_ALL: [_ALL]}}
+    return TaskSpace.model_validate(described)

@@ -1,0 +1,70 @@
+"""The task that an app needs a package for: another network would answer another question."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mistify.config.task import TaskConfig
+from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.package.factory import FACTORY, FactoryStore
+from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
+from mistify.parsing.validation import problems_of
+from mistify.scenarios.space import TaskSpace
+
+#: Properties: a list, or a text with commas; or `{"classes": [...]}`.
+GivenTask = str | Sequence[str] | Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ServedTask:
+    """The task that every version of a package that runs has to serve.
+
+    Attributes:
+        package: The directory of the package that was shipped.
+        space: The tasks that slices of the package can serve; None where it has no factory.
+    """
+
+    package: Path
+    task: TaskConfig
+    space: TaskSpace | None
+
+    @classmethod
+    def of(cls, shipped: Package, task: GivenTask) -> "ServedTask":
+        """Return the task that an app asks for.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, it is no task, or none of the package's factory; as for
+                `FactoryStore.of`.
+        """
+        has_factory = FACTORY in shipped.manifest.files
+        space = FactoryStore.of(shipped).space if has_factory else None
+        try:
+            given = TaskConfig.model_validate(task)
+        except ValidationError as error:
+            raise invalid_config(problems_of(error, TaskConfig, value=task, place="task")) from error
+        return cls(shipped.directory, _canonical(given, space), space)
+
+    def require_in(self, manifest: Manifest) -> None:
+        """Check that a version serves the task.
+
+        Raises:
+            MistifyError: NOT_FOUND, it serves another one.
+        """
+        served = None if manifest.task is None else _canonical(manifest.task, self.space)
+        if served is None or _parts(served) != _parts(self.task):
+            made = f'; mistify customize --task "{self.task}" makes a network for it' if self.space else ""
+            message = f"{self.package} serves {served or 'no single task'}, not {self.task}{made}"
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+
+
+def _canonical(task: TaskConfig, space: TaskSpace | None) -> TaskConfig:
+    if space is None or not task.properties:
+        return task
+    return TaskConfig(properties=space.parse(task.properties).properties)
+
+
+def _parts(task: TaskConfig) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(task.properties), frozenset(task.classes)

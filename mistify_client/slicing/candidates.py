@@ -1,0 +1,79 @@
+"""The slices that a device may cut for a task, one for each limit (NN-Factory 3.5)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.package.factory import LIMIT_INPUT, LOGITS, SCALES, SHIFTS, TASK_INPUT, FactoryStore
+from mistify.scenarios.gates import open_units
+from mistify.scenarios.task import Task
+from mistify.tflite.session import Session
+from mistify.tflite.slicing import OpenUnits
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A slice that can be cut.
+
+    Attributes:
+        limit: The largest share of open units that the assembler was asked for.
+        quality: The expected score, or the one on the device's data.
+        units: The open units of each group.
+    """
+
+    limit: float
+    quality: float
+    units: tuple[OpenUnits, ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The number of open units of each group."""
+        return tuple(group.kept.size for group in self.units)
+
+
+def candidates(store: FactoryStore, assembler: bytes, task: Task, most: float = 1.0) -> list[Candidate]:
+    """Return the slices for a task, the smallest limit first; of equal ones the first.
+
+    Args:
+        assembler: Content of the assembler's `.tflite`.
+        most: The largest limit.
+    """
+    limits = [limit for limit in store.quality.tried_limits() if limit <= most]
+    outputs = _assembled(assembler, store.space.encode(task), limits)
+    found: dict[bytes, Candidate] = {}
+    for row, limit in enumerate(limits):
+        units = tuple(_open(store, limit, {name: values[row] for name, values in outputs.items()}))
+        chosen = np.concatenate([np.append(group.kept, -1) for group in units])
+        found.setdefault(chosen.tobytes(), Candidate(limit, store.quality.expected(limit), units))
+    return list(found.values())
+
+
+def _assembled(assembler: bytes, task: Floats, limits: list[float]) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the outputs of the assembler [limits, units] by name, computed at once."""
+    requests = {
+        TASK_INPUT: np.tile(task, (len(limits), 1)),
+        LIMIT_INPUT: np.array(limits, np.float32)[:, None],
+    }
+    return Session(assembler, threads=1)(requests)
+
+
+def _open(store: FactoryStore, limit: float, outputs: Mapping[str, Floats]) -> Iterator[OpenUnits]:
+    """Yield the open units of each group, with their scales and shifts if the assembler has any."""
+    counts, least = [group.units for group in store.groups], [group.least for group in store.groups]
+    ends = np.cumsum(counts)[:-1]
+    kept = open_units(outputs[LOGITS], limit, counts, least)
+    scales, shifts = (
+        np.split(outputs[name], ends) if name in outputs else [None] * len(counts)
+        for name in (SCALES, SHIFTS)
+    )
+    for chosen, scale, shift in zip(kept, scales, shifts, strict=True):
+        yield OpenUnits(
+            np.flatnonzero(chosen),
+            None if scale is None else scale[chosen],
+            None if shift is None else shift[chosen],
+        )

@@ -1,0 +1,282 @@
+"""A package gets a network for a task and limits of its own, without training (NN-Factory 3.5)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import Problem, invalid_config
+from mistify.package.factory import FactoryStore
+from mistify.package.opened import Package
+from mistify.parsing.quantities import Quantity, format_bytes, format_time
+from mistify.scenarios.task import Task
+from mistify.tflite.memory import memory_bytes
+from mistify.tflite.slicing import sliced
+from mistify.wording import listed
+from mistify_client.examples import Examples, read_arrays
+from mistify_client.files import damage_reported, held_alone
+from mistify_client.runtime.versions import current, install, state_directory
+from mistify_client.slicing.candidates import Candidate, candidates
+from mistify_client.slicing.latencies import (
+    SECONDS,
+    SliceLatencies,
+    Widths,
+    measured_latency,
+    slice_latencies,
+)
+from mistify_client.slicing.packages import (
+    check_new,
+    move_to,
+    slice_manifest,
+    staging,
+    tensors_of,
+    write_package,
+)
+from mistify_client.slicing.scoring import SliceScorer
+from mistify_client.slicing.search import MadeSlice, SliceLimits, best_slice
+
+#: In the state directory of a package: latencies of slices, and what is being installed.
+SLICES: Final = "slices"
+
+
+@dataclass(frozen=True)
+class SliceRequest:
+    """A request for a slice.
+
+    Attributes:
+        task: Properties with commas between them, or the name of a listed task.
+        latency: Milliseconds of one inference, or a multiple of the whole network's; None for any number.
+        memory: Bytes of constants and activations, or a multiple of the whole network's; None for any number.
+        limit: The largest share of units that may be open.
+        data: A file for `read_arrays`, with answers to the task, by which slices are compared; None for the
+            scores of trained tasks.
+    """
+
+    task: str | Sequence[str]
+    latency: Quantity | None = None
+    memory: Quantity | None = None
+    limit: float = 1.0
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class Customization:
+    """A slice that was made.
+
+    Attributes:
+        task: The task that it is for.
+        made: The slice.
+        limits: Milliseconds and bytes that were allowed.
+        share: The share of units that are open.
+        examples: Number of the device's examples behind its quality; 0 for an expected one.
+        note: Says where its quality comes from.
+        directory: Its version of the package, or its package.
+    """
+
+    task: Task
+    made: MadeSlice
+    limits: SliceLimits
+    share: float
+    examples: int
+    note: str
+    directory: Path
+
+
+def factory_of(package: Path) -> tuple[Package, FactoryStore]:
+    """Return the version of a package that has a factory, and its description.
+
+    It is the current version, if that has one; slices have none.
+
+    Args:
+        package: The directory of the package that was shipped.
+
+    Raises:
+        MistifyError: NOT_FOUND, no version has one; as for `FactoryStore.of`.
+    """
+    shipped = Package.open(package)
+    if (directory := current(package)) != package and not (latest := Package.open(directory)).manifest.task:
+        shipped = latest
+    return shipped, FactoryStore.of(shipped)
+
+
+def customize(
+    package: Path,
+    request: SliceRequest,
+    *,
+    out: Path | None = None,
+    threads: int | None = None,
+    seconds: float = SECONDS,
+    on_progress: Callable[[str], None] = lambda line: None,
+) -> Customization:
+    """Cut the best slice for a task out of a package's network, and install it as the current version.
+
+    A few slices are measured once; their latencies are kept in `PACKAGE.state/slices/`. The slice is measured
+    before anything else changes, so that it keeps the limits. Whenever the process ends, a complete version
+    is current: the old or the new one.
+
+    Args:
+        package: The directory of the package that was shipped.
+        out: A directory for a package of the slice's own, which need not share the device with other tasks;
+            None to install it.
+        threads: Number of threads of LiteRT; None for the number that the package was measured with.
+        seconds: Time of measuring each slice.
+        on_progress: Called with a line before each step that takes long.
+
+    Raises:
+        MistifyError: NOT_FOUND, the package has no assembler; INVALID_CONFIG, there is no such task, or no
+            slice is small enough; INVALID_DATASET, the data do not fit; CONFLICT, another process customizes
+            the package, or installed a version meanwhile; CORRUPT_PACKAGE, a file is damaged.
+        OSError: A file cannot be written.
+    """
+    version, store = factory_of(package)
+    before = current(package)
+    task = store.space.parse(request.task, "--task")
+    _check_limit(request.limit, store)
+    examples = None if request.data is None else _examples(request.data, version, store)
+    if out is not None:
+        check_new(out)
+    state = state_directory(package)
+    with damage_reported(state), _held(state / SLICES) as directory:
+        threads = threads or version.manifest.latency.threads
+        factory = _Factory(version, store, _Bench(directory, threads, seconds, on_progress))
+        made, limits = factory.best(task, request, examples)
+        count = 0 if examples is None else len(examples)
+        note = _note(task, store, count)
+        manifest = slice_manifest(version.manifest, made, task, limits, examples=count, note=note)
+        place = directory / "installing" if out is None else out.with_name(f".{out.name}.part")
+        with staging(place) as new:
+            write_package(version, manifest, made.network, new)
+            done = install(package, new, expected=before) if out is None else move_to(new, out)
+    share = sum(made.candidate.widths) / sum(group.units for group in store.groups)
+    return Customization(task, made, limits, share, count, note, done)
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[Path]:
+    """Make the directory of slices where it is missing, and hold it for this process alone."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with held_alone(directory, "the package is already being customized"):
+        yield directory
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """How slices are measured.
+
+    Attributes:
+        directory: The latencies that were measured before.
+        threads: Number of threads of LiteRT.
+        seconds: Time of measuring each slice.
+        on_progress: Called with a line before several are measured.
+    """
+
+    directory: Path
+    threads: int
+    seconds: float
+    on_progress: Callable[[str], None]
+
+
+class _Factory:
+    """Makes slices of a package's network."""
+
+    def __init__(self, version: Package, store: FactoryStore, bench: _Bench) -> None:
+        self._version, self._store, self._bench = version, store, bench
+        self._network = store.read_supernet(version.directory)
+
+    def best(
+        self, task: Task, request: SliceRequest, examples: Examples | None
+    ) -> tuple[MadeSlice, SliceLimits]:
+        """Return the best slice for a request, and the limits that it keeps.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, no slice keeps them.
+        """
+        assembler = self._store.read_assembler(self._version.directory)
+        found = candidates(self._store, assembler, task, request.limit)
+        if examples is not None:
+            found = self._scored(found, examples)
+        table = None if request.latency is None else self._latencies()
+        limits = self._limits(request, table)
+        predicted_ms: Callable[[Widths], float] = table.predictor() if table else lambda widths: 1.0
+        made = best_slice(found, limits, lambda one: predicted_ms(one.widths), self._make)
+        if not made.fits(limits):
+            raise _out_of_reach(task, request, limits, made)
+        return made, limits
+
+    def _limits(self, request: SliceRequest, table: SliceLatencies | None) -> SliceLimits:
+        """Return the limits of a request in milliseconds and bytes."""
+        memory = None if request.memory is None else request.memory.resolve(memory_bytes(self._network))
+        latency = request.latency.resolve(table.whole_ms) if request.latency and table else None
+        return SliceLimits(latency, memory)
+
+    def _latencies(self) -> SliceLatencies:
+        bench = self._bench
+        return slice_latencies(
+            self._store,
+            self._network,
+            bench.directory,
+            bench.threads,
+            seconds=bench.seconds,
+            on_progress=bench.on_progress,
+        )
+
+    def _make(self, candidate: Candidate) -> MadeSlice:
+        network = sliced(self._network, self._store.places, candidate.units)
+        latency = measured_latency(network, self._bench.threads, self._bench.seconds)
+        return MadeSlice(candidate, network, latency, memory_bytes(network))
+
+    def _scored(self, found: Sequence[Candidate], examples: Examples) -> list[Candidate]:
+        """Return candidates with their scores on the device's examples."""
+        manifest = self._version.manifest
+        scorer = SliceScorer(self._store, manifest.outputs[0], examples)
+        scored = []
+        for candidate in found:
+            network = sliced(self._network, self._store.places, candidate.units)
+            scored.append(replace(candidate, quality=scorer(network, *tensors_of(network, manifest))))
+        return scored
+
+
+def _examples(data: Path, version: Package, store: FactoryStore) -> Examples:
+    manifest = version.manifest
+    kinds = {info.name: store.kind_of(info) for info in manifest.outputs}
+    return read_arrays(data, manifest.inputs, manifest.outputs, kinds)
+
+
+def _check_limit(limit: float, store: FactoryStore) -> None:
+    least = store.quality.limits[0]
+    if not least <= limit <= 1:
+        problem = Problem("--limit", f"{limit:g}", f"a share from {least:g} to 1", "correct it")
+        raise invalid_config([problem], "the command line")
+
+
+def _note(task: Task, store: FactoryStore, examples: int) -> str:
+    """Return where the quality of a slice comes from."""
+    if examples:
+        return ""
+    if str(task) in store.quality.tasks:
+        return "accuracy is expected, by tasks on the server's data; not measured here"
+    nearest = listed([f'"{one}"' for one in store.space.nearest(task)])
+    return (
+        f'never trained: "{task}"; nearest trained tasks: {nearest}; accuracy is expected, by those tasks; '
+        "not measured"
+    )
+
+
+def _out_of_reach(task: Task, request: SliceRequest, limits: SliceLimits, made: MadeSlice) -> Exception:
+    """Return the error of limits that even the smallest slice exceeds."""
+    asked = (
+        ("--latency", request.latency, limits.latency_ms, made.latency.median_ms, format_time),
+        ("--memory", request.memory, limits.memory_bytes, made.memory_bytes, format_bytes),
+    )
+    problems = [
+        Problem(
+            option,
+            f"{show(quantity)} ({show(limit, 3)})" if quantity.relative else show(quantity),
+            f"at least {show(least, 3)}, which the smallest slice for {task} takes here",
+            "allow more",
+        )
+        for option, quantity, limit, least, show in asked
+        if quantity is not None and limit is not None and least > limit
+    ]
+    return invalid_config(problems, "the command line")

@@ -1,0 +1,191 @@
+"""The latency of slices on this device, predicted from a few that were measured (NN-Factory 3.5).
+
+The latency of a slice depends on how many units each layer has, and hardly on which: a linear function of
+these numbers, fitted to ten measured slices, is about as close as the paper's of all gates, fitted to 200 or
+more.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationError, model_validator
+
+from mistify.files.writing import write_json
+from mistify.machine import machine, runtime
+from mistify.package.factory import FactoryStore
+from mistify.package.manifest import MeasuredLatency
+from mistify.package.records import Record, Sha256
+from mistify.profiling.measuring import best_ms, best_of_parts_ms, load_network
+from mistify.tflite.resizable import resizable
+from mistify.tflite.slicing import OpenUnits, sliced
+
+#: The slices that are measured, and the time for each, in several rounds.
+_SLICES: Final = 10
+SECONDS: Final = 0.15
+
+#: The runs by which the slowest inferences of a slice are told.
+_RUNS: Final = 50
+
+#: How much groups are thought to be alike, against what was measured.
+_ALIKE: Final = 0.02
+
+#: The least latency that is predicted, as a share of the lowest that was measured.
+_LEAST: Final = 0.5
+
+Widths = tuple[Annotated[int, Field(ge=1)], ...]
+
+
+class SliceLatencies(Record):
+    """The latencies of some slices at batch 1, and the conditions of their measurement.
+
+    Attributes:
+        format_version: The version of this file's format.
+        supernet: SHA-256 of the network that the slices are of.
+        machine: The machine of the measurements.
+        runtime: Name and version of the runtime of the measurements.
+        threads: Number of threads of LiteRT.
+        widths: The number of open units of each group, for each slice; the whole network is the first.
+        latencies_ms: Milliseconds for each slice.
+    """
+
+    format_version: Literal[1] = 1
+    supernet: Sha256
+    machine: str
+    runtime: str
+    threads: Annotated[int, Field(ge=1)]
+    widths: tuple[Widths, ...] = ()
+    latencies_ms: tuple[Annotated[float, Field(gt=0)], ...] = ()
+
+    @model_validator(mode="after")
+    def _one_latency_each(self) -> "SliceLatencies":
+        if len(self.widths) != len(self.latencies_ms) or len(set(map(len, self.widths))) > 1:
+            raise ValueError("expected one latency, and as many widths, for each slice")
+        return self
+
+    @property
+    def whole_ms(self) -> float:
+        """The milliseconds of the whole network."""
+        return self.latencies_ms[0]
+
+    def predictor(self) -> Callable[[Widths], float]:
+        """Return a function that predicts the milliseconds of a slice from its widths.
+
+        Errors count as shares of latencies. Groups with few measurements between them are thought to take
+        as long as others for the same share of their units.
+        """
+        units = np.array(self.widths[0], float)
+        scale = self.whole_ms
+        relative = np.array(self.latencies_ms) / scale
+        features = np.array([_features(np.array(widths) / units) for widths in self.widths])
+        alike = np.hstack([np.zeros((units.size, 2)), np.eye(units.size)]) * _ALIKE
+        rows = np.vstack([features / relative[:, None], alike])
+        coefficients, *_ = np.linalg.lstsq(rows, np.append(np.ones(len(relative)), np.zeros(units.size)))
+        least = _LEAST * float(relative.min())
+
+        def predict(widths: Widths) -> float:
+            share = float(_features(np.array(widths) / units) @ coefficients)
+            return scale * max(share, least)
+
+        return predict
+
+
+def _features(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return a constant, the mean share of open units, and the share in each group."""
+    return np.concatenate([[1.0, shares.mean()], shares])
+
+
+def slice_latencies(
+    store: FactoryStore,
+    network: bytes,
+    state: Path,
+    threads: int,
+    *,
+    seconds: float = SECONDS,
+    on_progress: Callable[[str], None],
+) -> SliceLatencies:
+    """Return the latencies of some slices, measured unless they have been under the same conditions.
+
+    Args:
+        network: Content of the supernet's `.tflite`.
+        state: The directory for the table, which is written once it is complete.
+        seconds: Time for each slice, unless a single run takes longer.
+        on_progress: Called with a line before anything is measured.
+
+    Raises:
+        OSError: The table cannot be written.
+    """
+    file = state / f"latency-{threads}.json"
+    unmeasured = SliceLatencies(
+        supernet=store.supernet.sha256, machine=machine(), runtime=runtime(), threads=threads
+    )
+    if (kept := _kept(file, unmeasured)) is not None:
+        return kept
+    widths = list(_drawn_widths(store))
+    on_progress(f"measuring {len(widths)} slices")
+    slices = [sliced(network, store.places, [OpenUnits(np.arange(count)) for count in one]) for one in widths]
+    loads = [partial(_timed, content, threads) for content in slices]
+    measured = best_of_parts_ms(loads, seconds * len(loads))
+    table = unmeasured.model_copy(
+        update={"widths": tuple(widths), "latencies_ms": tuple(float(ms.sum()) for ms in measured)}
+    )
+    write_json(file, table.model_dump(mode="json"), durable=True)
+    return table
+
+
+def measured_latency(network: bytes, threads: int, seconds: float = SECONDS) -> MeasuredLatency:
+    """Return the latency of a network at batch 1 in the best of several rounds.
+
+    Args:
+        network: Content of a `.tflite` of a package.
+        seconds: Time for all rounds, unless a single run takes longer.
+    """
+    part = resizable(network)
+    median_ms = best_ms(partial(load_network, part, threads), seconds)
+    run = _timed(part, threads)
+    p95_ms = 1e3 * float(np.percentile([run() for _ in range(_RUNS)], 95))
+    return MeasuredLatency(
+        median_ms=median_ms,
+        p95_ms=max(p95_ms, median_ms),
+        runs=_RUNS,
+        threads=threads,
+        machine=machine(),
+        runtime=runtime(),
+    )
+
+
+def _kept(path: Path, unmeasured: SliceLatencies) -> SliceLatencies | None:
+    """Return the table of a file; None if there is none for these conditions."""
+    try:
+        table = SliceLatencies.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):  # what cannot be read is measured again
+        return None
+    same = table.model_copy(update={"widths": (), "latencies_ms": ()}) == unmeasured
+    return table if same and table.widths else None
+
+
+def _drawn_widths(store: FactoryStore) -> Iterator[Widths]:
+    """Yield the widths of slices: all units, the least ones, and numbers between that are evenly spread."""
+    units, least = (np.array([getattr(group, name) for group in store.groups]) for name in ("units", "least"))
+    yield tuple(units.tolist())
+    yield tuple(least.tolist())
+    rng, between = np.random.default_rng(0), np.arange(1, _SLICES - 1) / (_SLICES - 1)
+    shares = np.stack([rng.permutation(between) for _ in store.groups], axis=1)
+    for row in shares:
+        yield tuple(np.round(least * (units / least) ** row).astype(int).tolist())
+
+
+def _timed(network: bytes, threads: int) -> Callable[[], Sequence[float]]:
+    """Load a network, and return its inference, which returns the seconds that it takes."""
+    run = load_network(resizable(network), threads)
+
+    def seconds() -> Sequence[float]:
+        began = time.perf_counter()
+        run()
+        return (time.perf_counter() - began,)
+
+    return seconds

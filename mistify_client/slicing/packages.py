@@ -1,0 +1,143 @@
+"""Packages of slices: a version beside the shipped package, or a package of its own."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mistify.config.data.metric import Metric
+from mistify.config.task import TaskConfig
+from mistify.costs.budget import HOST_NAME, at_threads, latency_axis, memory_axis, size_axis
+from mistify.errors import Problem, invalid_config
+from mistify.files.writing import sync_path
+from mistify.package.manifest import NETWORK, Manifest, TensorInfo
+from mistify.package.opened import Package
+from mistify.package.records import PackagedFile
+from mistify.scenarios.task import Task
+from mistify.tflite.resizable import resizable
+from mistify.tflite.session import Session
+from mistify_client.slicing.search import MadeSlice, SliceLimits
+
+#: Why a device cannot tune a slice.
+_NOT_TRAINED = "a slice that was cut on a device has no train.tflite"
+
+
+def slice_manifest(
+    shipped: Manifest, made: MadeSlice, task: Task, limits: SliceLimits, *, examples: int, note: str
+) -> Manifest:
+    """Return the manifest of a slice.
+
+    Args:
+        shipped: The manifest of the package that it was cut out of.
+        made: Its quality is a score on the device's data, or the expected one.
+        examples: Number of the device's examples behind its quality; 0 for the expected one.
+        note: Says where its quality comes from.
+    """
+    inputs, outputs = tensors_of(made.network, shipped)
+    threads, precision = made.latency.threads, shipped.quantization
+    latency = latency_axis(at_threads(HOST_NAME, threads), precision)
+    memory = memory_axis(precision)
+    asked = {latency: limits.latency_ms, memory: limits.memory_bytes}
+    return shipped.model_copy(
+        update={
+            "task": TaskConfig(properties=task.properties),
+            "budget": {axis: limit for axis, limit in asked.items() if limit is not None},
+            "metric": Metric.BALANCED_ACCURACY,
+            "targets": (),
+            "achieved": {
+                latency: made.latency.median_ms,
+                memory: made.memory_bytes,
+                size_axis(precision): float(len(made.network)),
+            },
+            "measured": {latency: made.latency.median_ms},
+            "accuracy": made.candidate.quality,
+            "accuracy_examples": examples,
+            "validation_accuracy": made.candidate.quality,
+            "output_scores": (),
+            "validation_output_scores": (),
+            "latency": made.latency,
+            "inputs": inputs,
+            "outputs": outputs,
+            "branches": (),
+            "default_branch": 0,
+            "compression": None,
+            "note": note,
+            "tunable": {},
+            "training": None,
+            "training_note": _NOT_TRAINED,
+            "tuned_from": None,
+            "files": {**_described_files(shipped), NETWORK: PackagedFile.of(made.network)},
+            "created": datetime.now(UTC),
+        }
+    )
+
+
+def write_package(shipped: Package, manifest: Manifest, network: bytes, directory: Path) -> None:
+    """Write the package of a slice into an empty directory."""
+    for name in _described_files(shipped.manifest):
+        shutil.copyfile(shipped.directory / name, directory / name)
+    (directory / NETWORK).write_bytes(network)
+    manifest.save(directory)
+
+
+@contextmanager
+def staging(directory: Path) -> Iterator[Path]:
+    """Yield an empty directory, which is removed at the end: `/tmp` may lie in memory."""
+    shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_new(out: Path) -> None:
+    """Check that a directory can be made for a package.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there is something in its place, or no directory for it.
+    """
+    if os.path.lexists(out):
+        problem = Problem("--out", str(out), "a directory that does not exist yet", "give another one")
+    elif not out.parent.is_dir():
+        problem = Problem("--out", str(out), f"a name in a directory; {out.parent} is none", "make it first")
+    else:
+        return
+    raise invalid_config([problem], "the command line")
+
+
+def move_to(new: Path, out: Path) -> Path:
+    """Give a complete package its final place, all at once."""
+    for path in new.iterdir():
+        sync_path(path)
+    sync_path(new)
+    new.rename(out)
+    sync_path(out.parent)
+    return out
+
+
+def tensors_of(network: bytes, shipped: Manifest) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Return the inputs and the outputs of a slice: those of the shipped network, with scales of its own."""
+    session = Session(resizable(network), threads=1)
+    return (
+        tuple(_with_scale(info, session.inputs[info.name]) for info in shipped.inputs),
+        tuple(_with_scale(info, session.outputs[info.name]) for info in shipped.outputs),
+    )
+
+
+def _with_scale(info: TensorInfo, described: Any) -> TensorInfo:
+    """Return a tensor as LiteRT describes it."""
+    scale, zero_point = described["quantization"]
+    update = {"scale": float(scale) or None, "zero_point": int(zero_point) if scale else None}
+    return info.model_copy(update={"dtype": np.dtype(described["dtype"]).name, **update})
+
+
+def _described_files(manifest: Manifest) -> dict[str, PackagedFile]:
+    """Return the files by which apps prepare inputs."""
+    texts = (own.tokens.vocabulary for own in manifest.preparation.values() if own.tokens is not None)
+    return {name: manifest.files[name] for name in texts}

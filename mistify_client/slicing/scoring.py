@@ -1,0 +1,59 @@
+"""The score of a slice on the examples of a device."""
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.errors import Problem
+from mistify.package.factory import FactoryStore
+from mistify.package.manifest import TensorInfo
+from mistify.package.training import OutputEncoding
+from mistify.tflite.resizable import resizable
+from mistify.tflite.session import Session
+from mistify_client.examples import YES_OR_NO, Examples, invalid_data
+from mistify_client.runtime.inputs import bind
+
+#: Examples that are run at once.
+_BATCH = 64
+
+Answers = npt.NDArray[np.int64]
+
+
+class SliceScorer:
+    """Scores slices by balanced accuracy: the mean, over the answers, of the share of them that is found.
+
+    Raises:
+        MistifyError: INVALID_DATASET, no answer is known.
+    """
+
+    def __init__(self, store: FactoryStore, output: TensorInfo, examples: Examples) -> None:
+        self._kind = store.kind_of(output)
+        self._output, self._examples = output.name, examples
+        self._right = examples.targets[output.name].astype(np.int64).ravel()
+        self._answers = np.unique(self._right[self._right >= 0])
+        if not self._answers.size:
+            raise invalid_data(Problem("the labels", "none that is known", "answers from 0 on", "add some"))
+
+    def __call__(
+        self, network: bytes, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...]
+    ) -> float:
+        """Return the score of a network.
+
+        Args:
+            network: Content of its `.tflite`.
+        """
+        session = Session(resizable(network), threads=1)
+        (output,) = (info for info in outputs if info.name == self._output)
+        found = np.concatenate(
+            [
+                self._found(output.dequantized(session(bind(inputs, (batch.inputs,), {}))[self._output]))
+                for batch in self._examples.chunks(_BATCH)
+            ]
+        )
+        shares = [np.mean(found[self._right == answer] == answer) for answer in self._answers]
+        return float(np.mean(shares))
+
+    def _found(self, output: npt.NDArray[np.float32]) -> Answers:
+        if self._kind in YES_OR_NO:
+            least = 0.5 if self._kind is OutputEncoding.SIGMOID else 0.0
+            return (output > least).astype(np.int64).ravel()
+        return np.asarray(output.argmax(axis=-1)).ravel()
