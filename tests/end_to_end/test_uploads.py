@@ -1,4 +1,4 @@
-"""A client and a server that share no file: models and data are sent, also over connections that break."""
+"""A client and a server without shared files: models and data are uploaded, even if connections break."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ SETTINGS = {"source_steps": 60, "adapt_steps": 20, "cuts": 2, "tune_steps": 40}
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a model, 3 MB of training data, test data, and both in part as images."""
+    """Return a directory with a model, 3 MB of training data, test data, and some of both as images."""
     keras.utils.set_random_seed(0)
     directory = tmp_path_factory.mktemp("laptop")
     two_convolutions().save(directory / "net.keras")
@@ -46,7 +46,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def far_away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Relay, Path]]:
-    """A relay to a server that serves no data root, and the server's store."""
+    """Return a relay to a server without data roots, and the server's store."""
     store = tmp_path_factory.mktemp("server") / "store"
     with server(store) as (address, _), relay(address) as between:
         yield between, store
@@ -56,7 +56,7 @@ def mistify(command: str, *options: str | Path) -> subprocess.CompletedProcess[s
     return subprocess.run([MISTIFY, command, *options], check=False, capture_output=True, text=True)
 
 
-def test_a_job_whose_files_are_on_another_machine(
+def test_a_job_with_files_on_another_machine_is_ported(
     laptop: Path, far_away: tuple[Relay, Path], tmp_path: Path
 ) -> None:
     between, store = far_away
@@ -75,7 +75,7 @@ def test_a_job_whose_files_are_on_another_machine(
 
 
 @pytest.mark.slow
-def test_directories_are_sent_file_by_file(laptop: Path, far_away: tuple[Relay, Path]) -> None:
+def test_directories_are_uploaded_file_by_file(laptop: Path, far_away: tuple[Relay, Path]) -> None:
     between, _ = far_away
     config = json.loads((laptop / "goals.json").read_text())
     config["dataset"] = {"train": "photos", "test": "others"}
@@ -84,12 +84,12 @@ def test_directories_are_sent_file_by_file(laptop: Path, far_away: tuple[Relay, 
     assert sent_before.returncode == 0, sent_before.stdout + sent_before.stderr
     done = mistify("plan", laptop / "images.json", "--server", between.address)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "sending 200 files" in done.stderr  # and the network not again
+    assert "sending 200 files" in done.stderr  # without uploading the network again
     assert "net.keras" in done.stdout
     assert "upload:" not in done.stdout
 
 
-def test_mistakes_are_told_by_the_names_of_this_machine(
+def test_mistakes_are_reported_with_the_file_names_of_the_client(
     laptop: Path, far_away: tuple[Relay, Path], tmp_path: Path
 ) -> None:
     between, _ = far_away
@@ -106,7 +106,7 @@ def test_mistakes_are_told_by_the_names_of_this_machine(
     assert "missing.keras" in done.stderr
 
 
-def test_a_server_takes_no_more_than_it_is_set_to(laptop: Path, tmp_path: Path) -> None:
+def test_a_server_limits_the_size_of_uploads(laptop: Path, tmp_path: Path) -> None:
     with server(tmp_path / "store", "--max-uploads", "1MB") as (address, _):
         done = mistify("port", laptop / "goals.json", "--server", address, "--out", tmp_path / "out")
     assert done.returncode == 13

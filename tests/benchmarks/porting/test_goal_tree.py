@@ -1,4 +1,4 @@
-"""That the sides of the goal tree's benchmark find the same parents."""
+"""Both sides of the goal tree's benchmark find the same parents."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_parents_of_a_small_example(parents):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sides_agree(kind):
+def test_both_sides_agree(kind):
     goals = kind(100, np.random.default_rng(0))
     expected = tree_parents(GoalTree.build(goals)).tolist()
 
