@@ -24,8 +24,7 @@ def ported(accuracy, seconds, steps, goals=16):
 
 
 def comparison(accuracy, goals=16):
-    """Return a path in 10 s and a tool that takes 1 s and 100 steps per goal for 60%, or 4 s and 400 for
-    70%."""
+    """Return a path in 10 s and a tool with 60% after 1 s and 100 steps per goal, 70% after 4 s and 400."""
     curve = {400: ported(70.0, 64.0, 6_400), 100: ported(60.0, 16.0, 1_600)}
     return Comparison({goals: ported(accuracy, 10.0, 800, goals)}, {"morphnet": curve})
 
