@@ -51,7 +51,7 @@ class Followed:
         page.add_init_script(SERVER)
         open_page(page, html, "/jobs/j")
 
-    def hear(
+    def send_event(
         self, sequence: int, event: JobState | GoalState | ProgressUpdate, goal: str | None = None
     ) -> None:
         """Send an event to the page."""
@@ -101,9 +101,9 @@ def follow(page: Page) -> Follow:
 
 def test_one_refresh_ends_before_the_next_begins(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     assert followed.wait(1) == 1
-    followed.hear(7, GoalState.MET, "goal-0")
+    followed.send_event(7, GoalState.MET, "goal-0")
     assert followed.wait(1) == 1
     followed.answer(job_page(JOB, after=6))
     assert followed.wait(1) == 1
@@ -114,7 +114,7 @@ def test_one_refresh_ends_before_the_next_begins(follow: Follow) -> None:
 
 def test_a_failed_refresh_is_repeated(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, JobState.DONE)
+    followed.send_event(6, JobState.DONE)
     followed.wait(1)
     followed.page.evaluate("requests.shift().reject(new TypeError('no network'))")
     assert followed.wait(2) == 1
@@ -128,7 +128,7 @@ def test_a_failed_refresh_is_repeated(follow: Follow) -> None:
 def test_without_access_or_job_the_page_is_reloaded(follow: Follow, status: int) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.page.evaluate("window.old = true")
-    followed.hear(6, JobState.CANCELLED)
+    followed.send_event(6, JobState.CANCELLED)
     followed.wait(1)
     followed.answer("", status)
     followed.page.wait_for_function("window.old === undefined")
@@ -136,7 +136,7 @@ def test_without_access_or_job_the_page_is_reloaded(follow: Follow, status: int)
 
 def test_a_response_older_than_the_shown_page_is_requested_again(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, JobState.RUNNING)
+    followed.send_event(6, JobState.RUNNING)
     followed.wait(1)
     followed.answer(job_page(replace(JOB, state=JobState.QUEUED), after=4))
     assert followed.state == "running"
@@ -147,10 +147,10 @@ def test_points_newer_than_the_page_are_kept_on_the_curves(follow: Follow) -> No
     goal = replace(JOB.goals[0], state=GoalState.RUNNING)
     point = ProgressUpdate("adapting", 1, 90, loss=0.9)
     followed = follow(goal_page(JOB, goal, GoalDetails(None, (point,), 5)))
-    followed.hear(6, replace(point, step=2, loss=0.8), goal.id)
-    followed.hear(7, GoalState.RUNNING, goal.id)
+    followed.send_event(6, replace(point, step=2, loss=0.8), goal.id)
+    followed.send_event(7, GoalState.RUNNING, goal.id)
     followed.wait(1)
-    followed.hear(8, replace(point, step=3, loss=0.7), goal.id)
+    followed.send_event(8, replace(point, step=3, loss=0.7), goal.id)
     followed.answer(goal_page(JOB, goal, GoalDetails(None, (point, replace(point, step=2, loss=0.8)), 7)))
     losses = followed.page.evaluate("document.querySelector('#curves .plot').data[0].y")
     assert losses == [0.9, 0.8, 0.7]
@@ -158,7 +158,7 @@ def test_points_newer_than_the_page_are_kept_on_the_curves(follow: Follow) -> No
 
 def test_a_refused_stream_is_reopened_where_it_ended(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-0")
+    followed.send_event(6, ProgressUpdate("adapting", 1, 2), "goal-0")
     refuse = "streams.at(-1).close(); streams.at(-1).dispatchEvent(new Event('error'))"
     for _ in range(2):
         followed.page.evaluate(refuse)
@@ -176,7 +176,7 @@ def test_a_refused_stream_is_reopened_where_it_ended(follow: Follow) -> None:
 def test_a_hidden_tab_keeps_no_connection(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
     assert followed.streams == ["/v1/jobs/j/events?after=5"]
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     followed.hide("hidden")
     assert (followed.streams, followed.wait(9)) == ([], 0)
     followed.hide("visible")
@@ -195,7 +195,7 @@ def test_a_refresh_preserves_focus_and_scroll_positions(follow: Follow, focused:
     place = "[document.querySelector('.tree').scrollLeft, scrollY]"
     followed.page.locator(focused).focus()
     followed.page.evaluate("document.querySelector('.tree').scrollLeft = 333; scrollTo(0, 77)")
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     followed.wait(1)
     followed.page.evaluate("document.querySelector('#live').marked = true")
     followed.answer(job_page(JOB, after=6))
@@ -209,23 +209,23 @@ def test_only_the_new_line_of_progress_changes(follow: Follow) -> None:
     followed = follow(job_page(JOB, 5, progress))
     lines = followed.page.locator("#progress li")
     lines.first.evaluate("line => { line.firstChild.marked = true; }")
-    followed.hear(6, ProgressUpdate("adapting", 2, 2), "goal-1")
+    followed.send_event(6, ProgressUpdate("adapting", 2, 2), "goal-1")
     expect(lines).to_have_text(["goal-0: adapting, step 1 of 2", "goal-1: adapting, step 2 of 2"])
     assert lines.first.evaluate("line => line.firstChild.marked")
-    followed.hear(7, GoalState.MET, "goal-0")
-    followed.hear(8, ProgressUpdate("tuning", 0, 0), "goal-1")
+    followed.send_event(7, GoalState.MET, "goal-0")
+    followed.send_event(8, ProgressUpdate("tuning", 0, 0), "goal-1")
     expect(lines).to_have_text(["goal-1: tuning"])
 
 
 def test_only_changes_of_state_are_announced_to_screen_readers(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
     aloud = followed.page.locator("[aria-live]")
-    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-1")
+    followed.send_event(6, ProgressUpdate("adapting", 1, 2), "goal-1")
     expect(aloud).to_have_text("")
-    followed.hear(7, GoalState.MET, "goal-1")
+    followed.send_event(7, GoalState.MET, "goal-1")
     expect(aloud).to_have_text("goal-1: met")
     followed.wait(1)
     followed.answer(job_page(JOB, after=7))
     expect(aloud).to_have_text("goal-1: met")
-    followed.hear(8, JobState.DONE)
+    followed.send_event(8, JobState.DONE)
     expect(aloud).to_have_text("j: done")

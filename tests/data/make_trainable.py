@@ -1,7 +1,7 @@
 """Make the packages that the client's tests train.
 
-`trainable/` and `trainable_narrow/` are classifiers, `trainable_figures/` does regression, `trainable_kinds/` has
-an output of each kind, and `trainable_tokens/` has integer inputs.
+`trainable/` and `trainable_narrow/` are classifiers, `trainable_figures/` does regression, `trainable_kinds/`
+has an output of each kind, and `trainable_tokens/` has integer inputs.
 
 `expected.npz` in the first one contains a batch and TensorFlow's losses while training on it.
 

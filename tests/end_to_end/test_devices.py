@@ -83,7 +83,7 @@ def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
     return report
 
 
-def monitored(package: Path, address: str) -> str:
+def monitor_status(package: Path, address: str) -> str:
     """Return a monitor's status of the package whose latency it reported."""
     config = package.parent / "monitor.toml"
     config.write_text(f'[reporting]\nserver = "{address}"\ndevice = "my-board"\nfree = 0.0\nquiet = "1ms"\n')
@@ -111,7 +111,7 @@ def expected_message(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
         before = report_of(base / "before", address, **goal)
         package = base / "before" / "goals" / "mine"
         refined = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
-        reported = monitored(package, address)
+        reported = monitor_status(package, address)
         after = json.loads(mistify("plan", base / "before" / "goals.json", "--json", "--server", address))
     file = (package / "serve.tflite").read_bytes()
     return {

@@ -58,7 +58,7 @@ def training_setup(source: keras.Model) -> TrainingSetup:
     )
 
 
-def handed_on(
+def result_of(
     source: keras.Model, training_setup: TrainingSetup, own: EdgeOutcome, flops: float
 ) -> EdgeOutcome:
     assignment = Assignment(source, {"flops": flops}, (), training_setup, 0, analyse(source))
@@ -71,7 +71,7 @@ def never(model: keras.Model) -> float:
 
 def test_a_better_source_is_the_result(source: keras.Model, training_setup: TrainingSetup) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(0.7), 5, True, "")
-    outcome = handed_on(source, training_setup, own, 64.0)
+    outcome = result_of(source, training_setup, own, 64.0)
     assert outcome.model is source
     assert (outcome.scores.overall, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
     assert (outcome.met, outcome.reason) == (
@@ -85,7 +85,7 @@ def test_a_source_that_is_not_better_or_too_large_is_not_the_result(
     source: keras.Model, training_setup: TrainingSetup, flops: float, reached: float
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(reached), 5, True, "")
-    assert handed_on(source, training_setup, own, flops) is own
+    assert result_of(source, training_setup, own, flops) is own
 
 
 @pytest.mark.parametrize(("cost", "taken"), [(65.0, True), (64.0, True), (63.0, False)])
@@ -93,7 +93,7 @@ def test_the_cheaper_of_equally_accurate_networks_is_the_result(
     source: keras.Model, training_setup: TrainingSetup, cost: float, taken: bool
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(0.75), 5, True, "")
-    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
+    assert (result_of(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_more_expensive_network_has_to_be_better_by_more_than_seed_noise(
 ) -> None:
     """The source costs 64 and reaches 0.75."""
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(reached), 5, True, "")
-    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
+    assert (result_of(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
@@ -243,7 +243,7 @@ def test_batch_norm_statistics_of_the_result_come_from_the_training_data() -> No
     assert evaluate(model, data[1]) < 0.7
 
 
-def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
+def two_output_model(rows: int) -> tuple[keras.Model, TrainingSetup]:
     """Return a network that predicts a kind correctly and a price 1 too high, and data for both."""
     inputs = keras.Input((2,), name="x")
     outputs = [layers.Dense(2, name="kind")(inputs), layers.Dense(1, name="price")(inputs)]
@@ -263,7 +263,7 @@ def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
 @pytest.mark.parametrize(("price", "enough"), [(0.5, True), (1e-9, False)])
 def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, enough: bool) -> None:
     """The first target is reached immediately, the second one after training or not within the limit."""
-    model, setup = with_price(200)
+    model, setup = two_output_model(200)
     assignment = Assignment(model, {"flops": 9.0}, (), setup, 0, analyse(model))
     targets = Target("kind", Metric.ACCURACY, 0.9), Target("price", Metric.MAE, price)
     outcome = run_edge(
@@ -281,7 +281,7 @@ def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, 
 @pytest.mark.parametrize(("price", "source_taken"), [(1.5, True), (0.5, False)])
 def test_the_result_is_the_network_that_reaches_all_targets(price: float, source_taken: bool) -> None:
     """The source's price is 1 off; its mean score is higher only if that of the network is lower."""
-    source, setup = with_price(50)
+    source, setup = two_output_model(50)
     assignment = Assignment(source, {"flops": 9.0}, (), setup, 0, analyse(source))
     for overall_score, other_price in ((0.99, 2.0), (0.01, 0.4)):
         own_scores = Scores(overall_score, (OutputScore("price", Metric.MAE, other_price),))
