@@ -44,7 +44,7 @@ def submit(page: Page, url: str, config: object) -> None:
     page.get_by_role("button", name="Submit").click()
 
 
-def test_a_job_from_the_editor_to_the_package(
+def test_a_job_is_submitted_in_the_editor_and_its_package_runs(
     page: Page, url: str, screenshots: Path, tmp_path: Path
 ) -> None:
     submit(page, url, CONFIG)

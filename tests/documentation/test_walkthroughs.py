@@ -122,7 +122,7 @@ def test_a_page_is_executed_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_tutorial_of_the_first_hour(tmp_path: Path) -> None:
+def test_the_first_hour_works(tmp_path: Path) -> None:
     follow("docs/first-hour.md", tmp_path)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     # A plain convolutional network with default settings keeps its accuracy.
@@ -132,7 +132,7 @@ def test_the_tutorial_of_the_first_hour(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_tutorial_for_engineers(tmp_path: Path) -> None:
+def test_the_tutorial_for_engineers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/engineer.md", tmp_path)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {goal["id"]: goal["quantization"]["precision"] for goal in report["goals"]}["badge"] != "none"
@@ -140,13 +140,13 @@ def test_the_tutorial_for_engineers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_tutorial_for_app_developers(tmp_path: Path) -> None:
+def test_the_tutorial_for_app_developers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/app-developer.md", tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_tutorial_for_operators(tmp_path: Path) -> None:
+def test_the_tutorial_for_operators_works(tmp_path: Path) -> None:
     follow("docs/tutorials/operator.md", tmp_path)
 
 
@@ -209,7 +209,7 @@ def test_algorithm_and_policy_pass_the_contract_tests(plug_ins: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_tutorial_for_plug_ins(tmp_path: Path) -> None:
+def test_the_page_on_plug_ins_works(tmp_path: Path) -> None:
     follow(EXTENDING, tmp_path, installing_into(tmp_path / "site"))
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     (goal,) = report["goals"]
@@ -219,7 +219,7 @@ def test_the_tutorial_for_plug_ins(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_commands_in_the_readme(tmp_path: Path) -> None:
+def test_the_commands_in_the_readme_work(tmp_path: Path) -> None:
     """With the user's own model and data."""
     keras.utils.set_random_seed(0)
     image = keras.Input((8, 8, 1))

@@ -11,7 +11,7 @@ from mistify.jobs.goal_tree import GoalTree
 
 
 @pytest.mark.parametrize("parents", [all_pairs, networkx_parents])
-def test_parents_of_a_small_example(parents):
+def test_parents_of_a_small_example_are_found(parents):
     goals = np.array([[8.0, 8.0], [2.0, 2.0], [4.0, 4.0], [1.0, 16.0], [1.0, 2.0], [np.inf, 1.0]])
 
     assert parents(goals).tolist() == [-1, 2, 0, -1, 1, -1]

@@ -77,7 +77,7 @@ def test_one_incomparable_seed_makes_the_result_incomparable(monkeypatch, withou
     assert figures["steps_alone"] == 20
 
 
-def test_points_gained_from_honest_peers_and_lost_to_hostile_ones():
+def test_gains_from_honest_peers_and_losses_to_hostile_ones_are_in_points():
     runs = {
         "alone": [a_run(0.5, trusted=0), a_run(0.44, trusted=0)],
         "4 peers": [a_run(0.5)] * 2,
@@ -91,7 +91,7 @@ def test_points_gained_from_honest_peers_and_lost_to_hostile_ones():
     assert figures["scaled_logits_lost"] == pytest.approx(-10)
 
 
-def test_communication_over_training():
+def test_communication_is_relative_to_training_time():
     ratios = communication.ratios_of({1: 10**6, 2: 3 * 10**6}, 10.0)
     assert ratios[1] == pytest.approx([0.1, 0.3])
     assert ratios[50] == pytest.approx([0.002, 0.006])

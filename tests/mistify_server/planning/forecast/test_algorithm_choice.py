@@ -155,7 +155,7 @@ def test_a_slightly_worse_algorithm_has_to_be_much_faster(rate: float, step: flo
     assert algorithms(path_of(128), loss_per_halving=rate, preparation_step=step) == {algorithm}
 
 
-def test_no_shared_training_without_training_steps() -> None:
+def test_training_is_not_shared_without_training_steps() -> None:
     untrained = PROFILES["morphnet"].model_copy(update={"adaptation": (0,) * 33, "tune_steps": 0})
     choices = chooser(profiles={"morphnet": untrained, "nested": SHARING})(path_of(64))
     assert {choice.algorithm for choice in choices} == {"morphnet"}
