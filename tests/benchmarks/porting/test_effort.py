@@ -1,4 +1,4 @@
-"""The configs with counted lines are valid."""
+"""The configs whose lines are counted are valid."""
 
 import pytest
 
