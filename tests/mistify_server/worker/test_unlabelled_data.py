@@ -187,7 +187,7 @@ def test_unlabelled_inputs_next_to_training_data_are_only_used_for_distillation(
     labelled = DataSource(train="builtin:digits-train", test="builtin:digits-test")
     data = labelled.model_copy(update={"unlabelled": str(tmp_path / "photos.npz")})
     teacher = checkpoints.save(source)
-    with_more, without = (setups.prepare(teacher, each, Params()) for each in (data, labelled))
+    with_more, without = (setups.prepare(taught(teacher, data=each), Params()) for each in (data, labelled))
     count, (said,) = len(without.train), with_more.train.targets
     np.testing.assert_array_equal(with_more.train.targets[said][:count], without.train.targets[said])
     assert set(with_more.train.targets[said][count:]) == {-2}
@@ -197,7 +197,7 @@ def test_unlabelled_inputs_next_to_training_data_are_only_used_for_distillation(
     assert with_more.teacher is not None
     expected = source.predict(images, verbose=0)
     np.testing.assert_allclose(with_more.teacher[said][count:], expected, atol=1e-5)
-    not_taught = setups.prepare(teacher, data, Params(distillation=0), distilled=False)
+    not_taught = setups.prepare(taught(teacher, data=data), Params(distillation=0), distilled=False)
     assert len(not_taught.train) == count
 
 
