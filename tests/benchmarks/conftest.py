@@ -7,7 +7,7 @@ from benchmarks.harness import records as harness_records
 
 @pytest.fixture(autouse=True)
 def records(tmp_path, monkeypatch):
-    """The directory of records."""
+    """Return the directory of records."""
     directory = tmp_path / "records"
     monkeypatch.setattr(harness_records, "RECORDS", directory)
     return directory

@@ -1,4 +1,4 @@
-"""Chromium, driven by Playwright, and a server for it with the workers of a job."""
+"""Chromium, driven by Playwright, and a server with real workers."""
 
 import os
 import shutil
@@ -10,13 +10,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from tests.support.servers import web_server
 
-#: A machine may be busy, in milliseconds.
+#: Timeout in milliseconds, generous because the machine may be busy.
 expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, or Playwright's own where there is none."""
+    """Start Debian's Chromium, or Playwright's own if there is none."""
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.getuid() == 0 else []
@@ -27,13 +27,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server without a token."""
+    """Return the URL of a server without a token."""
     with web_server(tmp_path_factory.mktemp("web") / "store") as address:
         yield address
 
 
 class Watched:
-    """What a page has said on its console that it should not."""
+    """Collects unexpected console messages of a page."""
 
     def __init__(self, page: Page) -> None:
         self.complaints: list[str] = []
@@ -47,7 +47,7 @@ class Watched:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A new page; whatever it complains of fails the test."""
+    """Open a new page; console errors fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     opened = context.new_page()
     opened.set_default_timeout(60_000)
@@ -59,7 +59,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where screenshots go: `MISTIFY_SCREENSHOTS` names the directory of the docs to update theirs."""
+    """Return the directory for screenshots; `MISTIFY_SCREENSHOTS` can set it to that of the docs."""
     directory = Path(os.environ.get("MISTIFY_SCREENSHOTS") or tmp_path)
     directory.mkdir(exist_ok=True)
     return directory

@@ -1,4 +1,4 @@
-"""The documentation site in a browser: diagrams, search, and nothing from elsewhere."""
+"""The documentation site in a browser: diagrams, search, and no external resources."""
 
 import subprocess
 import sys
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.web
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """A handler that logs nothing."""
+    """A request handler without logging."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the site, built again."""
+    """Build the site, and return its URL."""
     directory = tmp_path_factory.mktemp("documentation") / "site"
     build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
     done = subprocess.run(build, cwd=REPOSITORY, check=False, capture_output=True, text=True)
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def elsewhere(page: Page, site: str) -> Iterator[None]:
-    """Fail if a page asks for anything that is not on the site."""
+    """Fail if a page requests an external resource."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     yield
@@ -73,10 +73,10 @@ def test_pages_fit_and_diagrams_are_drawn(
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_the_search_finds_a_setting(page: Page, site: str) -> None:
+def test_a_setting_is_found_by_search(page: Page, site: str) -> None:
     page.goto(f"{site}/index.html")
     page.get_by_role("textbox", name="Search").click()
-    # What is typed before the index is there is lost, and so is what comes without keys.
+    # Text typed before the index is loaded is lost, as is text entered without key events.
     expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching")
     page.get_by_role("textbox", name="Search").press_sequentially("hysteresis")
     expect(page.locator(".md-search-result__item").filter(has_text="Settings").first).to_be_visible()

@@ -1,4 +1,4 @@
-"""A page that follows a job; the test is its server and its clock."""
+"""A page that follows a job, with the test as its server and clock."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.rendered import goal_page, job_page
 
 pytestmark = pytest.mark.web
 
-#: The server as a page has it: streams of events, and requests that wait for their answers.
+#: A fake server within the page: event streams, and requests that wait for their responses.
 SERVER: Final = """
 window.streams = [];
 window.requests = [];
@@ -43,7 +43,7 @@ DONE: Final = replace(JOB, state=JobState.DONE)
 
 
 class Followed:
-    """A page that follows, and its server."""
+    """A page that follows a job, and its fake server."""
 
     def __init__(self, page: Page, html: str) -> None:
         self.page = page
@@ -51,27 +51,27 @@ class Followed:
         page.add_init_script(SERVER)
         open_page(page, html, "/jobs/j")
 
-    def hear(
+    def send_event(
         self, sequence: int, event: JobState | GoalState | ProgressUpdate, goal: str | None = None
     ) -> None:
-        """Let the page hear an event."""
+        """Send an event to the page."""
         data = TypeAdapter(JobEvent).dump_json(JobEvent(sequence, 0, goal, event)).decode()
         script = "([kind, data]) => streams.at(-1).dispatchEvent(new MessageEvent(kind, { data }))"
         self.page.evaluate(script, [KINDS[type(event)], data])
 
     def wait(self, seconds: float) -> int:
-        """Let time go by, and return how many requests then wait for an answer."""
+        """Advance the clock, and return the number of pending requests."""
         self.page.clock.run_for(int(1000 * seconds))
         return int(self.page.evaluate("requests.length"))
 
     def answer(self, html: str, status: int = 200) -> None:
-        """Answer the request that has waited longest."""
+        """Respond to the oldest pending request."""
         script = """([html, status]) => requests.shift().resolve(
           { ok: status === 200, status, text: async () => html })"""
         self.page.evaluate(script, [html, status])
 
     def hide(self, state: str) -> None:
-        """Make another tab the visible one, or this one again."""
+        """Hide this tab behind another one, or show it again."""
         script = """state => {
           for (const [name, value] of [["visibilityState", state], ["hidden", state === "hidden"]]) {
             Object.defineProperty(document, name, { value, configurable: true });
@@ -82,12 +82,12 @@ class Followed:
 
     @property
     def streams(self) -> list[str]:
-        """The addresses of the streams that are open."""
+        """Return the addresses of the open streams."""
         return list(self.page.evaluate("streams.filter(each => each.readyState < 2).map(each => each.url)"))
 
     @property
     def state(self) -> str:
-        """The state of the job, as the page shows it."""
+        """Return the state of the job shown on the page."""
         return self.page.locator(".title .state").inner_text()
 
 
@@ -101,9 +101,9 @@ def follow(page: Page) -> Follow:
 
 def test_one_refresh_ends_before_the_next_begins(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     assert followed.wait(1) == 1
-    followed.hear(7, GoalState.MET, "goal-0")
+    followed.send_event(7, GoalState.MET, "goal-0")
     assert followed.wait(1) == 1
     followed.answer(job_page(JOB, after=6))
     assert followed.wait(1) == 1
@@ -112,9 +112,9 @@ def test_one_refresh_ends_before_the_next_begins(follow: Follow) -> None:
     assert (followed.streams, followed.wait(9)) == ([], 0)
 
 
-def test_a_refresh_that_failed_is_repeated(follow: Follow) -> None:
+def test_a_failed_refresh_is_repeated(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, JobState.DONE)
+    followed.send_event(6, JobState.DONE)
     followed.wait(1)
     followed.page.evaluate("requests.shift().reject(new TypeError('no network'))")
     assert followed.wait(2) == 1
@@ -125,40 +125,40 @@ def test_a_refresh_that_failed_is_repeated(follow: Follow) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404])
-def test_without_access_or_job_the_page_is_loaded_again(follow: Follow, status: int) -> None:
+def test_without_access_or_job_the_page_is_reloaded(follow: Follow, status: int) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.page.evaluate("window.old = true")
-    followed.hear(6, JobState.CANCELLED)
+    followed.send_event(6, JobState.CANCELLED)
     followed.wait(1)
     followed.answer("", status)
     followed.page.wait_for_function("window.old === undefined")
 
 
-def test_a_page_that_is_older_than_the_one_shown_is_asked_for_again(follow: Follow) -> None:
+def test_a_response_older_than_the_shown_page_is_requested_again(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, JobState.RUNNING)
+    followed.send_event(6, JobState.RUNNING)
     followed.wait(1)
     followed.answer(job_page(replace(JOB, state=JobState.QUEUED), after=4))
     assert followed.state == "running"
     assert followed.wait(2) == 1
 
 
-def test_points_that_are_newer_than_the_page_stay_on_the_curves(follow: Follow) -> None:
+def test_points_newer_than_the_page_are_kept_on_the_curves(follow: Follow) -> None:
     goal = replace(JOB.goals[0], state=GoalState.RUNNING)
     point = ProgressUpdate("adapting", 1, 90, loss=0.9)
     followed = follow(goal_page(JOB, goal, GoalDetails(None, (point,), 5)))
-    followed.hear(6, replace(point, step=2, loss=0.8), goal.id)
-    followed.hear(7, GoalState.RUNNING, goal.id)
+    followed.send_event(6, replace(point, step=2, loss=0.8), goal.id)
+    followed.send_event(7, GoalState.RUNNING, goal.id)
     followed.wait(1)
-    followed.hear(8, replace(point, step=3, loss=0.7), goal.id)
+    followed.send_event(8, replace(point, step=3, loss=0.7), goal.id)
     followed.answer(goal_page(JOB, goal, GoalDetails(None, (point, replace(point, step=2, loss=0.8)), 7)))
     losses = followed.page.evaluate("document.querySelector('#curves .plot').data[0].y")
     assert losses == [0.9, 0.8, 0.7]
 
 
-def test_a_stream_that_was_refused_is_opened_again_where_it_ended(follow: Follow) -> None:
+def test_a_refused_stream_is_reopened_where_it_ended(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
-    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-0")
+    followed.send_event(6, ProgressUpdate("adapting", 1, 2), "goal-0")
     refuse = "streams.at(-1).close(); streams.at(-1).dispatchEvent(new Event('error'))"
     for _ in range(2):
         followed.page.evaluate(refuse)
@@ -169,14 +169,14 @@ def test_a_stream_that_was_refused_is_opened_again_where_it_ended(follow: Follow
         followed.answer(job_page(JOB, after=6))
     followed.page.evaluate(refuse)
     followed.wait(5)
-    with followed.page.expect_navigation():  # which the server leads to the log-in
+    with followed.page.expect_navigation():  # which the server redirects to the login page
         followed.answer("", 401)
 
 
-def test_a_tab_that_is_hidden_needs_no_connection(follow: Follow) -> None:
+def test_a_hidden_tab_keeps_no_connection(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
     assert followed.streams == ["/v1/jobs/j/events?after=5"]
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     followed.hide("hidden")
     assert (followed.streams, followed.wait(9)) == ([], 0)
     followed.hide("visible")
@@ -189,13 +189,13 @@ def test_a_tab_that_is_hidden_needs_no_connection(follow: Follow) -> None:
 
 
 @pytest.mark.parametrize("focused", ["tbody a[href$='goal-3']", "svg a[href$='goal-3']", "[data-post]"])
-def test_a_refresh_leaves_the_focus_and_what_is_scrolled(follow: Follow, focused: str) -> None:
+def test_a_refresh_preserves_focus_and_scroll_positions(follow: Follow, focused: str) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.page.set_viewport_size({"width": 600, "height": 400})
     place = "[document.querySelector('.tree').scrollLeft, scrollY]"
     followed.page.locator(focused).focus()
     followed.page.evaluate("document.querySelector('.tree').scrollLeft = 333; scrollTo(0, 77)")
-    followed.hear(6, GoalState.RUNNING, "goal-0")
+    followed.send_event(6, GoalState.RUNNING, "goal-0")
     followed.wait(1)
     followed.page.evaluate("document.querySelector('#live').marked = true")
     followed.answer(job_page(JOB, after=6))
@@ -204,28 +204,28 @@ def test_a_refresh_leaves_the_focus_and_what_is_scrolled(follow: Follow, focused
     assert followed.page.evaluate(place) == [333, 77]
 
 
-def test_only_the_line_of_the_progress_that_is_new_changes(follow: Follow) -> None:
+def test_only_the_new_line_of_progress_changes(follow: Follow) -> None:
     progress = {f"goal-{n}": "adapting, step 1 of 2" for n in range(2)}
     followed = follow(job_page(JOB, 5, progress))
     lines = followed.page.locator("#progress li")
     lines.first.evaluate("line => { line.firstChild.marked = true; }")
-    followed.hear(6, ProgressUpdate("adapting", 2, 2), "goal-1")
+    followed.send_event(6, ProgressUpdate("adapting", 2, 2), "goal-1")
     expect(lines).to_have_text(["goal-0: adapting, step 1 of 2", "goal-1: adapting, step 2 of 2"])
     assert lines.first.evaluate("line => line.firstChild.marked")
-    followed.hear(7, GoalState.MET, "goal-0")
-    followed.hear(8, ProgressUpdate("tuning", 0, 0), "goal-1")
+    followed.send_event(7, GoalState.MET, "goal-0")
+    followed.send_event(8, ProgressUpdate("tuning", 0, 0), "goal-1")
     expect(lines).to_have_text(["goal-1: tuning"])
 
 
-def test_only_changes_of_states_are_read_aloud(follow: Follow) -> None:
+def test_only_changes_of_state_are_announced_to_screen_readers(follow: Follow) -> None:
     followed = follow(job_page(JOB, after=5))
     aloud = followed.page.locator("[aria-live]")
-    followed.hear(6, ProgressUpdate("adapting", 1, 2), "goal-1")
+    followed.send_event(6, ProgressUpdate("adapting", 1, 2), "goal-1")
     expect(aloud).to_have_text("")
-    followed.hear(7, GoalState.MET, "goal-1")
+    followed.send_event(7, GoalState.MET, "goal-1")
     expect(aloud).to_have_text("goal-1: met")
     followed.wait(1)
     followed.answer(job_page(JOB, after=7))
     expect(aloud).to_have_text("goal-1: met")
-    followed.hear(8, JobState.DONE)
+    followed.send_event(8, JobState.DONE)
     expect(aloud).to_have_text("j: done")

@@ -1,4 +1,4 @@
-"""The page of a goal in a real browser: its layers, and the curves of its training while they grow."""
+"""The page of a goal in a real browser: its layers, and its training curves while they grow."""
 
 import json
 import zipfile
@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]
 
-#: Long enough to be watched on a fast machine, with two limits, so that there are weights between them.
+#: Long enough to be watched on a fast machine, with two limits, so that both have weights.
 SETTINGS = {"source_steps": 20, "adapt_steps": 200, "cuts": 8, "schedule_interval": 50, "tune_steps": 1000}
 CONFIG = {
     "id": "phone",
@@ -31,19 +31,19 @@ PLOTS = [
 
 @pytest.fixture(scope="module")
 def job(url: str) -> str:
-    """A job that runs."""
+    """Submit a job, and return its id."""
     answer = httpx.post(f"{url}v1/jobs", content=json.dumps(CONFIG), timeout=300)
     return str(answer.json()["job"]["id"])
 
 
 @pytest.fixture
 def goal_page(url: str, job: str) -> str:
-    """The address of the goal's page."""
+    """Return the address of the goal's page."""
     return f"{url}jobs/{job}/goals/phone"
 
 
 def drawn(page: Page, part: str) -> list[Any]:
-    """Return a part of each plot of the curves, as Plotly has it."""
+    """Return an attribute of each plot of the curves from Plotly."""
     return list(page.evaluate(f"[...document.querySelectorAll('#curves .plot')].map(plot => plot.{part})"))
 
 
@@ -55,7 +55,7 @@ def test_curves_grow_while_the_page_is_open(page: Page, goal_page: str, url: str
     more = "seen => document.querySelector('#curves .plot').data[0].x.length > seen + 2"
     page.wait_for_function(more, arg=seen, timeout=200_000)
     expect(page.locator("#progress li")).to_contain_text("phone")
-    # The package appears when it is made, and the curves stay.
+    # The package appears when it is finished, and the curves remain.
     expect(page.get_by_role("link", name="Download the package")).to_be_visible(timeout=400_000)
     assert page.evaluate("window.isTheSame")
     expect(page.locator("#curves figcaption")).to_have_text(PLOTS)
@@ -70,7 +70,7 @@ def test_curves_grow_while_the_page_is_open(page: Page, goal_page: str, url: str
 def test_layers_have_the_widths_of_the_package(
     page: Page, goal_page: str, url: str, job: str, tmp_path: Path
 ) -> None:
-    """LiteRT's own file of the package says how many channels each layer with weights makes."""
+    """The expected number of channels of each layer is read from the package's LiteRT file."""
     page.goto(goal_page)
     with page.expect_download(timeout=400_000) as download:
         page.get_by_role("link", name="Download the package").click(timeout=400_000)
@@ -105,7 +105,7 @@ def test_layers_have_the_widths_of_the_package(
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 )
-def test_a_goal_s_page_fits_its_screen(
+def test_the_page_of_a_goal_fits_its_screen(
     browser: Browser, goal_page: str, screenshots: Path, width: int, scheme: str
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The pages in a real browser: submit, watch, look, download, run."""
+"""The pages in a real browser: submitting and watching jobs, viewing results, downloading packages."""
 
 import json
 import zipfile
@@ -30,10 +30,10 @@ CONFIG = [
 
 @pytest.fixture(scope="module")
 def job(url: str) -> str:
-    """A job that is done."""
+    """Run a job to its end, and return its id."""
     with httpx.Client(base_url=url, timeout=400) as client:
         submitted = client.post("v1/jobs", content=json.dumps(CONFIG)).json()["job"]["id"]
-        client.get(f"v1/jobs/{submitted}/events")  # all of them, until it ends
+        client.get(f"v1/jobs/{submitted}/events")  # all events, until the job ends
         assert client.get(f"v1/jobs/{submitted}").json()["job"]["state"] == "done"
     return str(submitted)
 
@@ -44,7 +44,7 @@ def submit(page: Page, url: str, config: object) -> None:
     page.get_by_role("button", name="Submit").click()
 
 
-def test_a_job_from_the_editor_to_the_package(
+def test_a_job_is_submitted_in_the_editor_and_its_package_runs(
     page: Page, url: str, screenshots: Path, tmp_path: Path
 ) -> None:
     submit(page, url, CONFIG)
@@ -53,7 +53,7 @@ def test_a_job_from_the_editor_to_the_package(
     job = heading.inner_text()
     assert urlsplit(page.url).path == f"/jobs/{job}"
     expect(page.locator("#progress li").first).to_contain_text("source", timeout=120_000)
-    # Nobody reloads: the page follows the events.
+    # No reload: the page follows the events.
     expect(page.locator(".title .state")).to_have_text("done", timeout=400_000)
     expect(page.locator("svg a")).to_have_count(2)
     expect(page.locator(".plot .main-svg").first).to_be_visible()
@@ -88,9 +88,7 @@ def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str, job: str) ->
     expect(page.get_by_role("heading", level=1)).to_have_text("phone")
 
 
-def test_the_report_of_a_job_is_downloaded_or_looked_at(
-    page: Page, url: str, job: str, tmp_path: Path
-) -> None:
+def test_the_report_of_a_job_is_downloaded_or_viewed(page: Page, url: str, job: str, tmp_path: Path) -> None:
     page.goto(f"{url}jobs/{job}")
     with page.expect_download() as download:
         page.get_by_role("link", name="Report").click()
@@ -103,7 +101,7 @@ def test_the_report_of_a_job_is_downloaded_or_looked_at(
 
 
 def test_mistakes_are_marked_at_their_lines(browser: Browser, url: str, screenshots: Path) -> None:
-    # Chromium itself says on the console that an answer was 400, so complaints are not looked at.
+    # Chromium itself logs the response 400 on the console, so console errors are ignored.
     page = browser.new_page()
     text = json.dumps([{**CONFIG[0], "adaptation_goal": {"FLOP": "fast"}}], indent=1)
     submit(page, url, text)
@@ -131,7 +129,7 @@ def test_a_plan_is_shown_and_starts_nothing(page: Page, url: str) -> None:
 
 
 def test_markup_in_names_is_shown_as_text(page: Page, url: str) -> None:
-    """No id of a goal has markup, but a model's name does, and it comes back in an error and in a plan."""
+    """Ids of goals cannot contain markup, but names of models can, and appear in errors and plans."""
     evil = "<img src=x onerror=document.title=1>"
     page.goto(url + "submit")
     problem = {"place": evil, "line": None, "value": evil, "expected": evil, "fix": evil}
@@ -141,7 +139,7 @@ def test_markup_in_names_is_shown_as_text(page: Page, url: str) -> None:
     assert "1" not in page.title()
 
 
-def test_with_a_token_everything_begins_at_the_log_in(browser: Browser, tmp_path: Path) -> None:
+def test_with_a_token_every_page_redirects_to_the_login_page(browser: Browser, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct horse battery staple")
     token.chmod(0o600)
@@ -159,7 +157,9 @@ def test_with_a_token_everything_begins_at_the_log_in(browser: Browser, tmp_path
         page.close()
 
 
-def test_a_page_of_another_site_reads_and_starts_nothing(browser: Browser, url: str, tmp_path: Path) -> None:
+def test_a_page_of_another_site_can_neither_read_nor_start_anything(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
     page = browser.new_page()
     (tmp_path / "evil.html").write_text("<p>evil</p>")
     page.goto((tmp_path / "evil.html").as_uri())
@@ -179,7 +179,7 @@ def test_a_page_of_another_site_reads_and_starts_nothing(browser: Browser, url: 
 
 @pytest.mark.parametrize("path", ["", "submit", "fleet", "login"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_scrolling_sideways(browser: Browser, url: str, path: str, scheme: str) -> None:
+def test_pages_fit_the_width_of_a_phone(browser: Browser, url: str, path: str, scheme: str) -> None:
     page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(url + path)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,4 +1,4 @@
-"""Parts of pages that need no server: the plan in the editor, long names on a phone."""
+"""Parts of pages that need no server: the plan in the editor, and long names on a phone."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.web
         ("pinball_error", "0.7012 (0.6 to 0.8)"),
     ],
 )
-def test_a_plan_shows_shares_in_per_cent_and_errors_as_numbers(page: Page, metric: str, score: str) -> None:
+def test_a_plan_shows_accuracies_as_percentages_and_errors_as_numbers(
+    page: Page, metric: str, score: str
+) -> None:
     open_page(page, render("submit.html", path="/submit", example=""), "/submit")
     interval = Interval(0.70123, 0.6, 0.8)
     edge = PlannedEdge(("half",), None, {}, "morphnet", "", {}, interval, (), steps=1, seconds=1.0)
@@ -35,7 +37,7 @@ def test_a_plan_shows_shares_in_per_cent_and_errors_as_numbers(page: Page, metri
     expect(page.locator("#answer td").nth(3)).to_have_text(score)
 
 
-def test_long_names_on_the_page_of_a_goal_need_no_scrolling_sideways(page: Page) -> None:
+def test_long_names_on_the_page_of_a_goal_fit_the_width_of_a_phone(page: Page) -> None:
     name = "the_output_" * 9
     goal = Goal(
         "half",

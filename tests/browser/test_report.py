@@ -1,4 +1,4 @@
-"""The report of a job opened from the disk: everything is in it, and nothing of it is markup of users."""
+"""The report of a job opened from a file: it is self-contained, and user input is escaped."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.web, pytest.mark.timeout(300)]
 
 EVIL = "</script><img src=x onerror=document.title=1><b>bold</b>&lt;"
 
-#: Opens the report of a job, and returns the addresses that are asked for from then on.
+#: Opens the report of a job, and returns the list of addresses requested from then on.
 Open = Callable[[Job], list[str]]
 
 
@@ -38,7 +38,7 @@ def opened(page: Page, tmp_path: Path) -> Open:
     return open_report
 
 
-def test_plots_are_drawn_from_what_is_in_the_file(
+def test_plots_are_drawn_without_loading_other_files(
     page: Page, opened: Open, job: Job, tmp_path: Path, screenshots: Path
 ) -> None:
     requests = opened(job)
@@ -47,7 +47,7 @@ def test_plots_are_drawn_from_what_is_in_the_file(
     for place, trade_off in enumerate(trade_offs(report(job))):
         drawn = plots.nth(place)
         expect(drawn.locator(".xtitle")).to_have_text(trade_off.title)
-        # The source is a point, too.
+        # The source is a point as well.
         expect(drawn.locator("path.point")).to_have_count(len(trade_off.points) + 1)
         expect(drawn.locator(".xy2 path.js-line")).to_have_count(len(trade_off.limits))
     expect(plots).to_have_count(4)
@@ -88,8 +88,8 @@ def test_markup_in_a_goal_is_shown_as_text(page: Page, opened: Open, job: Job) -
     assert len(requests) == 1
 
 
-def test_what_does_not_belong_to_it_does_not_run(browser: Browser, job: Job, tmp_path: Path) -> None:
-    # Chromium says on the console that it has refused something, so complaints are not looked at.
+def test_foreign_scripts_do_not_run(browser: Browser, job: Job, tmp_path: Path) -> None:
+    # Chromium logs the refusal on the console, so console errors are ignored.
     page = browser.new_page()
     (tmp_path / "report.html").write_text(report_page(job))
     page.goto((tmp_path / "report.html").as_uri())
@@ -105,7 +105,7 @@ def test_what_does_not_belong_to_it_does_not_run(browser: Browser, job: Job, tmp
     page.close()
 
 
-def test_many_goals_are_filtered(page: Page, opened: Open, job: Job) -> None:
+def test_many_goals_can_be_filtered(page: Page, opened: Open, job: Job) -> None:
     goals = tuple(
         replace(job.goals[n % 5], id=f"device-{n:04}", parent=f"device-{n // 2:04}" if n else None)
         for n in range(300)
@@ -116,17 +116,19 @@ def test_many_goals_are_filtered(page: Page, opened: Open, job: Job) -> None:
     page.get_by_label("State").select_option("unmet")
     expect(shown).to_have_count(60)
     page.get_by_label("Search").fill("device-001")
-    # Two of those ten, and four that were adapted from one of them.
+    # Two of these ten, and four adapted from one of them.
     expect(shown).to_have_count(6)
     expect(page.locator("output")).to_have_text("6 shown")
-    # A link to one that is not shown shows it.
+    # A link to a hidden goal shows it.
     page.evaluate("location.hash = 'goal-device-0250'")
     expect(page.locator("#goal-device-0250")).to_be_in_viewport()
     expect(shown).to_have_count(300)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_scrolling_sideways(browser: Browser, job: Job, tmp_path: Path, scheme: str) -> None:
+def test_the_report_fits_the_width_of_a_phone(
+    browser: Browser, job: Job, tmp_path: Path, scheme: str
+) -> None:
     (tmp_path / "report.html").write_text(report_page(job))
     page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
     page.goto((tmp_path / "report.html").as_uri())
@@ -135,7 +137,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Browser, job: Job, tmp_pat
     page.close()
 
 
-def test_without_scripts_the_table_is_there(browser: Browser, job: Job, tmp_path: Path) -> None:
+def test_the_table_is_shown_without_scripts(browser: Browser, job: Job, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report_page(job))
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -10,12 +10,12 @@ import mistify_server.web
 
 _STATIC: Final = Path(mistify_server.web.__file__).parent / "static"
 
-#: The library that draws plots, as far as curves need it.
+#: A stub of the plotting library with the functions used for curves.
 _PLOTLY: Final = "window.Plotly = { react(place, data) { place.data = data; } };"
 
 
 def open_page(page: Page, html: str, path: str) -> None:
-    """Open a page that a server would have at a path, with its scripts and styles."""
+    """Open a page as if a server delivered it at a path, with its scripts and styles."""
 
     def answer(route: Route) -> None:
         asked = urlsplit(route.request.url).path

@@ -1,6 +1,6 @@
-"""Makes the tiny models that the client's tests run, with what TensorFlow itself answers.
+"""Make the tiny models that the client's tests run, with TensorFlow's outputs.
 
-Needs the server's side, once: `python -m tests.data.make_tiny`. The tests read the files only.
+Run `python -m tests.data.make_tiny` once with the server's dependencies. Tests only read the files.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ WEIGHTS = np.random.default_rng(7)
 
 
 def weights(*shape: int) -> np.ndarray:
-    """Fixed random weights; they become constants of the graph in which they are used."""
+    """Return fixed random weights, which become constants of the graph that uses them."""
     return WEIGHTS.normal(scale=0.3, size=shape).astype(np.float32)
 
 
@@ -27,7 +27,7 @@ MIXER = weights(64, 64)
 
 @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
 def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
-    """A convolution and a dense layer: one input, one output."""
+    """Apply a convolution and a dense layer: one input, one output."""
     features = tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME"))
     return {"scores": tf.nn.softmax(tf.reshape(features, [-1, 64]) @ DENSE)}
 
@@ -39,7 +39,7 @@ def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
     ]
 )
 def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Two inputs, two outputs."""
+    """Combine two inputs to two outputs."""
     return {"difference": tf.nn.relu(left - right), "mix": left @ MIX + right @ MIX}
 
 
@@ -50,7 +50,7 @@ def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
     ]
 )
 def choose(image: tf.Tensor, branch: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Three branches, with a convolution that is the same in each."""
+    """Choose between three branches with a common convolution."""
 
     def scores(number: int) -> tf.Tensor:
         features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
@@ -64,7 +64,7 @@ def choose(image: tf.Tensor, branch: tf.Tensor) -> dict[str, tf.Tensor]:
 
 @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
 def classify_slowly(image: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The same as `classify`, but for what does not count, with a hundred times the work."""
+    """Compute nearly the same as `classify`, with a hundred times the work."""
     features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
     mixed = features
     for _ in range(300):
@@ -73,7 +73,7 @@ def classify_slowly(image: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def convert(function: tf.types.experimental.GenericFunction, examples: np.ndarray | None = None) -> bytes:
-    """One function in LiteRT, signature `serving_default`; in integers if it has examples."""
+    """Convert a function to LiteRT with the signature `serving_default`, in int8 if there are examples."""
     module = tf.Module()
     module.function = function
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], module)
@@ -86,11 +86,11 @@ def convert(function: tf.types.experimental.GenericFunction, examples: np.ndarra
 
 
 def main() -> None:
-    """Write the models and `tiny_expected.npz`: inputs of three examples and TensorFlow's outputs."""
+    """Write the models, and `tiny_expected.npz` with inputs of three examples and TensorFlow's outputs."""
     rng = np.random.default_rng(11)
     image = rng.normal(size=(3, 4, 4, 1)).astype(np.float32)
     networks = {
-        # All but the last two are as in packages from before there were signatures for a fixed batch.
+        # All except the last two are like in packages made before signatures for a fixed batch size existed.
         "tiny": convert(classify),
         "tiny_int8": convert(classify, image),
         "tiny_two": convert(compare),

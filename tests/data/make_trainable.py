@@ -1,10 +1,11 @@
-"""Makes the packages whose training the client's tests run: `trainable/`, `trainable_narrow/`, which tell
-classes, `trainable_figures/`, `trainable_kinds/`, which has an output of each kind, and `trainable_tokens/`,
-whose input is integers.
+"""Make the packages that the client's tests train.
 
-`expected.npz` beside the first is a batch, with what TensorFlow says of training on it.
+`trainable/` and `trainable_narrow/` are classifiers, `trainable_figures/` does regression, `trainable_kinds/`
+has an output of each kind, and `trainable_tokens/` has integer inputs.
 
-Needs the server's side, once: `python -m tests.data.make_trainable`. The tests read the files only.
+`expected.npz` in the first one contains a batch and TensorFlow's losses while training on it.
+
+Run `python -m tests.data.make_trainable` once with the server's dependencies. Tests only read the files.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5
 
 
 def network(width: int) -> keras.Model:
-    """A small network for images [4, 4, 1] of three classes."""
+    """Return a small classifier for images [4, 4, 1] with three classes."""
     layers = keras.layers
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4, 4, 1), name="image")
@@ -40,7 +41,7 @@ def network(width: int) -> keras.Model:
 
 
 def examples(seed: int, count: int) -> Dataset:
-    """Random images; their classes follow from how bright each half is."""
+    """Return random images; their classes depend on the brightness of each half."""
     images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
     left, right = images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))
     classes = np.where(np.abs(left - right) < 0.05, 2, left < right).astype(np.int64)
@@ -48,7 +49,7 @@ def examples(seed: int, count: int) -> Dataset:
 
 
 def figures_network() -> keras.Model:
-    """A small network for images [4, 4, 1] that tells two figures."""
+    """Return a small network for images [4, 4, 1] that predicts two numbers."""
     layers = keras.layers
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4, 4, 1), name="image")
@@ -56,14 +57,14 @@ def figures_network() -> keras.Model:
 
 
 def figures(seed: int, count: int) -> Dataset:
-    """Random images, and how bright each half is."""
+    """Return random images, and the brightness of each half."""
     images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
     halves = np.stack([images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))], axis=1)
     return Dataset({"image": images}, {"halves": halves})
 
 
 def kinds_network() -> keras.Model:
-    """A small network for images [4, 4, 1] with an output of each kind."""
+    """Return a small network for images [4, 4, 1] with an output of each kind."""
     layers = keras.layers
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4, 4, 1), name="image")
@@ -79,7 +80,7 @@ def kinds_network() -> keras.Model:
 
 
 def labels_of_each_kind(seed: int, count: int) -> Dataset:
-    """Random images; their classes and which half is brighter, each twice, and how bright they are."""
+    """Return random images; their classes and the brighter half, each twice, and the brightness."""
     data = examples(seed, count)
     images, classes = data.inputs["image"], data.targets["scores"]
     brighter = (images[:, :, :2].mean((1, 2, 3)) < images[:, :, 2:].mean((1, 2, 3))).astype(np.int64)
@@ -94,7 +95,7 @@ def labels_of_each_kind(seed: int, count: int) -> Dataset:
 
 
 def tokens_network() -> keras.Model:
-    """A small network for texts of 4 tokens of two classes."""
+    """Return a small classifier for texts of 4 tokens with two classes."""
     layers = keras.layers
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4,), name="tokens", dtype="int32")
@@ -103,13 +104,13 @@ def tokens_network() -> keras.Model:
 
 
 def tokens(seed: int, count: int) -> Dataset:
-    """Random tokens; their classes follow from the first one."""
+    """Return random tokens; their classes depend on the first one."""
     drawn = np.random.default_rng(seed).integers(0, 10, (count, 4)).astype(np.int32)
     return Dataset({"tokens": drawn}, {"scores": (drawn[:, 0] < 5).astype(np.int64)})
 
 
 def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]:
-    """Of steps in TensorFlow, each on the same batch; the model is changed."""
+    """Train in TensorFlow on one batch, and return the loss of each step; the model is modified."""
     import tensorflow as tf
 
     optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
@@ -132,7 +133,7 @@ def write_package(
     data: Callable[[int, int], Dataset] = examples,
     metric: Metric = Metric.ACCURACY,
 ) -> None:
-    """Package a network as it is."""
+    """Package a network without adapting it."""
     settings = DataSettings(metric=metric)
     training_setup = TrainingSetup(data(1, 80), data(2, 40), None, TrainingParams(batch_size=16), settings)
     recipe = TaughtRecipe(
@@ -161,7 +162,7 @@ def write_package(
 
 
 def main() -> None:
-    """Write the packages, and `expected.npz`: a batch, and the losses of steps on it."""
+    """Write the packages, and `expected.npz` with a batch and the losses of training steps on it."""
     from executors.structure import fold_batch_norm
 
     model = network(4)

@@ -1,4 +1,4 @@
-"""Every kind of fault in an entry of a docstring is found, at its line, and nothing else."""
+"""All kinds of faults in docstring entries are found at their lines, and nothing else."""
 
 from pathlib import Path
 
@@ -70,12 +70,12 @@ def test_each_fault_names_its_file_and_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["Of the goal.", "What it costs.", "As before.", "Has no end.", "Likewise."])
-def test_words_that_lean_on_the_name_are_refused_except_of_errors(text: str) -> None:
+def test_entries_that_continue_the_name_are_refused_except_for_errors(text: str) -> None:
     assert len(list(Entry(1, "Args", "name", text).faults())) == 1
     assert not list(Entry(1, "Raises", "ValueError", text).faults())
 
 
-def test_an_entry_that_repeats_its_name_says_nothing() -> None:
+def test_an_entry_that_repeats_its_name_is_refused() -> None:
     assert len(list(Entry(1, "Args", "model_file", "The file of the model.").faults())) == 1
     assert not list(Entry(1, "Args", "model_file", "The file of the tuned model.").faults())
 

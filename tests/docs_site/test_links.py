@@ -24,5 +24,5 @@ def test_a_link_leads_to_the_file_on_the_site(page: str, link: str, expected: st
 
 
 @pytest.mark.parametrize("link", ["https://keras.io/a.md", "#goals", "../Makefile"])
-def test_a_link_to_elsewhere_is_left_alone(link: str) -> None:
+def test_external_links_are_not_changed(link: str) -> None:
     assert relinked(f"[it]({link})", "config.md") == f"[it]({link})"

@@ -1,4 +1,4 @@
-"""The reference of settings has every key of every config, as the config declares it."""
+"""The reference of settings describes every key of every config as declared."""
 
 import json
 import re
@@ -18,7 +18,7 @@ SETTINGS = {section.title: {one.key: one for one in section.settings} for sectio
 
 
 def keys(value: Any, above: str = "") -> Iterator[str]:
-    """Yield the keys of a config and of the objects in it, those of the caller's choice as they are."""
+    """Yield the keys of a config and its nested objects; freely chosen keys are not resolved further."""
     for key, inner in value.items():
         yield above + key
         if isinstance(inner, dict):
@@ -28,12 +28,12 @@ def keys(value: Any, above: str = "") -> Iterator[str]:
 def documented(title: str, *configs: dict[str, Any]) -> None:
     known = SETTINGS[title].keys()
     named = {key for config in configs for key in keys(config)}
-    own = {key for key in named if key.startswith(("algorithm.config.", "policy."))}  # of other tables
+    own = {key for key in named if key.startswith(("algorithm.config.", "policy."))}  # keys of other tables
     assert named - own <= known
     assert len(named) > 5
 
 
-def test_the_keys_of_all_example_configs_are_there() -> None:
+def test_the_keys_of_all_example_configs_are_described() -> None:
     for name in ("digits.json", "figure3.json", "resnet8_cifar10.json", "streaming_wakeword.json"):
         documented("Goals", *read_json((REPOSITORY / "configs" / name).read_text())[0])
     for name, title in {"server.toml": "The server", "monitor.toml": "The monitor"}.items():
@@ -43,7 +43,7 @@ def test_the_keys_of_all_example_configs_are_there() -> None:
 
 
 @pytest.mark.parametrize("title", SETTINGS)
-def test_every_key_says_what_it_takes_and_what_it_means(title: str) -> None:
+def test_every_key_has_a_type_and_a_meaning(title: str) -> None:
     for setting in SETTINGS[title].values():
         assert setting.expected, setting
         assert re.fullmatch(r"[^a-z].*\.", setting.meaning), setting
@@ -64,11 +64,11 @@ def test_every_key_says_what_it_takes_and_what_it_means(title: str) -> None:
                                "Directory of the server's jobs, models and packages.", True)),
     ],
 )  # fmt: skip
-def test_a_key_is_described_as_its_model_declares_it(title: str, setting: Setting) -> None:
+def test_a_key_is_described_as_declared_in_its_model(title: str, setting: Setting) -> None:
     assert SETTINGS[title][setting.key] == setting
 
 
-def test_choices_and_defaults_are_as_users_write_them() -> None:
+def test_choices_and_defaults_are_shown_as_users_write_them() -> None:
     assert SETTINGS["Goals"]["branches.from"].default == '"1/3x"'
     assert SETTINGS["Goals"]["quantization.precision"].expected == (
         '"none", "float16", "dynamic", "int8", "int8-qat" or "auto"'
@@ -76,19 +76,19 @@ def test_choices_and_defaults_are_as_users_write_them() -> None:
     assert SETTINGS["Goals"]["tuning.trainable"].expected.startswith('"none", "network", "head"')
 
 
-def test_an_algorithm_has_its_own_settings_and_defaults_alone() -> None:
+def test_an_algorithm_only_has_its_own_settings_and_defaults() -> None:
     assert SETTINGS["Algorithm chamnet"].keys() == {
         "cuts", "init_population", "crossover_rate", "mutation", "samples",
     }  # fmt: skip
     assert SETTINGS["Algorithm chamnet"]["cuts"].default == "3"
 
 
-def test_no_bar_of_a_text_ends_its_cell() -> None:
+def test_a_vertical_bar_in_a_text_does_not_end_its_cell() -> None:
     for line in page().splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
 
 
-def test_defaults_are_json_or_toml_as_they_would_be_written() -> None:
+def test_defaults_are_shown_as_json_or_toml() -> None:
     for setting in SETTINGS["Goals"].values():
         assert not setting.default or json.loads(setting.default) is not None

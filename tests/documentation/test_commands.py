@@ -1,4 +1,4 @@
-"""The command lines know every command that any page of the documentation names, with its options."""
+"""All commands and options in the documentation exist."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ ALL_PAGES = [*PAGES, *(REPOSITORY / "mistify_server" / "web" / "templates").glob
 
 
 def commands_in(page: Path) -> Iterator[str]:
-    """Yield the commands of a page that begin with the name of one of the two."""
+    """Yield the commands of a page that call one of the two command lines."""
     text = page.read_text()
     for language, block in BLOCK.findall(text):
         for line in (block if language in ("", "console") else "").replace("\\\n", " ").splitlines():
@@ -35,7 +35,7 @@ def commands_in(page: Path) -> Iterator[str]:
 
 
 def unknown(words: list[str]) -> str:
-    """Return the first word that a command line does not know; empty where it knows all."""
+    """Return the first unknown word of a command; empty if all are known."""
     command: Any = COMMANDS[words[0]]
     context = typer.Context(command, info_name=words[0])
     rest = words[1:]
@@ -56,7 +56,7 @@ def unknown(words: list[str]) -> str:
     return "".join(extra[:1])
 
 
-def test_what_is_unknown_is_named() -> None:
+def test_unknown_commands_and_options_are_found() -> None:
     assert unknown(shlex.split("mistify port goals.json --out out")) == ""
     assert unknown(shlex.split("mistify-server models add NAME FILE --store DIR")) == ""
     assert unknown(shlex.split("mistify prot goals.json")) == "prot"
@@ -65,12 +65,12 @@ def test_what_is_unknown_is_named() -> None:
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
-def test_every_command_is_known_with_its_options(page: Path) -> None:
+def test_every_command_exists_with_its_options(page: Path) -> None:
     for command in commands_in(page):
         assert unknown(shlex.split(command)) == "", command
 
 
-def test_they_are_found() -> None:
+def test_commands_are_found_in_the_documentation() -> None:
     found = [command for page in PAGES for command in commands_in(page)]
     assert len(found) > 60
     assert any(command.startswith("mistify-server groups add") for command in found)

@@ -1,4 +1,4 @@
-"""The reference lists exactly what is public: the `__all__` of the modules that are meant for users."""
+"""The reference lists exactly the public names: the `__all__` of the modules meant for users."""
 
 import ast
 import importlib
@@ -64,7 +64,7 @@ def documented(page: str) -> Iterator[str]:
 
 
 def exported(module: str) -> tuple[str, ...]:
-    """Return `__all__` as it is written, without importing the module."""
+    """Return `__all__` as written, without importing the module."""
     path = REPOSITORY.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     for node in ast.parse(file.read_text()).body:
@@ -95,11 +95,11 @@ def test_the_reference_lists_exactly_the_public_names() -> None:
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_public_names_are_there(module: str) -> None:
+def test_public_names_exist(module: str) -> None:
     assert [name for name in exported(module) if not hasattr(importlib.import_module(module), name)] == []
 
 
-def test_code_in_the_documentation_imports_public_names_alone() -> None:
+def test_code_in_the_documentation_imports_only_public_names() -> None:
     public = {f"{module}.{name}" for module in PUBLIC for name in exported(module)}
     used = {name for code in examples() for name in imported(code)}
     assert len(used) > 20

@@ -1,4 +1,4 @@
-"""Whatever file, function or heading the documentation names is there."""
+"""All files, functions and headings named in the documentation exist."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def defined(tree: ast.AST, prefix: str = "") -> set[str]:
-    """Return what a module defines or imports by name, and `Class.method` of the methods."""
+    """Return the names that a module defines or imports, with methods as `Class.method`."""
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
@@ -43,7 +43,7 @@ def defined(tree: ast.AST, prefix: str = "") -> set[str]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
-        if isinstance(node, ast.If):  # imports for type checkers, which are made when they are used
+        if isinstance(node, ast.If):  # type-checking imports, which are lazy at run time
             names |= defined(node, prefix)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(prefix + node.name)
@@ -57,7 +57,7 @@ def names_in(path: str) -> set[str]:
 
 
 def importable(dotted: str) -> bool:
-    """Return whether a dotted name is a module, or a name in one."""
+    """Return whether a dotted name is a module or a name in a module."""
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         module = REPOSITORY.joinpath(*parts[:count])
@@ -76,7 +76,7 @@ def anchors(page) -> set[str]:
 
 
 def named_in(page: str) -> list[tuple[str, str]]:
-    """Return the functions that a page says are in a file, as (file, function)."""
+    """Return the functions that a page assigns to a file, as (file, function)."""
     text = (REPOSITORY / page).read_text()
     listed = [(path, name) for path, names in NAMES.findall(text) for name in re.findall(r"[\w.]+", names)]
     return listed + [(path, name) for path, names in NODES.findall(text) for name in names.split(", ")]
@@ -92,7 +92,7 @@ def test_every_path_that_a_page_names_exists(page):
 def test_every_function_that_the_architecture_names_is_in_its_file():
     listed = named_in("docs/architecture.md")
     assert len(listed) > 50
-    # A node of the diagram may leave out the class.
+    # A node of the diagram may omit the class.
     missing = [
         (path, name)
         for path, name in listed
@@ -108,7 +108,7 @@ def test_every_module_and_class_that_a_page_names_exists(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_every_python_snippet_imports_what_is_there(page):
+def test_every_python_snippet_imports_existing_names(page):
     for snippet in PYTHON.findall(page.read_text()):
         imports = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.ImportFrom)]
         names = [f"{node.module}.{alias.name}" for node in imports for alias in node.names]
@@ -117,7 +117,7 @@ def test_every_python_snippet_imports_what_is_there(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_every_link_leads_somewhere(page):
+def test_every_link_has_a_target(page):
     for link in LINK.findall(page.read_text()):
         if "://" in link:
             continue

@@ -1,4 +1,4 @@
-"""README and tutorials do what they say: each is followed, but for what is listed here with the reason."""
+"""README and tutorials are executed as written, except for the steps listed here with a reason."""
 
 import json
 import subprocess
@@ -27,26 +27,26 @@ from tests.support.plug_ins import environment
 
 EXTENDING = "docs/extending.md"
 
-_INSTALLS = "installs into the environment of the reader; .ci/run does it"
-_CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs the client alone"
+_INSTALLS = "installs into the reader's environment; .ci/run does this"
+_CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs only the client"
 
-#: What is not done, by page and by the command or the first line, and why.
+#: Steps that are skipped, by page and by command or first line, with the reason.
 SKIPPED: Mapping[str, Mapping[str, str]] = {
     "README.md": {
         "make install && source .venv/bin/activate": _INSTALLS,
-        "make demo": f"{_INSTALLS}, and tests/end_to_end/test_recovery.py ports what it ports",
+        "make demo": f"{_INSTALLS}, and tests/end_to_end/test_recovery.py ports the same goals",
         "make test": "runs this test",
-        "job 20261128-104325-4fadcd34, 7 goals": "what make demo has printed once",
+        "job 20261128-104325-4fadcd34, 7 goals": "output of an earlier make demo",
         "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
         "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
         "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (
-            "needs data that are not here: tests/end_to_end/test_resnet8_cifar10.py ports it where they are"
+            "needs external data: tests/end_to_end/test_resnet8_cifar10.py ports it if the data is available"
         ),
     },
     "docs/first-hour.md": {},
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (
-            "takes minutes, and needs a checkout; test_the_algorithm_and_the_policy_conform runs it"
+            "takes minutes and needs a checkout; test_algorithm_and_policy_pass_the_contract_tests runs it"
         ),
     },
     "docs/tutorials/engineer.md": {},
@@ -64,14 +64,14 @@ def follow(page: str, directory: Path, environment: Mapping[str, str] | None = N
         walkthrough.follow(REPOSITORY / page)
 
 
-def test_every_tutorial_is_followed() -> None:
+def test_every_tutorial_has_a_test() -> None:
     tutorials = {str(page.relative_to(REPOSITORY)) for page in REPOSITORY.glob("docs/tutorials/*.md")}
     assert tutorials <= SKIPPED.keys()
     assert len(tutorials) == 3
 
 
 @pytest.mark.parametrize("page", SKIPPED)
-def test_every_snippet_is_followed_or_listed(page: str) -> None:
+def test_every_snippet_is_executed_or_listed(page: str) -> None:
     snippets = snippets_of(REPOSITORY / page)
     unclear = {snippet.names[0] for snippet in snippets if not snippet.can_be_followed}
     assert unclear <= SKIPPED[page].keys()
@@ -81,14 +81,14 @@ def test_every_snippet_is_followed_or_listed(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", SKIPPED)
-def test_every_config_that_is_saved_is_one(page: str) -> None:
-    """Those that are wrong on purpose are called so."""
+def test_every_saved_config_is_valid(page: str) -> None:
+    """Deliberately wrong configs have names that say so."""
     for snippet in snippets_of(REPOSITORY / page):
         if snippet.file is not None and snippet.file.endswith(".json") and "wrong" not in snippet.file:
             assert parse_batch(snippet.text, snippet.file, server_knows_more=True)
 
 
-def test_figures_are_left_out_of_the_comparison() -> None:
+def test_numbers_are_ignored_in_comparisons() -> None:
     assert words_of("phone: met,  accuracy 93.7%, 21.6us") == words_of("phone: met, accuracy 8%, 2ms")
     assert words_of("met, accuracy 93.7%") != words_of("unmet, accuracy 93.7%")
 
@@ -102,14 +102,14 @@ def test_figures_are_left_out_of_the_comparison() -> None:
         ("one\n\n```\nsomething\n```\n", "something"),
     ],
 )
-def test_what_a_page_says_wrongly_is_noticed(tmp_path: Path, page: str, reason: str) -> None:
+def test_wrong_output_on_a_page_is_detected(tmp_path: Path, page: str, reason: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(page)
     with Walkthrough(tmp_path, {}) as walkthrough, pytest.raises(AssertionError, match=reason):
         walkthrough.follow(path)
 
 
-def test_a_page_is_followed_in_its_order(tmp_path: Path) -> None:
+def test_a_page_is_executed_in_order(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(
         "Save this as `a.txt`:\n\n```text\none 1\n```\n\n"
@@ -122,17 +122,17 @@ def test_a_page_is_followed_in_its_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_first_hour(tmp_path: Path) -> None:
+def test_the_first_hour_works(tmp_path: Path) -> None:
     follow("docs/first-hour.md", tmp_path)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    # A plain network of convolutions, with default settings, keeps what it knew.
+    # A plain convolutional network with default settings keeps its accuracy.
     assert report["source"]["accuracy"] > 0.85
     assert all(goal["achieved"]["accuracy_change"] > -0.08 for goal in report["goals"])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_engineer(tmp_path: Path) -> None:
+def test_the_tutorial_for_engineers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/engineer.md", tmp_path)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {goal["id"]: goal["quantization"]["precision"] for goal in report["goals"]}["badge"] != "none"
@@ -140,29 +140,29 @@ def test_the_engineer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_app_developer(tmp_path: Path) -> None:
+def test_the_tutorial_for_app_developers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/app-developer.md", tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_operator(tmp_path: Path) -> None:
+def test_the_tutorial_for_operators_works(tmp_path: Path) -> None:
     follow("docs/tutorials/operator.md", tmp_path)
 
 
 def installing_into(site: Path) -> dict[str, str]:
-    """Return the environment in which pip installs into a directory, and Python looks there, too."""
+    """Return an environment in which pip installs into a directory that Python searches as well."""
     return {
         "PYTHONPATH": str(site),
         "PIP_TARGET": str(site),
         "PIP_NO_DEPS": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of --build-isolation
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this as --build-isolation=0
     }
 
 
 @pytest.fixture(scope="module")
 def plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of docs/extending.md, installed by its own command."""
+    """Install the package of docs/extending.md with the command on that page."""
     directory = tmp_path_factory.mktemp("plug-ins")
     names = [name for snippet in snippets_of(REPOSITORY / EXTENDING) for name in snippet.names]
     skipped = dict.fromkeys(names, "") | SKIPPED[EXTENDING]
@@ -172,7 +172,7 @@ def plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "site"
 
 
-def test_each_plug_in_is_found_and_does_what_the_page_says(
+def test_each_plug_in_is_found_and_works_as_described(
     plug_ins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(plug_ins)
@@ -197,7 +197,7 @@ def test_each_plug_in_is_found_and_does_what_the_page_says(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_algorithm_and_the_policy_conform(plug_ins: Path) -> None:
+def test_algorithm_and_policy_pass_the_contract_tests(plug_ins: Path) -> None:
     tests = ["tests/executors/contract", "tests/mistify_client/monitor/policies/test_base.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-k", "smallest_norm or thrifty", *tests]
     done = subprocess.run(
@@ -209,7 +209,7 @@ def test_the_algorithm_and_the_policy_conform(plug_ins: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_plug_ins(tmp_path: Path) -> None:
+def test_the_page_on_plug_ins_works(tmp_path: Path) -> None:
     follow(EXTENDING, tmp_path, installing_into(tmp_path / "site"))
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     (goal,) = report["goals"]
@@ -219,8 +219,8 @@ def test_plug_ins(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_readme(tmp_path: Path) -> None:
-    """With a model and data of one's own."""
+def test_the_commands_in_the_readme_work(tmp_path: Path) -> None:
+    """With the user's own model and data."""
     keras.utils.set_random_seed(0)
     image = keras.Input((8, 8, 1))
     x = keras.layers.Conv2D(16, 3, activation="relu")(image)

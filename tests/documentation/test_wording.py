@@ -1,4 +1,4 @@
-"""Pages and messages say things as a native speaker would: words that are not used so stay out."""
+"""Pages and messages do not contain words that native speakers would not use."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 
-#: Instead of which others are used: "fix it", "not valid TOML", "at most", "again", "in short".
+#: Alternatives to these words: "fix it", "not valid TOML", "at most", "again", "in short".
 _WORDS = re.compile(
     r"\bmend(s|ed|ing)?\b|\bno (TOML|JSON|CSV|UTF-8)\b|\bat the (most|least)\b|\banew\b|\bIn words\b"
     r"|\bgo(es)? on (with|by itself|where)\b|\bloads nothing\b|\btravels? by (itself|themselves)\b"
@@ -26,12 +26,12 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_a_page_has_none_of_these_words(page):
+def test_pages_contain_none_of_these_words(page):
     assert [found[0] for found in _WORDS.finditer(page.read_text())] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_message_has_none_of_these_words(package):
+def test_messages_contain_none_of_these_words(package):
     modules = [path for path in (REPOSITORY / package).rglob("*.py") if not path.stem.endswith("_pb2")]
     texts = [(path.name, text) for path in modules for text in messages(ast.parse(path.read_text()))]
     assert len(texts) > 1_000

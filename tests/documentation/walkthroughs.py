@@ -1,4 +1,4 @@
-"""Pages of the documentation, followed as a reader would: files are saved, commands print what they say."""
+"""Executable pages of the documentation: files are saved, and commands print the documented output."""
 
 import os
 import re
@@ -11,24 +11,24 @@ from pathlib import Path
 
 from tests.support.paths import REPOSITORY
 
-#: A fenced block, with the line before it.
+#: A fenced block and the line before it.
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
 _NAMED = re.compile(r"Save this as `([\w./-]+)`")
 _FIGURE = re.compile(r"[-+]?\d[\d.,:/-]*")
 _JOB = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{8}\b")
 _COMMENT = re.compile(r"\s+# (?:exit code (?P<code>\d+))?.*$")
 
-#: Where pages say that servers listen, by what the line of a server's output begins with that says so.
+#: Server addresses on the pages, by the beginning of the server's output line that announces them.
 _ADDRESSES = {"listening on ": "127.0.0.1:7465", "HTTP at http://": "127.0.0.1:7466"}
 _SERVE = "mistify-server serve"
 
-#: What a page prints where the output has more lines, or a line has more words.
+#: Marks on a page that the output has more lines, or a line more words.
 MORE = "..."
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page, the lines that the page says it prints, and the exit code."""
+    """A command of a page, its documented output lines, and its exit code."""
 
     line: str
     expected: tuple[str, ...]
@@ -36,7 +36,7 @@ class Command:
 
     @classmethod
     def of(cls, line: str, expected: Iterable[str]) -> "Command":
-        """Return a command without its comment, which names the exit code where that is not 0."""
+        """Parse a command and its comment, which gives a non-zero exit code."""
         comment = _COMMENT.search(line)
         code = int(comment["code"] or 0) if comment else 0
         return cls(_COMMENT.sub("", line), tuple(expected), code)
@@ -47,9 +47,9 @@ class Snippet:
     """A fenced block of a page.
 
     Attributes:
-        language: As the page names it.
-        text: Its content.
-        file: The name under which the page asks to save it; None where it does not.
+        language: Language tag of the block.
+        text: Content of the block.
+        file: Name under which the page says to save the block, or None.
     """
 
     language: str
@@ -58,24 +58,24 @@ class Snippet:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands of a console, each up to the next `$ `."""
+        """Return the commands of a console block, each up to the next `$ `."""
         parts = re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:] if self.language == "console" else []
         lines = [re.sub(r" \\\n\s*", " ", part).splitlines() for part in parts]
         return [Command.of(first, others) for first, *others in lines]
 
     @property
     def can_be_followed(self) -> bool:
-        """Whether a reader knows what to do with it."""
+        """Return whether the snippet can be executed."""
         return self.file is not None or bool(self.commands)
 
     @property
     def names(self) -> list[str]:
-        """What exceptions call it: its commands, or its first line."""
+        """Return the names of the snippet for exceptions: its commands, or its first line."""
         return [command.line for command in self.commands] or [self.text.partition("\n")[0]]
 
 
 def snippets_of(page: Path) -> list[Snippet]:
-    """Return the fenced blocks of a page, in their order."""
+    """Return the fenced blocks of a page, in order."""
     return [
         Snippet(block["language"], block["text"], (named := _NAMED.search(block["before"])) and named[1])
         for block in _BLOCK.finditer(page.read_text())
@@ -83,17 +83,17 @@ def snippets_of(page: Path) -> list[Snippet]:
 
 
 def words_of(line: str) -> str:
-    """Return a line with neither its figures nor the units of sizes and times, its words one space apart."""
+    """Return a line without numbers and units of sizes and times, with single spaces."""
     return " ".join(re.sub(r"# ?(KB|MB|us|ms|s|min)\b", "#", _FIGURE.sub("#", line)).split())
 
 
 class Walkthrough:
-    """A reader in a directory, who follows a page.
+    """A simulated reader who follows a page in a directory.
 
     Args:
-        directory: Where the reader works; `configs` and `docs` of the repository are there.
-        skipped: What is not done, by its name.
-        environment: Of the commands, besides that of the test.
+        directory: Working directory, with `configs` and `docs` of the repository.
+        skipped: Names of snippets that are not executed.
+        environment: Additional environment variables for the commands.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Walkthrough:
             self._stop()
 
     def follow(self, page: Path) -> None:
-        """Follow a page to its end."""
+        """Execute a page to its end."""
         for snippet in snippets_of(page):
             if snippet.file is not None:
                 path = self.directory / snippet.file
@@ -148,7 +148,7 @@ class Walkthrough:
         self._compare(command, output)
 
     def _serve(self, command: Command) -> None:
-        """Start a server where ports are free, and learn its addresses."""
+        """Start a server on free ports, and record its addresses."""
         assert command.line.startswith(_SERVE)
         line = f"exec {command.line.removesuffix('&')} --listen 127.0.0.1:0 --http 127.0.0.1:0"
         process = subprocess.Popen(
@@ -175,7 +175,7 @@ class Walkthrough:
         return re.sub(r"\bJOB\b", self._job, line)
 
     def _compare(self, command: Command, output: str) -> None:
-        """Assert that the lines of the page are printed, and those that end in `MORE` begun."""
+        """Assert that the lines of the page are printed; lines that end in `MORE` are prefixes."""
         printed = [words_of(line) for line in output.splitlines()]
         for line in command.expected:
             words = words_of(self._as_here(line).removesuffix(MORE))

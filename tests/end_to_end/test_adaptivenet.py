@@ -1,4 +1,4 @@
-"""A supernet from a config to the device: ported, adapted there, and run."""
+"""A supernet from the config to the device: ported, adapted there, and run."""
 
 import json
 from collections import Counter
@@ -48,7 +48,7 @@ def ported(directory, **changes):
 
 
 def shapes_of(network):
-    """Return how often each shape of several dimensions is among the constants of a network."""
+    """Count the multidimensional shapes among the constants of a network."""
     model = read_network(network)
     tensors = {tensor.buffer: tuple(tensor.shape) for graph in model.subgraphs for tensor in graph.tensors}
     constants = (shape for at, shape in tensors.items() if model.buffers[at].data is not None)
@@ -61,8 +61,8 @@ def package(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_package_that_has_no_blocks_says_so(tmp_path):
-    """The whole network is one block, so that nothing can be replaced."""
+def test_a_package_without_blocks_states_the_reason(tmp_path):
+    """The whole network is one block, so that no block can be replaced."""
     package = ported(tmp_path, largest=1.0, adapt_steps=2, cuts=1)
     assert BLOCKS not in Manifest.load(package).files
     (goal,) = json.loads((tmp_path / "out" / "report.json").read_text())["goals"]
@@ -77,7 +77,7 @@ def test_a_package_lists_its_blocks(package):
     assert store.kinds["digit"] == "softmax"
 
 
-def test_a_user_learns_how_many_networks_there_are(package):
+def test_the_number_of_networks_is_reported(package):
     variants = BlockStore.load(package).variants
 
     def ways(start):
@@ -88,8 +88,8 @@ def test_a_user_learns_how_many_networks_there_are(package):
     assert f"has blocks that make {ways(0):,} networks" in goal["note"]
 
 
-def test_a_package_says_which_blocks_its_network_has(package):
-    """They make the network that was shipped."""
+def test_a_package_lists_the_blocks_of_its_network(package):
+    """Together they form the shipped network."""
     store = BlockStore.load(package)
     chosen = store.network_of(store.served)
     assert any(one.file.count("-shrink-") or one.file.count("-merge-") for one in chosen)
@@ -105,11 +105,11 @@ def test_a_package_says_which_blocks_its_network_has(package):
 
 @pytest.mark.slow
 def running(model):
-    """The option that runs."""
+    """Return the running option."""
     return next(option for option in model.options if option.id == model.running)
 
 
-def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
+def test_a_device_downloads_the_blocks_that_it_may_use(package, tmp_path):
     root = package.parent.parent.parent
     job = json.loads((root / "out" / "report.json").read_text())["job"]
     images = np.random.default_rng(3).uniform(size=(60, 8, 8, 1)).astype(np.float32)
@@ -130,8 +130,8 @@ def test_a_device_fetches_the_blocks_that_it_may_use(package, tmp_path):
     assert {*here, NETWORK}.issuperset(running(model).blocks)
 
 
-def test_a_device_runs_what_it_has_chosen(package, tmp_path):
-    """Where there is time for it, the original network: none agrees with it as well as itself."""
+def test_a_device_runs_the_chosen_subnet(package, tmp_path):
+    """With enough time, it chooses the original network, which agrees with itself best."""
     data = tmp_path / "mine.npz"
     images = np.random.default_rng(3).uniform(size=(60, 8, 8, 1)).astype(np.float32)
     np.savez(data, image=images)

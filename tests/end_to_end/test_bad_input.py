@@ -1,4 +1,4 @@
-"""Wrong input of users: the command line and gRPC name every problem, and nothing is started."""
+"""Wrong user input: the command line and gRPC report every problem, and nothing is started."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ from tests.support.wrong_files import write_data, write_models
 
 @dataclass(frozen=True)
 class ExpectedProblem:
-    """A problem as it has to be reported: its place, and parts of the value, the expectation and the fix."""
+    """An expected problem: its place, and parts of the value, the expectation and the fix."""
 
     place: str
     value: str
@@ -46,7 +46,7 @@ class ExpectedProblem:
 
 @dataclass(frozen=True)
 class Site:
-    """A running server, and a directory of models and data below its root."""
+    """A running server, and a directory with models and data below its root."""
 
     base: Path
     address: str
@@ -61,7 +61,7 @@ class Site:
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    """Return a valid config with changes of its (nested) values; None leaves a key out."""
+    """Return a valid config with changed (nested) values; None removes a key."""
     right = {
         "id": "half",
         "model": "tiny.keras",
@@ -115,12 +115,12 @@ def mistify(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def refused(
     site: Site, mistify: Callable[..., Any], out: Path, text: str, *problems: ExpectedProblem
 ) -> MistifyError:
-    """Check that the command and its call report exactly these problems, and start nothing."""
+    """Assert that the command and its call report exactly these problems, and start nothing."""
     out.mkdir()
     (out.parent / "goals.json").write_text(text)
     with errors_of_calls() as errors, PortingClient(site.address) as client:
         result = mistify("port", out.parent / "goals.json", "--out", out, "--server", site.address)
-        if not errors:  # the command refused the text without a call
+        if not errors:  # the command refused the text without calling the server
             with suppress(MistifyError):
                 client.submit(text, "key")
         assert list(client.jobs()) == []
@@ -138,7 +138,7 @@ def refused(
 
 @contextmanager
 def errors_of_calls() -> Iterator[list[MistifyError]]:
-    """Yield a list of the errors that submissions end with; a submission inspects model and data."""
+    """Yield a list of the errors of all submissions, which inspect model and data."""
     errors, submit = [], PortingClient.submit
 
     def noting(client: PortingClient, text: str, key: str) -> Job:
@@ -152,7 +152,7 @@ def errors_of_calls() -> Iterator[list[MistifyError]]:
         yield errors
 
 
-#: name -> the config, and the problem to be reported.
+#: Maps a name to a config and its expected problem.
 CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     "unknown key": (
         config(adaptation_gaol={"FLOP": 1}),
@@ -225,7 +225,7 @@ MODELS: dict[str, ExpectedProblem] = {
     "free.keras": ExpectedProblem("[0].model", "None", "supported layers", ""),
 }
 
-#: name of a file -> parts of its problem; "{base}" stands for the directory of the site.
+#: Maps a file name to parts of its expected problem; "{base}" stands for the directory of the site.
 DATA: dict[str, tuple[str, str, str]] = {
     "trian.npz": ('"trian.npz"', "a file or directory below a data root", 'did you mean "train.npz"?'),
     "single.npy": ("single array", "an .npz file", "np.savez"),
@@ -250,21 +250,21 @@ DATA: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_configs(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
+def test_mistakes_in_configs_are_reported(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
     wrong, problem = CONFIGS[name]
     error = refused(site, mistify, tmp_path / "out", json.dumps([wrong]), problem)
     assert error.code is ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
+def test_unusable_models_are_reported(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
     error = refused(site, mistify, tmp_path / "out", json.dumps([config(model=name)]), MODELS[name])
     assert error.code is ErrorCode.INVALID_MODEL
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("name", DATA)
-def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:
+def test_unusable_data_is_reported(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:
     file = name.format(base=site.base)
     problem = ExpectedProblem(f"[0].dataset.{part}", *DATA[name])
     error = refused(site, mistify, tmp_path / "out", json.dumps([data(part, file)]), problem)
@@ -272,7 +272,7 @@ def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) ->
 
 
 @pytest.mark.parametrize("text", ['[{"id": "half",', "", "goals", "[1", '{"id": "a", "id": "b"}', "[]"])
-def test_broken_json(site: Site, mistify: Any, tmp_path: Path, text: str) -> None:
+def test_broken_json_is_reported(site: Site, mistify: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "goals.json").write_text(text)
     result = mistify("port", tmp_path / "goals.json", "--out", tmp_path / "out", "--server", site.address)
     assert result.exit_code == 2
@@ -285,7 +285,7 @@ def test_broken_json(site: Site, mistify: Any, tmp_path: Path, text: str) -> Non
     assert raised.value.problems
 
 
-def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_all_problems_of_a_config_are_reported_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [
         config(adaptation_goal={"FLOP": "5Q"}, colour="red"),
         config(id="HALF"),
@@ -300,7 +300,9 @@ def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Pa
     refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
 
-def test_all_that_needs_no_worker_is_found_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_all_problems_found_without_a_worker_are_reported_at_once(
+    site: Site, mistify: Any, tmp_path: Path
+) -> None:
     wrong = [
         config(algorithm={"name": "morfnet", "config": {"cuts": 0, "thresold": 1}}, colour="red"),
         config(id="HALF", model="none.keras", hardware="toaster"),
@@ -320,7 +322,9 @@ def test_all_that_needs_no_worker_is_found_at_once(site: Site, mistify: Any, tmp
     refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
 
-def test_all_problems_of_models_data_and_limits_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_all_problems_of_models_data_and_limits_are_reported_at_once(
+    site: Site, mistify: Any, tmp_path: Path
+) -> None:
     wrong = [
         config(
             dataset={"train": "nan.npz", "test": "range.npz"},
@@ -383,13 +387,13 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_malformed_models_leave_the_server_untouched(site: Site) -> None:
+def test_malformed_models_do_not_affect_the_server(site: Site) -> None:
     (site.root / "malformed").mkdir()
     corpus = write_corpus(save_good_model(site.base), site.root / "malformed")
     with PortingClient(site.address) as client:
         for name, (path, text) in corpus.items():
             if path.is_symlink() or path.is_fifo():
-                continue  # no file below a root
+                continue  # no file below a data root
             with pytest.raises(MistifyError) as raised:
                 client.submit(json.dumps([config(model=f"malformed/{name}")]), name)
             assert raised.value.code is ErrorCode.INVALID_MODEL
@@ -408,7 +412,7 @@ def peak_memory(pid: int) -> int:
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def test_the_right_config_is_none_of_these(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_a_valid_config_is_accepted(site: Site, mistify: Any, tmp_path: Path) -> None:
     with PortingClient(site.address) as client:
         job = client.submit(json.dumps([config()]), "right")
         assert client.cancel(job.id).id == job.id

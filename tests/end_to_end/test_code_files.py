@@ -1,4 +1,4 @@
-"""A loss and a metric from files of the user's own: used, sent to a server, refused without its consent."""
+"""A loss and a metric from the user's files: used, uploaded, and refused by servers without consent."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def doubling_error(predictions, targets):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that tells the sum of a point's coordinates, data, and a goal with a loss and a metric."""
+    """Write a network that predicts the sum of two coordinates, data, and a goal with a loss and a metric."""
     base = tmp_path_factory.mktemp("code")
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), name="x")
@@ -66,13 +66,13 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_networks_learn_by_the_loss_of_a_file_and_are_scored_by_its_metric(site: Path) -> None:
+def test_networks_are_trained_with_a_loss_and_scored_by_a_metric_from_files(site: Path) -> None:
     done = run("port", site / "goals.json", "--out", site / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     test = np.load(site / "test.npz")
     predicted: Any = load(site / "out" / "goals" / "half")(test["x"])
     slope = float(np.sum(predicted * test["price"]) / np.sum(np.square(test["price"])))
-    assert slope == pytest.approx(2.0, abs=0.3)  # 1 by the usual loss
+    assert slope == pytest.approx(2.0, abs=0.3)  # 1 with the default loss
     (goal,) = json.loads((site / "out" / "report.json").read_text())["goals"]
     (score,) = goal["outputs"]
     error = float(np.mean(np.abs(predicted - 2 * test["price"])))
@@ -81,7 +81,7 @@ def test_networks_learn_by_the_loss_of_a_file_and_are_scored_by_its_metric(site:
 
 
 @pytest.mark.slow
-def test_a_server_runs_no_files_of_its_callers_unless_its_operator_allows_it(site: Path) -> None:
+def test_a_server_runs_code_of_its_clients_only_if_its_operator_allows_it(site: Path) -> None:
     with server(site / "store") as (address, _):
         refused = run("plan", site / "goals.json", "--server", address)
     assert refused.returncode == 2, refused.stdout + refused.stderr

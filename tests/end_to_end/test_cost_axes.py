@@ -1,4 +1,4 @@
-"""A metric of a plug-in: goals that limit energy, on a server that has it, from a client that does not."""
+"""A cost metric of a plug-in on the server, which the client lacks: goals that limit energy."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def configs(goals: dict[str, tuple[str, dict[str, str]]]) -> str:
 
 
 def port(config: str, out: Path, address: str) -> subprocess.CompletedProcess[str]:
-    """`mistify port`, by a client that has no plug-in."""
+    """Run `mistify port` as a client without the plug-in."""
     out.mkdir()
     (out / "goals.json").write_text(config)
     command = [MISTIFY, "port", out / "goals.json", "--out", out, "--server", address]
@@ -53,7 +53,7 @@ def port(config: str, out: Path, address: str) -> subprocess.CompletedProcess[st
 
 
 def plan(config: Path, address: str) -> dict[str, Any]:
-    """What `mistify plan` says, by a client that has no plug-in."""
+    """Return the output of `mistify plan` for a client without the plug-in."""
     command = [MISTIFY, "plan", config, "--json", "--server", address]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def refusal(address: str, goal: dict[str, str]) -> str:
 
 
 def energy_mj(network: bytes) -> float:
-    """Of a float32 network, from the operators of the file."""
+    """Compute the energy of a float32 network from the operators in the file."""
     interpreter = tf.lite.Interpreter(model_content=network)
     interpreter.allocate_tensors()
     shapes = {tensor["index"]: tensor["shape"].tolist() for tensor in interpreter.get_tensor_details()}
@@ -104,7 +104,7 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
+def test_a_goal_with_only_an_energy_limit_is_met(ported: Any, algorithm: str) -> None:
     report, out, *_ = ported
     goal = next(goal for goal in report["goals"] if goal["id"] == algorithm)
     limit = goal["budget"]["energy_mj@host"]
@@ -116,13 +116,13 @@ def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
     assert actual > 0.8 * limit
 
 
-def test_reports_say_what_it_is(ported: Any) -> None:
+def test_reports_show_energy_with_its_unit(ported: Any) -> None:
     report, _, output, _ = ported
     assert report["metrics"] == {"energy_mj": {"label": "energy (estimated)", "unit": "mJ"}}
     assert "energy (estimated) on host 4" in output
 
 
-def test_a_plan_foresees_it(ported: Any) -> None:
+def test_a_plan_predicts_energy(ported: Any) -> None:
     report, _, _, planned = ported
     limit = pytest.approx(0.5 * report["source"]["energy_mj"])
     edges = [edge for batch in planned["batches"] for edge in batch["edges"]]
@@ -131,13 +131,13 @@ def test_a_plan_foresees_it(ported: Any) -> None:
     }
 
 
-def test_limits_that_cannot_be_met_are_reported_in_its_unit(ported: Any) -> None:
+def test_impossible_limits_are_reported_in_the_unit_of_the_metric(ported: Any) -> None:
     _, _, output, _ = ported
     reported = r"\[0\]\.adaptation_goal\.energy: got 1e-06 mJ; expected at least [0-9.e-]+ mJ, the least"
     assert re.search(reported, output)
 
 
-def test_an_unknown_metric_is_reported_which_are_known(ported: Any) -> None:
+def test_an_unknown_metric_is_reported_with_the_known_ones(ported: Any) -> None:
     _, _, output, _ = ported
     known = "FLOP, accuracy, energy, latency, memory, num_of_params, size"
     assert f'[0].adaptation_goal.enrgy: got the key "enrgy"; expected one of {known}' in output

@@ -1,4 +1,4 @@
-"""A device that is measured, named by a goal, and reports its latency, by the commands alone."""
+"""A device is measured, named in a goal, and reports its latency, using only the command line."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ SOURCE = (
 
 
 def latency_ms(network: bytes) -> float:
-    """What the device takes, from the operators of the file."""
+    """Compute the latency on the device from the operators in the file."""
     interpreter = tf.lite.Interpreter(
         model_content=network,
         experimental_op_resolver_type=tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -68,7 +68,7 @@ def mistify(*arguments: str | Path) -> str:
 
 
 def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
-    """What a job of one goal tells at its end."""
+    """Return the report of a job with one goal."""
     out.mkdir()
     config = {
         "id": "mine",
@@ -83,8 +83,8 @@ def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
     return report
 
 
-def monitored(package: Path, address: str) -> str:
-    """What a monitor tells of the package that it has reported."""
+def monitor_status(package: Path, address: str) -> str:
+    """Return a monitor's status of the package whose latency it reported."""
     config = package.parent / "monitor.toml"
     config.write_text(f'[reporting]\nserver = "{address}"\ndevice = "my-board"\nfree = 0.0\nquiet = "1ms"\n')
     command = [MISTIFY, "monitor", "--package", package, "--config", config]
@@ -99,7 +99,7 @@ def monitored(package: Path, address: str) -> str:
 
 @pytest.fixture(scope="module")
 def expected_message(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The job of a goal on the device, what its package was said to take there, and a plan after that."""
+    """Return a job with a goal on the device, the latency reported for its package, and a later plan."""
     base = tmp_path_factory.mktemp("devices")
     two_convolutions().save(base / "tiny.keras")
     measured = replace(table(), powers=(Power(False, 1, 2.5), Power(True, 1, 1.5)))
@@ -111,7 +111,7 @@ def expected_message(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
         before = report_of(base / "before", address, **goal)
         package = base / "before" / "goals" / "mine"
         refined = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
-        reported = monitored(package, address)
+        reported = monitor_status(package, address)
         after = json.loads(mistify("plan", base / "before" / "goals.json", "--json", "--server", address))
     file = (package / "serve.tflite").read_bytes()
     return {
@@ -125,28 +125,28 @@ def expected_message(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
 
 
 def limit_of(report: dict[str, Any]) -> float:
-    """0.6 of what the source takes."""
+    """Return a limit of 0.6 of the source's latency."""
     (goal,) = report["goals"]
     limit: float = goal["budget"]["latency_ms@my-board"]
     return limit
 
 
-def test_a_goal_on_the_device_is_met_there(expected_message: dict[str, Any]) -> None:
+def test_a_goal_for_the_device_is_met_there(expected_message: dict[str, Any]) -> None:
     (goal,) = expected_message["before"]["goals"]
     limit, predicted = limit_of(expected_message["before"]), goal["achieved"]["latency_ms"]
     assert limit == pytest.approx(0.6 * taken(SOURCE, False) / 1e3, rel=0.03)
     assert goal["met"]
-    # Whole tiles are cut of so small a network.
+    # Only whole tiles can be cut from so small a network.
     assert 0.7 * limit < predicted <= limit
     assert latency_ms(expected_message["file"]) == pytest.approx(predicted, rel=0.03)
 
 
-def test_it_is_listed(expected_message: dict[str, Any]) -> None:
+def test_the_device_is_listed(expected_message: dict[str, Any]) -> None:
     assert "my-board" in expected_message["listed"]
     assert "2.5 W" in expected_message["listed"]
 
 
-def test_what_a_package_takes_there_moves_the_predictions(expected_message: dict[str, Any]) -> None:
+def test_the_reported_latency_of_a_package_corrects_predictions(expected_message: dict[str, Any]) -> None:
     (goal,) = expected_message["before"]["goals"]
     for message in expected_message["refined"], expected_message["reported"]:
         taken_by, predicted_as = message.split(";")[0].split(", predicted ")

@@ -1,4 +1,4 @@
-"""Models of many kinds, each ported to half of its multiply-adds by the server of a command."""
+"""Models of many kinds, each ported to half of its multiply-adds by an embedded server."""
 
 import json
 import subprocess
@@ -18,13 +18,13 @@ from tests.support.servers import MISTIFY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-#: Few steps.
+#: Settings with few steps.
 SETTINGS = {"source_steps": 160, "adapt_steps": 30, "cuts": 3, "tune_steps": 80, "max_steps": 80}
 SETTINGS |= {"optimizer": "adam", "batch_size": 32}
 
 
 def found(boxes: Any, true: Any) -> float:
-    """The share of boxes that overlap by a half with the true ones."""
+    """Return the share of boxes that overlap the true ones by at least half."""
 
     def area(sides: Any) -> Any:
         return np.clip(sides, 0, None).prod(axis=-1)
@@ -34,7 +34,7 @@ def found(boxes: Any, true: Any) -> float:
     return float(np.mean(area(sides) / either >= 0.5))
 
 
-#: The metrics of the kinds' outputs, of what is predicted and of what is true.
+#: The metrics of the outputs, as functions of predictions and targets.
 COUNTED: dict[str, Callable[[Any, Any], float]] = {
     "accuracy": lambda predicted, true: (predicted.argmax(axis=-1) == true).mean(),
     "mse": lambda predicted, true: np.square(predicted.reshape(true.shape) - true).mean(),
@@ -56,7 +56,7 @@ def sites(directory: Path) -> list[Path]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def ported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, str]:
-    """The name of a kind, its directory once it was ported, and what the command printed."""
+    """Return the name of a kind, the directory of its ported job, and the command's output."""
     base = tmp_path_factory.mktemp("kind")
     plug_ins = sites(base / "plug-ins")
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +71,7 @@ def ported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str,
     return request.param, base, done.stdout
 
 
-def test_it_has_half_of_the_multiply_adds_and_each_output_its_metric(ported: Any) -> None:
+def test_the_package_has_half_the_multiply_adds_and_each_output_its_metric(ported: Any) -> None:
     name, base, printed = ported
     report = json.loads((base / "out/report.json").read_text())
     (goal,) = report["goals"]
@@ -86,8 +86,8 @@ def test_it_has_half_of_the_multiply_adds_and_each_output_its_metric(ported: Any
     assert len(scores) == len(KINDS[name].least)
 
 
-def test_what_is_reported_is_what_the_package_does(ported: Any) -> None:
-    """Its metrics, counted again on what it predicts of the test data."""
+def test_reported_metrics_match_the_package(ported: Any) -> None:
+    """The metrics are recomputed from the package's predictions on the test data."""
     _, base, _ = ported
     test = np.load(base / "test.npz")
     model = load(base / "out/goals/half")

@@ -1,4 +1,4 @@
-"""A model with layers of a user's own: ported where the plug-in is installed that registers them."""
+"""A model with custom layers is ported if the plug-in that registers them is installed."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
-    """A directory with a model and a goal for it."""
+    """Return a directory with a model and a goal for it."""
     directory = tmp_path_factory.mktemp("layers")
     (directory / "goals.json").write_text(json.dumps([GOAL]))
     command = [sys.executable, "-c", MAKE, str(directory / "own.keras")]
@@ -59,7 +59,7 @@ def add_model(work: Path, store: Path, env: Mapping[str, str]) -> subprocess.Com
 
 
 @pytest.mark.slow
-def test_it_is_ported_where_the_plug_in_is_installed(work: Path, site: Path) -> None:
+def test_a_model_with_custom_layers_is_ported_with_the_plug_in(work: Path, site: Path) -> None:
     done = run(MISTIFY, "port", work / "goals.json", "--out", work / "out", env=environment(site))
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((work / "out" / "report.json").read_text())
@@ -69,13 +69,15 @@ def test_it_is_ported_where_the_plug_in_is_installed(work: Path, site: Path) -> 
     assert goal["achieved"]["params"] < 0.8 * report["source"]["params"]
 
 
-def test_it_is_added_by_name_where_the_plug_in_is_installed(work: Path, site: Path, tmp_path: Path) -> None:
+def test_a_model_with_custom_layers_is_registered_with_the_plug_in(
+    work: Path, site: Path, tmp_path: Path
+) -> None:
     done = add_model(work, tmp_path, environment(site))
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-def test_without_the_plug_in_it_is_refused(work: Path, tmp_path: Path) -> None:
+def test_a_model_with_custom_layers_is_refused_without_the_plug_in(work: Path, tmp_path: Path) -> None:
     ported = run(MISTIFY, "port", work / "goals.json", "--out", tmp_path / "out", env=environment())
     for done in (ported, add_model(work, tmp_path / "store", environment())):
         assert done.returncode == 2
@@ -85,7 +87,7 @@ def test_without_the_plug_in_it_is_refused(work: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_plug_in_that_cannot_be_imported_is_named(work: Path, tmp_path: Path) -> None:
+def test_the_error_names_a_plug_in_that_cannot_be_imported(work: Path, tmp_path: Path) -> None:
     broken = installed(tmp_path / "site", "my_layers", "import no_such_module", {"mine": "my_layers"}, LAYERS)
     done = run(MISTIFY, "port", work / "goals.json", "--out", tmp_path / "out", env=environment(broken))
     assert done.returncode == 2

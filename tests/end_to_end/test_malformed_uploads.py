@@ -1,4 +1,4 @@
-"""Malformed models that callers send: each is refused by what is wrong with it, and nothing stays of any."""
+"""Uploads of malformed models: each is refused with the reason, and leaves no files."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ DAY = 86_400.0
 
 @dataclass(frozen=True)
 class Site:
-    """A server without data roots, and the malformed models of another machine."""
+    """A server without data roots, and malformed models on another machine."""
 
     address: str
     url: str
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     write_data(models)
     save_good_model(models)
     corpus = write_corpus(models / "good-model.keras", models)
-    # No upload can hold a link or a pipe.
+    # Uploads cannot contain links or pipes.
     sent = {name: text for name, (path, text) in corpus.items() if not has_links(path)}
     assert len(sent) > 40
     with server(store, "--http", "127.0.0.1:0") as (address, process):
@@ -76,7 +76,7 @@ def config(model: str, train: str = "train.npz", test: str = "test.npz") -> str:
 
 
 def problems_by_grpc(site: Site, name: str) -> list[str]:
-    """Send a model and a config as `mistify port` does it; return the values of the problems."""
+    """Upload a model and a config like `mistify port`; return the values of the problems."""
     files = local_files(config(name), [site.models])
     with FilesClient(site.address) as sending, PortingClient(site.address) as client:
         files.send(sending, lambda line: None)
@@ -87,7 +87,7 @@ def problems_by_grpc(site: Site, name: str) -> list[str]:
 
 
 def problems_by_http(site: Site, name: str) -> list[str]:
-    """Send a model and a config as curl does it; return the values of the problems."""
+    """Upload a model and a config like curl; return the values of the problems."""
     with httpx.Client(base_url=site.url, timeout=300) as web:
         model, *data = [put(web, site.models / each) for each in (name, "train.npz", "test.npz")]
         answer = web.post("/v1/jobs", content=config(model, *data))
@@ -99,7 +99,7 @@ def problems_by_http(site: Site, name: str) -> list[str]:
 
 
 def put(web: httpx.Client, path: Path) -> str:
-    """Send a file or a directory; return its name for configs."""
+    """Upload a file or a directory; return its name for configs."""
     if path.is_file():
         content, end = path.read_bytes(), ""
     else:
@@ -120,7 +120,7 @@ def digest_of(path: Path) -> FileDigest:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("problems_of", [problems_by_grpc, problems_by_http])
-def test_malformed_models_are_refused_by_what_is_wrong(
+def test_malformed_models_are_refused_with_the_reason(
     site: Site, problems_of: Callable[[Site, str], list[str]]
 ) -> None:
     for name, text in site.expected.items():

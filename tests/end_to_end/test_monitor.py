@@ -1,4 +1,4 @@
-"""From a target that no branch keeps to, to another package in a running app: real processes throughout."""
+"""A target that no branch meets leads to a new package in a running app; all processes are real."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ probation = "500ms"
 
 
 def ported(directory: Path, address: str) -> tuple[Path, str]:
-    """The package of a goal with branches, and its job."""
+    """Return the package of a goal with branches, and its job."""
     (directory / "goals.json").write_text(json.dumps([{**COMMON, **SHIPPED}]))
     command = [MISTIFY, "port", directory / "goals.json", "--out", directory / "out", "--server", address]
     subprocess.run(command, check=True, capture_output=True)
@@ -51,7 +51,7 @@ def ported(directory: Path, address: str) -> tuple[Path, str]:
 
 
 @pytest.mark.slow
-def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -> None:
+def test_a_target_that_no_branch_meets_leads_to_a_new_package(tmp_path: Path) -> None:
     with server(tmp_path / "store") as (address, _):
         package, job_id = ported(tmp_path, address)
         shipped = Manifest.load(package)
@@ -73,7 +73,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
 
     assert seen.goal != "phone", complaints
     added = next(goal for goal in goals if goal.id == seen.goal)
-    assert added.parent == "phone", "with a limit more than the shipped one has, it is adapted from there"
+    assert added.parent == "phone", "a goal with one more limit starts from the shipped one"
     assert seen.achieved[memory_axis(seen.quantization)] <= memory
     assert all(np.isclose(output.sum(), 1, atol=1e-4) for output in outputs)
     assert Manifest.load(package) == shipped
@@ -82,7 +82,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
 
 
 def inferences(package: Path) -> tuple[list[Any], Manifest]:
-    """What an app gets until another package has taken over, and that one's manifest."""
+    """Run inferences until another package is in use; return the outputs and its manifest."""
     model = load(package, threads=1)
     image = np.random.default_rng(0).uniform(size=(1, *model.inputs[0].shape[1:])).astype(np.float32)
     outputs, deadline = [], time.monotonic() + DEADLINE_SECONDS
@@ -93,6 +93,6 @@ def inferences(package: Path) -> tuple[list[Any], Manifest]:
 
 
 def log_of(package: Path) -> list[str]:
-    """The decisions of the daemon."""
+    """Return the daemon's log of decisions."""
     path = package.with_name(f"{package.name}.state") / "monitor" / "decisions.jsonl"
     return path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Targets of outputs, one by the metric of a plug-in that the server has and the client has not."""
+"""Targets for outputs, one in the metric of a plug-in that only the server has."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def config(name: str, accuracy: object) -> dict[str, Any]:
 
 
 def write_site(base: Path) -> None:
-    """A network that tells the half plane of a point, and the sum of its coordinates; and data."""
+    """Write a network that predicts the half plane of a point and the sum of its coordinates, and data."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), name="x")
     hidden = keras.layers.Dense(32, "relu")(inputs)
@@ -88,7 +88,7 @@ def test_a_goal_is_met_if_each_output_reaches_its_target(ported: Any) -> None:
     assert {"output": "price", "metric": "pinball_error", "value": 1.0} in manifest["targets"]
 
 
-def test_a_plan_foresees_each_output(ported: Any) -> None:
+def test_a_plan_predicts_each_output(ported: Any) -> None:
     _, planned, _, _ = ported
     (batch,) = planned["batches"]
     edges = {edge["goals"][0]: edge for edge in batch["edges"]}
@@ -100,7 +100,7 @@ def test_a_plan_foresees_each_output(ported: Any) -> None:
     assert edges["dear"]["warning"].startswith("price: pinball_error 1e-06 is likely to be missed")
 
 
-def test_unknown_outputs_and_senseless_targets_are_refused_with_their_places(ported: Any) -> None:
+def test_unknown_outputs_and_impossible_targets_are_refused_with_their_places(ported: Any) -> None:
     *_, refused = ported
     assert '[0].adaptation_goal.accuracy.prize: got "prize"; expected one of kind, price' in refused
     assert "[0].adaptation_goal.accuracy.kind: got 80.0; expected accuracy, a share" in refused

@@ -1,4 +1,4 @@
-"""One job from the config to the packages: real processes, a server that is killed in the middle of it."""
+"""One job from the config to the packages, with real processes and a server that is killed midway."""
 
 import json
 import re
@@ -42,7 +42,7 @@ MET = [name for name in GOALS if name != "perfect"]
 
 @dataclass(frozen=True)
 class Killed:
-    """A job whose server was killed once, and what was in the store then and at the end."""
+    """A job whose server was killed once, with the content of the store then and at the end."""
 
     out: Path
     store: Path
@@ -83,7 +83,7 @@ def planned(address: str, config: Path) -> Iterator[Plan]:
 
 
 def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """Return the output of the command up to the first line with this text."""
+    """Return the command's output up to the first line that contains this text."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -100,7 +100,7 @@ def state_of(store: Path, job_id: str) -> BatchState:
 
 
 def digests_in(store: Path, job_id: str) -> dict[str, str]:
-    """Return the digest of every network that is packaged so far, by goal."""
+    """Return the digests of all networks packaged so far, by goal."""
     with open_store(store) as opened:
         goals = opened.jobs.job(job_id).goals
     return {goal.id: file.sha256 for goal in goals for file in goal.files if file.name == "serve.tflite"}
@@ -159,7 +159,7 @@ def source_flops(digits_resnet: keras.Model) -> float:
     return analyse(flatten("digits-resnet", digits_resnet)).network().flops
 
 
-def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:
+def test_all_goals_are_completed_after_a_kill(killed: Killed) -> None:
     assert len(killed.met_before) == 1
     assert [goal["id"] for goal in killed.report["goals"]] == list(GOALS)
     assert [goal["id"] for goal in killed.report["goals"] if goal["met"]] == MET, killed.output
@@ -171,13 +171,13 @@ def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:
     assert re.findall(r'<tbody id="goal-([^"]+)"', page) == list(GOALS)
 
 
-def test_everything_in_the_store_is_closed_to_other_users(killed: Killed) -> None:
+def test_files_in_the_store_are_not_accessible_to_other_users(killed: Killed) -> None:
     paths = [killed.store, *killed.store.rglob("*")]
     assert {"mistify.db", "logs", "artifacts"} <= {path.name for path in paths}
     assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
-def test_what_was_done_is_not_done_again(killed: Killed) -> None:
+def test_completed_steps_are_not_repeated(killed: Killed) -> None:
     assert killed.before.root is not None
     assert killed.after.root == killed.before.root
     done = killed.before.checkpoints
@@ -225,7 +225,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
         assert 0 < goal["seconds"] <= report["seconds"]
 
 
-def test_what_was_planned_is_near_what_came_of_it(killed: Killed) -> None:
+def test_the_results_are_close_to_the_plan(killed: Killed) -> None:
     (batch,) = killed.plan.batches
     assert [edge.goals for edge in batch.edges] == [node.goals for node in killed.before.plan.nodes]
     assert killed.after.root is not None
@@ -241,7 +241,7 @@ def test_what_was_planned_is_near_what_came_of_it(killed: Killed) -> None:
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Dataset, name: str) -> None:
+def test_a_package_has_the_stated_accuracy(killed: Killed, test_data: Dataset, name: str) -> None:
     package = load(killed.out / "goals" / name)
     outputs = package(test_data.inputs["image"])
     assert isinstance(outputs, np.ndarray)
@@ -252,7 +252,7 @@ def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Dataset,
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: Dataset, name: str) -> None:
+def test_a_package_gives_the_outputs_of_its_checkpoint(killed: Killed, test_data: Dataset, name: str) -> None:
     (node,) = (node.index for node in killed.after.plan.nodes if name in node.goals)
     with open_store(killed.store) as opened:
         path = opened.artifacts.path(killed.after.checkpoints[node].checkpoint)
@@ -264,11 +264,11 @@ def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: 
 
 
 @pytest.mark.parametrize("name", MET)
-def test_a_package_runs_in_the_runtime_for_accelerators(killed: Killed, name: str) -> None:
+def test_a_float32_package_runs_in_the_runtime_for_accelerators(killed: Killed, name: str) -> None:
     assert_runs_compiled((killed.out / "goals" / name / "serve.tflite").read_bytes())
 
 
-def test_an_integer_package_runs_in_the_runtime_for_accelerators(killed: Killed) -> None:
+def test_an_int8_package_runs_in_the_runtime_for_accelerators(killed: Killed) -> None:
     assert_runs_compiled((killed.added / "goals" / "added" / "serve.tflite").read_bytes())
 
 
@@ -287,8 +287,10 @@ def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, te
     assert actual == pytest.approx(added["achieved"]["accuracy"], abs=1e-6)
 
 
-def test_a_goal_above_the_source_gets_no_less_than_the_source(killed: Killed, source_flops: float) -> None:
-    """It is served where the network that was expanded and trained is no better, as after so few steps."""
+def test_a_goal_larger_than_the_source_is_at_least_as_accurate_as_the_source(
+    killed: Killed, source_flops: float
+) -> None:
+    """The source itself is served unless the expanded network is better, as here after so few steps."""
     wider = killed.goal("wider")
     assert killed.report["source"]["flops"] == source_flops
     assert source_flops <= wider["achieved"]["flops"] <= 1.5 * source_flops
@@ -306,7 +308,7 @@ def test_an_accuracy_out_of_reach_is_unmet_with_a_package_and_a_reason(killed: K
     assert perfect["achieved"][FLOPS] <= 0.05 * killed.report["source"][FLOPS]
 
 
-def test_equal_budgets_share_a_checkpoint_and_not_a_package(killed: Killed) -> None:
+def test_equal_budgets_share_a_checkpoint_but_not_a_package(killed: Killed) -> None:
     half, again = killed.goal("half"), killed.goal("half-again")
     for figure in ("parent", "budget", "seconds", "steps", "met"):
         assert half[figure] == again[figure]

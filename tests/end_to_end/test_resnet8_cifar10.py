@@ -1,4 +1,4 @@
-"""The pretrained ResNet-8 of MLPerf Tiny on CIFAR-10, to six goals: the figures that the README states."""
+"""The pretrained ResNet-8 of MLPerf Tiny on CIFAR-10, ported to six goals with the results in the README."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.support.paths import REPOSITORY
 
 DATA = os.environ.get("MISTIFY_TEST_DATA")
 
-#: What has to be reached on the test file, as shares.
+#: Minimum accuracies on the test file.
 LEAST = {"flop-75": 0.790, "flop-50": 0.765, "flop-35": 0.735, "flop-25": 0.700}
 
 

@@ -1,4 +1,4 @@
-"""Small depthwise, grouped and separable networks are planned and ported, and no worker dies of them."""
+"""Small depthwise, grouped and separable networks are planned and ported without crashing workers."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.servers import server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-#: Each is planned at all limits; the last may be less than one can be cut to.
+#: Limits at which each network is planned; the last one may be unreachable.
 NETWORKS = {
     "mobilenet": mobilenet_like,
     **{str(seed): partial(separable_network, seed) for seed in range(20)},
@@ -29,7 +29,7 @@ SETTINGS = {"source_steps": 0, "adapt_steps": 0, "tune_steps": 1, "max_steps": 1
 
 
 class Site:
-    """A server, the directory of its models, and the log that says whether a worker has died."""
+    """A server, the directory of its models, and the log, which shows whether a worker has died."""
 
     def __init__(self, base: Path, client: PortingClient) -> None:
         self.base = base
@@ -71,8 +71,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_planned_at_each_limit_on_latency(site: Site, name: str) -> None:
-    """All at once, in a worker each."""
+def test_a_network_is_planned_at_each_latency_limit(site: Site, name: str) -> None:
+    """All run in parallel, each in its own worker."""
     model = NETWORKS[name]()
     goals = [site.goal(name, model, latency=limit) for limit in LIMITS]
     with ThreadPoolExecutor(len(LIMITS)) as pool:
@@ -82,8 +82,8 @@ def test_a_network_is_planned_at_each_limit_on_latency(site: Site, name: str) ->
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_ported_at_its_limits_on_latency(site: Site, name: str) -> None:
-    """Without those that are out of reach, by latencies of microseconds that are measured each time."""
+def test_a_network_is_ported_at_its_latency_limits(site: Site, name: str) -> None:
+    """Except unreachable limits: latencies are a few microseconds, and are measured each time."""
     model = NETWORKS[name]()
     goals = [site.goal(name, model, latency=limit) for limit in LIMITS]
     ported = within_reach(site, goals)
@@ -92,7 +92,7 @@ def test_a_network_is_ported_at_its_limits_on_latency(site: Site, name: str) -> 
 
 
 def within_reach(site: Site, goals: list[dict[str, Any]]) -> tuple[Goal, ...]:
-    """Port the goals that the server does not refuse as out of reach."""
+    """Port the goals that the server does not refuse as unreachable."""
     while goals:
         try:
             return site.ported(goals).goals

@@ -1,4 +1,4 @@
-"""Models of other kinds from the config to the device: a TF-Hub handle, and a network of two outputs."""
+"""Other kinds of models from the config to the device: a TF-Hub handle, and a network with two outputs."""
 
 import hashlib
 import json
@@ -26,10 +26,10 @@ SETTINGS = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 40, 
 
 
 def port(base: Path, goals: list[dict[str, Any]], **environment: str) -> subprocess.CompletedProcess[str]:
-    """Port with a server of the command's own, whose data root is a directory."""
+    """Port with an embedded server whose data root is a directory."""
     (base / "goals.json").write_text(json.dumps(goals))
     command = [*MISTIFY, "port", "goals.json", "--out", "out", "--data-root", str(base)]
-    # The sources that are under test, wherever the command runs.
+    # The code under test, wherever the command runs.
     path = str(REPOSITORY)
     return subprocess.run(
         command, cwd=base, env={**os.environ, "PYTHONPATH": path, **environment}, capture_output=True,
@@ -43,8 +43,8 @@ def goals_in(base: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_integers(tmp_path: Path) -> None:
-    """It has no Keras structure: a goal that needs less of it is refused, with the place."""
+def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_int8(tmp_path: Path) -> None:
+    """It has no Keras structure: a goal that would require cutting it is refused with its place."""
     directory = hashlib.sha1(HANDLE.encode(), usedforsecurity=False).hexdigest()
     module = save_digits(tmp_path / "cache" / directory)
     environment = {"TFHUB_CACHE_DIR": str(tmp_path / "cache")}
@@ -67,7 +67,7 @@ def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_integ
 
 
 @pytest.mark.slow
-def test_a_model_of_kaggle_is_read_from_the_cache_of_kagglehub(tmp_path: Path) -> None:
+def test_a_kaggle_model_is_read_from_the_cache_of_kagglehub(tmp_path: Path) -> None:
     save_digits(tmp_path / "cache/models/somebody/digits/tensorFlow2/small/1")
     goal = {"id": "a", "model": KAGGLE, "dataset": DIGITS, "adaptation_goal": {"FLOP": "1x"}}
     done = port(tmp_path, [goal], KAGGLEHUB_CACHE=str(tmp_path / "cache"))
@@ -77,7 +77,7 @@ def test_a_model_of_kaggle_is_read_from_the_cache_of_kagglehub(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that tells a class and a figure of the same input, ported to half of its multiply-adds."""
+    """Port a network that predicts a class and a number from one input to half of its multiply-adds."""
     base = tmp_path_factory.mktemp("two-outputs")
     keras.utils.set_random_seed(0)
     layers = keras.layers
@@ -104,7 +104,7 @@ def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def test_a_model_of_two_outputs_is_ported_and_both_have_their_names(two_outputs: Path) -> None:
+def test_a_model_with_two_outputs_is_ported_with_their_names(two_outputs: Path) -> None:
     model = load(two_outputs / "out/goals/half")
     test = np.load(two_outputs / "test.npz")
     predicted = model(test["reading"])
@@ -115,8 +115,8 @@ def test_a_model_of_two_outputs_is_ported_and_both_have_their_names(two_outputs:
     assert np.corrcoef(predicted["amount"][:, 0], test["amount"])[0, 1] > 0.8
 
 
-def test_each_output_is_that_of_the_source_but_for_what_was_cut(two_outputs: Path) -> None:
-    """By name: were they exchanged, neither would look like the source's."""
+def test_each_output_is_close_to_that_of_the_source(two_outputs: Path) -> None:
+    """Outputs are compared by name: if they were swapped, neither would resemble the source's."""
     reading = np.load(two_outputs / "test.npz")["reading"]
     kind, amount = keras.models.load_model(two_outputs / "two.keras").predict(reading, verbose=0)
     predicted = load(two_outputs / "out/goals/half")(reading)

@@ -1,4 +1,4 @@
-"""TLS between servers and clients: which certificates are accepted and which refused."""
+"""TLS between servers and clients: accepted and refused certificates."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.servers import MISTIFY, server
 
 
 def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
-    """Return options of a server with a certificate for `name`; write `authority.pem` beside its files."""
+    """Return server options with a certificate for `name`; write `authority.pem` to the same directory."""
     directory.mkdir(exist_ok=True)
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(directory / "authority.pem"))
@@ -25,7 +25,7 @@ def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
 
 
 def devices(address: str, authority: Path | None, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run `mistify devices` as a client that trusts this authority, or else the public ones."""
+    """Run `mistify devices` as a client that trusts this authority, or by default the public ones."""
     trusted = [] if authority is None else ["--ca", str(authority)]
     command = [MISTIFY, "devices", "--server", address, *trusted]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
@@ -38,7 +38,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield listening, base / "own" / "authority.pem"
 
 
-def test_whoever_trusts_the_authority_is_answered(address: tuple[str, Path]) -> None:
+def test_clients_that_trust_the_authority_are_served(address: tuple[str, Path]) -> None:
     listening, authority = address
     assert listening.startswith("tls://127.0.0.1:")
     for done in (devices(listening, authority), devices(listening, None, MISTIFY_CA=str(authority))):
@@ -46,7 +46,7 @@ def test_whoever_trusts_the_authority_is_answered(address: tuple[str, Path]) -> 
         assert "device" in done.stdout
 
 
-def test_a_server_that_speaks_tls_is_named_with_it(address: tuple[str, Path]) -> None:
+def test_the_error_for_a_missing_tls_scheme_names_the_full_address(address: tuple[str, Path]) -> None:
     listening, authority = address
     done = devices(listening.removeprefix("tls://"), authority)
     assert done.returncode == ErrorCode.INVALID_CONFIG.exit_code
@@ -54,7 +54,7 @@ def test_a_server_that_speaks_tls_is_named_with_it(address: tuple[str, Path]) ->
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_a_file_without_a_certificate_is_named(
+def test_the_error_names_a_file_without_a_certificate(
     address: tuple[str, Path], tmp_path: Path, content: str | None
 ) -> None:
     path = tmp_path / "authority.pem"
@@ -65,7 +65,7 @@ def test_a_file_without_a_certificate_is_named(
     assert f"--ca {path}" in done.stderr
 
 
-def test_a_server_of_an_unknown_authority_is_not_talked_to(address: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_server_with_an_unknown_authority_is_not_trusted(address: tuple[str, Path], tmp_path: Path) -> None:
     listening, _ = address
     certified(tmp_path / "other", "127.0.0.1")
     for authority in (None, tmp_path / "other" / "authority.pem"):
@@ -74,7 +74,7 @@ def test_a_server_of_an_unknown_authority_is_not_talked_to(address: tuple[str, P
         assert "--ca FILE" in done.stderr
 
 
-def test_a_server_under_another_name_is_not_talked_to(tmp_path: Path) -> None:
+def test_a_server_with_another_host_name_is_not_trusted(tmp_path: Path) -> None:
     options = certified(tmp_path / "own", "mistify.example")
     with server(tmp_path / "store", *options) as (listening, _):
         done = devices(listening, tmp_path / "own" / "authority.pem")

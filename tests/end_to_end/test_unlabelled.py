@@ -1,4 +1,4 @@
-"""A job on unlabelled inputs: planned, ported, and reported as what it is."""
+"""A job on unlabelled inputs: planned, ported, and reported as agreement."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tests.support.servers import MISTIFY
 
 
 @pytest.mark.slow
-def test_a_job_on_unlabelled_inputs_is_told_by_its_agreement_with_the_source(tmp_path: Path) -> None:
+def test_a_job_on_unlabelled_inputs_is_scored_by_agreement_with_the_source(tmp_path: Path) -> None:
     images = load_digits().images[:400, ..., None].astype(np.float32) / 16
     np.savez(tmp_path / "photos.npz", x=images)
     settings = {"adapt_steps": 10, "cuts": 2, "tune_steps": 40, "max_steps": 60}

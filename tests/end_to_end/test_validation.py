@@ -1,4 +1,4 @@
-"""A job whose validation and test data disagree: the former decide what is done, the latter are reported."""
+"""A job with contradictory validation and test data: the former drive decisions, the latter are reported."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ ROUND, MOST = 10, 45
 
 
 def digits(directory: Path, name: str, rows: slice, wrong: int) -> str:
-    """Write some of the digits, with their classes or with others."""
+    """Write some of the digits, with their own classes or wrong ones."""
     x, y = load_digits(return_X_y=True)
     images = x[rows].reshape(-1, 8, 8, 1).astype(np.float32) / 16
     np.savez(directory / name, x=images, y=(y[rows].astype(np.int64) + wrong) % 10)
@@ -27,7 +27,7 @@ def digits(directory: Path, name: str, rows: slice, wrong: int) -> str:
 
 @pytest.fixture(scope="module")
 def goals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The goals of the job, by which part of the data is wrong."""
+    """Return the goals of the job by the part of the data with wrong labels."""
     directory = tmp_path_factory.mktemp("disagreeing")
     train = digits(directory, "train.npz", slice(0, 1_200), 0)
     configs = [
@@ -64,12 +64,12 @@ def goals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return {goal["id"]: goal for goal in report["goals"]}
 
 
-def test_the_validation_data_decide_how_long_a_network_is_tuned(goals: dict[str, dict[str, Any]]) -> None:
+def test_the_validation_data_determines_how_long_a_network_is_tuned(goals: dict[str, dict[str, Any]]) -> None:
     assert goals["wrong-test"]["steps"] <= 5 + ROUND
     assert goals["wrong-validation"]["steps"] == MOST
 
 
-def test_the_test_data_decide_whether_a_goal_is_met(goals: dict[str, dict[str, Any]]) -> None:
+def test_the_test_data_determines_whether_a_goal_is_met(goals: dict[str, dict[str, Any]]) -> None:
     assert goals["wrong-validation"]["met"]
     assert goals["wrong-validation"]["achieved"]["accuracy"] > 0.8
     assert not goals["wrong-test"]["met"]

@@ -54,7 +54,10 @@ def load_keras(path: Path, sequence: int | None = None, classes: int | None = No
             check_finite(path, model)
             return flatten(path, model)
         except MistifyError as error:
-            raise with_preset(path, error) from error
+            explained = with_preset(path, error)
+            if explained is error:  # raised again, it keeps its cause, which may be a lack of memory
+                raise
+            raise explained from error
 
 
 def _registered(path: Path, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `elastic_quality` makes of the accuracies of its sides."""
+"""The results of `elastic_quality` from the accuracies of its sides."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def side(accuracies: list[float], seconds: float) -> Side:
     return Side([Reached(accuracy, share, 0, {}) for accuracy, share in pairs], seconds)
 
 
-def test_points_are_of_the_worst_goal_and_what_merging_gains_of_the_smallest():
+def test_points_are_those_of_the_worst_goal_and_the_gain_of_merging_of_the_smallest():
     run = {
         ADAPTIVENET: side([56.0, 55.0, 53.0], 100),
         SHRUNK: side([56.5, 54.0, 50.0], 90),
@@ -34,7 +34,7 @@ def test_points_are_of_the_worst_goal_and_what_merging_gains_of_the_smallest():
 
 
 class FakePorting:
-    """Prepares in 100 seconds, takes 10 for a goal and 1 to test a network."""
+    """A fake that takes 100 seconds to prepare, 10 per goal, and 1 to test a network."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -50,7 +50,7 @@ class FakePorting:
 
 
 @pytest.mark.parametrize(("steps", "counted"), [(None, 0), (1_000, 1_000)])
-def test_seconds_are_those_of_preparing_and_porting_without_the_tests(monkeypatch, steps, counted):
+def test_seconds_include_preparing_and_porting_but_not_testing(monkeypatch, steps, counted):
     clock = []
     monkeypatch.setattr(elastic_quality, "process_time", lambda: sum(clock))
 

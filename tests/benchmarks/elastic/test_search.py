@@ -1,4 +1,4 @@
-"""When a search has an accuracy, and what it would choose then."""
+"""When a search has reached an accuracy, and its choice at that time."""
 
 import pytest
 
@@ -8,21 +8,21 @@ from mistify_client.subnets.search.candidates import Candidate, SubnetScore
 from tests.mistify_client.subnets.spaces import known
 
 
-def test_an_accuracy_counts_from_when_it_stays():
-    """It had 60 % by luck before, and lost it again."""
+def test_an_accuracy_counts_from_when_it_is_kept():
+    """It reached 60% by chance before, and lost it again."""
     one = [Moment(1.0, 10, 50.0), Moment(2.0, 20, 60.0), Moment(3.0, 30, 55.0), Moment(4.0, 40, 61.0)]
     other = [Moment(0.5, 5, 58.0), Moment(0.7, 7, 60.0)]
     assert reached_by(one, other) == (one[3], other[1])
     assert reached_by(other, one) == (other[1], one[3])
 
 
-def test_both_have_the_lower_accuracy_at_the_latest_at_their_ends():
+def test_both_sides_reach_the_lower_final_accuracy_by_their_ends():
     one = [Moment(1.0, 10, 50.0), Moment(2.0, 20, 63.0)]
     other = [Moment(0.5, 5, 52.0), Moment(0.7, 7, 49.0)]
     assert reached_by(one, other) == (one[0], other[0])
 
 
-def test_figures_are_medians_over_the_seeds():
+def test_results_are_medians_over_the_seeds():
     def searched(seconds):
         moments = {name: [Moment(seconds[name], int(10 * seconds[name]), 60.0)] for name in SIDES}
         return moments | {"evolution": [Moment(0.1, 2, 10.0), *moments["evolution"]]}
@@ -40,7 +40,7 @@ def test_figures_are_medians_over_the_seeds():
     assert figures["evolution_seconds"] == 30.0
 
 
-def test_where_the_accuracy_of_the_faster_side_is_never_had_all_the_time_counts():
+def test_the_whole_time_counts_if_the_accuracy_of_the_faster_side_is_never_reached():
     fast = [Moment(1.0, 40, 55.0), Moment(2.0, 70, 56.0), Moment(4.0, 80, 56.0)]
     slow = {"evolution": [Moment(10.0, 90, 54.0), Moment(90.0, 3_100, 54.0)]}
     slow["annealing"] = [Moment(10.0, 90, 54.0), Moment(16.0, 95, 56.5), Moment(60.0, 1_800, 56.5)]
@@ -50,8 +50,8 @@ def test_where_the_accuracy_of_the_faster_side_is_never_had_all_the_time_counts(
     assert figures["evolution_over_additive_seconds"] == pytest.approx(10 / 1)
 
 
-def test_the_best_so_far_keeps_the_budget():
-    """In the order in which they were scored; what is as good as the one before does not take its place."""
+def test_the_best_so_far_is_within_the_budget():
+    """In the order of scoring; an equally good subnet does not replace the earlier one."""
     subnets = list(known(4).space)[:6]
     accuracies, latencies_ms = (0.9, 0.3, 0.5, 0.5, 0.95, 0.7), (9.0, 5.0, 5.0, 4.0, 6.0, 5.0)
     candidates = [
@@ -62,7 +62,7 @@ def test_the_best_so_far_keeps_the_budget():
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_each_subnet_has_the_time_at_which_its_group_has_scores(one_by_one, monkeypatch):
+def test_each_subnet_has_the_time_at_which_its_group_was_scored(one_by_one, monkeypatch):
     own = known(4)
     subnets, groups = list(own.space)[:5], []
     monkeypatch.setattr("benchmarks.elastic.search.process_time", lambda: 10.0 + sum(groups))
@@ -78,7 +78,7 @@ def test_each_subnet_has_the_time_at_which_its_group_has_scores(one_by_one, monk
     assert watched.seconds == ([1, 2, 3, 4, 5] if one_by_one else [3, 3, 3, 5, 5])
 
 
-def test_is_skipped_without_data(tmp_path, monkeypatch, capsys):
+def test_the_benchmark_is_skipped_without_data(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
     assert main(["--data", str(tmp_path)]) == 77
     assert TRAIN in "".join(capsys.readouterr().out.split())

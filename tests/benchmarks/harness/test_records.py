@@ -1,4 +1,4 @@
-"""Records that are stored, and that every benchmark leaves one."""
+"""Stored records, and that every benchmark writes one."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ FILES = sorted((REPOSITORY / "benchmarks" / "records").glob("*.json"))
 
 
 def names_that_run():
-    """The benchmarks that call the harness, with the name that each gives itself."""
+    """Return the benchmarks that call the harness, with their names."""
     for file in sorted((REPOSITORY / "benchmarks").glob("*/*.py")):
         tree = ast.parse(file.read_text())
         constants = {
@@ -29,14 +29,14 @@ def names_that_run():
                 yield f"{file.parent.name}.{file.stem}", name
 
 
-def test_every_benchmark_leaves_a_record_under_its_own_name():
+def test_every_benchmark_writes_a_record_under_its_own_name():
     found = list(names_that_run())
     assert all(module == name for module, name in found), found
     assert {module for module, _ in found} == {*NAMES, "porting.support_matrix"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_stored_record_has_what_is_needed_to_check_it(file):
+def test_a_stored_record_can_be_verified(file):
     written = json.loads(file.read_text())
     needed = {"benchmark", "command", "commit", "date", "machine", "figures", "targets", "met"}
     assert needed <= written.keys()

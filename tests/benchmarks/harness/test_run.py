@@ -1,4 +1,4 @@
-"""What a benchmark's exit code and JSON say."""
+"""Exit codes and JSON of benchmarks."""
 
 import json
 import math
@@ -23,13 +23,13 @@ FAST = {"seconds": {"max": 2.0}}
 
 
 def outcome(tmp_path, figures, targets, *argv):
-    """The exit code and the JSON of a benchmark that measures these figures."""
+    """Return the exit code and the JSON of a benchmark that measures these values."""
     file = tmp_path / "figures.json"
     code = run("example", targets, lambda options: figures, [*argv, "--json", str(file)])
     return code, json.loads(file.read_text())
 
 
-def test_json_has_exactly_the_documented_form(tmp_path):
+def test_the_json_has_exactly_the_documented_form(tmp_path):
     code, written = outcome(tmp_path, {"seconds": 1.5, "steps": 3}, FAST)
 
     machine, date, commit = written.pop("machine"), written.pop("date"), written.pop("commit")
@@ -63,14 +63,14 @@ def test_json_has_exactly_the_documented_form(tmp_path):
         ({"max": 2.0}, np.float64(2.1), 1),
     ],
 )
-def test_exit_code_says_whether_the_target_is_met(tmp_path, target, figure, code):
+def test_the_exit_code_says_whether_the_target_is_met(tmp_path, target, figure, code):
     got, written = outcome(tmp_path, {"ratio": figure}, {"ratio": target})
 
     assert (got, written["met"]) == (code, code == 0)
     assert written["figures"]["ratio"] == (None if math.isnan(figure) else figure)
 
 
-def test_one_missed_target_is_enough(tmp_path):
+def test_one_missed_target_fails_the_benchmark(tmp_path):
     code, written = outcome(tmp_path, {"seconds": 1.0, "ratio": 1.0}, {**FAST, "ratio": {"min": 2.0}})
 
     assert code == 1
@@ -89,7 +89,7 @@ def test_one_missed_target_is_enough(tmp_path):
         (True, ("--quick",), None),
     ],
 )
-def test_figure_that_was_not_measured(tmp_path, capsys, full_run_only, argv, met):
+def test_a_value_that_was_not_measured_is_null(tmp_path, capsys, full_run_only, argv, met):
     code, written = outcome(tmp_path, {}, {"ratio": {"min": 2.0, "full_run_only": full_run_only}}, *argv)
 
     assert (code, written["met"]) == ((0, True) if met is None else (1, False))
@@ -99,13 +99,13 @@ def test_figure_that_was_not_measured(tmp_path, capsys, full_run_only, argv, met
     assert ("full run only" in printed) == (met is None)
 
 
-def test_full_run_only_figure_counts_when_it_was_measured(tmp_path):
+def test_a_value_of_full_runs_counts_only_when_measured(tmp_path):
     targets = {"ratio": {"min": 2.0, "full_run_only": True}}
 
     assert outcome(tmp_path, {"ratio": 1.0}, targets, "--quick")[0] == 1
 
 
-def test_missing_data_skip_visibly(tmp_path, capsys):
+def test_missing_data_skips_the_benchmark_visibly(tmp_path, capsys):
     def measure(options):
         raise MissingDataError("give --data DIR")
 
@@ -117,7 +117,7 @@ def test_missing_data_skip_visibly(tmp_path, capsys):
     assert (written["met"], written["figures"], written["skipped"]) == (False, {}, "give --data DIR")
 
 
-def test_options_of_the_benchmark_reach_it():
+def test_options_are_passed_to_the_benchmark():
     seen = []
 
     def measure(options):
@@ -130,7 +130,7 @@ def test_options_of_the_benchmark_reach_it():
     assert seen == [(False, "here")]
 
 
-def test_a_full_run_leaves_a_record(records):
+def test_a_full_run_writes_a_record(records):
     run("porting.example", FAST, lambda options: {"seconds": 1.0}, [])
 
     (record,) = read_records(records)
@@ -140,14 +140,14 @@ def test_a_full_run_leaves_a_record(records):
 
 
 @pytest.mark.parametrize("argv", [["--quick"], ["--json", "elsewhere.json"]])
-def test_a_quick_run_leaves_none_nor_does_one_that_writes_elsewhere(records, argv, tmp_path, monkeypatch):
+def test_a_quick_run_or_one_with_another_output_writes_no_record(records, argv, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("example", FAST, lambda options: {"seconds": 1.0}, argv)
 
     assert not read_records(records)
 
 
-def test_a_skipped_run_leaves_none(records):
+def test_a_skipped_run_writes_no_record(records):
     def measure(options):
         raise MissingDataError("give --data DIR")
 
@@ -156,7 +156,7 @@ def test_a_skipped_run_leaves_none(records):
     assert not read_records(records)
 
 
-def test_a_record_says_what_was_asked_for(records):
+def test_a_record_contains_the_options(records):
     def add_options(parser):
         add_data_option(parser)
         add_seeds_option(parser)
@@ -185,7 +185,7 @@ def test_a_record_says_what_was_asked_for(records):
         (["--seeds", "1", "2", "--quick"], [1]),
     ],
 )
-def test_the_seeds_of_a_run(argv, expected):
+def test_the_seeds_depend_on_the_run(argv, expected):
     seeds = []
 
     def measure(options):
@@ -197,14 +197,14 @@ def test_the_seeds_of_a_run(argv, expected):
     assert seeds == expected
 
 
-def test_unknown_option_is_an_error():
+def test_an_unknown_option_is_an_error():
     with pytest.raises(SystemExit) as left:
         run("example", FAST, lambda options: {}, ["--fast"])
     assert left.value.code == 2
 
 
 class Clock:
-    """A clock that nothing moves but the functions that it makes."""
+    """A clock that only advances through the functions that it makes."""
 
     def __init__(self):
         self.now = 0.0
@@ -213,7 +213,7 @@ class Clock:
         return self.now
 
     def lasting(self, *durations, before=lambda: None):
-        """Return a function whose calls last so many seconds each."""
+        """Return a function whose calls take these numbers of seconds."""
         left = iter(durations)
 
         def function():
@@ -223,7 +223,7 @@ class Clock:
         return function
 
 
-def test_pairs_are_measured_in_turn():
+def test_pairs_are_measured_alternately():
     """The ratios are 2, 4 and 3."""
     calls, clock = [], Clock()
     a = clock.lasting(1.0, 2.0, 3.0, before=lambda: calls.append("a"))
@@ -233,7 +233,7 @@ def test_pairs_are_measured_in_turn():
     assert calls == ["a", "b"] * 3
 
 
-def test_medians_over_repetitions():
+def test_results_are_medians_over_repetitions():
     clock = Clock()
     assert seconds(clock.lasting(1.0, 9.0), 2, clock) == [1.0, 9.0]
     assert median_seconds(clock.lasting(1.0, 9.0, 2.0), 3, clock) == 2.0

@@ -1,4 +1,4 @@
-"""An efficiency is found again in the latencies that it makes."""
+"""Fitting recovers an efficiency from the latencies that it predicts."""
 
 from dataclasses import astuple
 
@@ -28,14 +28,14 @@ def flat(efficiency: Efficiency) -> list[float]:
     return [inference, operator, *product, *depthwise, memory]
 
 
-def test_a_known_efficiency_is_found_again() -> None:
+def test_a_known_efficiency_is_recovered() -> None:
     assert flat(fit(readings(), PEAKS)) == pytest.approx(flat(EFFICIENCY), rel=1e-6)
     figures = figures_of(readings(), PEAKS)
     assert figures["fitted_p90_error"] < 1e-6
     assert figures["paper_median_error"] > 0.5
 
 
-def test_the_peak_is_that_of_the_best_operator() -> None:
+def test_the_peak_is_taken_from_the_best_operator() -> None:
     operation = Operation(OperatorKind.CONVOLUTION, positions=100, c_in=10, c_out=10)
     slow, fast = (OperatorTiming((operation,), False, 1, ms) for ms in (0.02, 0.01))
     assert best_multiply_adds([slow, fast]) == pytest.approx(10_000 / 1e-5 / 1e9)

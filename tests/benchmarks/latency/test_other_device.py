@@ -1,4 +1,4 @@
-"""The figures of `other_device`, and what runs on its device."""
+"""The results of `other_device`, and the code that runs on its device."""
 
 import subprocess
 import sys
@@ -17,21 +17,23 @@ PACKAGES = [
 ]
 
 
-def test_limits_are_used_by_what_the_device_takes() -> None:
+def test_the_use_of_limits_is_measured_on_the_device() -> None:
     figures = figures_of(PACKAGES)
     assert figures["most_used"] == pytest.approx(2.6 / 2.5)
-    assert figures["least_used"] == pytest.approx(0.9)  # the last was not cut
+    assert figures["least_used"] == pytest.approx(0.9)  # the last goal was not cut
     assert figures["worst_error"] == pytest.approx(0.3)
     assert figures["median_error"] == pytest.approx((0.1 + 0.25 / 4.75) / 2)
 
 
-def test_it_is_skipped_without_the_emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_benchmark_is_skipped_without_the_emulator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["--quick"]) == EXIT_SKIPPED
 
 
 def test_the_clock_of_the_device_is_its_processor_time() -> None:
-    """Also where the clock is a default; and it needs no TensorFlow."""
+    """Also where the clock is a default argument, and without TensorFlow."""
     program = (
         "import inspect, sys, time, benchmarks.latency.other_device_side as side; side.main('measure', []); "
         "from mistify.profiling.measuring import measure_device; "

@@ -1,4 +1,4 @@
-"""Networks to compare."""
+"""Networks for comparisons."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ layers = keras.layers
 
 
 def resnet8():
-    """MLPerf Tiny's network at other widths, with random weights and statistics."""
+    """Return MLPerf Tiny's ResNet-8 at other widths, with random weights and statistics."""
     keras.utils.set_random_seed(0)
 
     def unit(x, width, kernel, strides):

@@ -1,10 +1,10 @@
-"""What branches lose against networks of their own, over the seeds."""
+"""The loss of branches compared with separate networks, over the seeds."""
 
 from benchmarks.harness.run import EXIT_SKIPPED
 from benchmarks.porting.branches import MULTIPLES, SHARE, figures_of, main
 
 
-def test_branches_are_compared_with_networks_of_their_own() -> None:
+def test_branches_are_compared_with_separate_networks() -> None:
     alone = {"largest_alone": 83.0, "smallest_alone": 73.0, "separate_bytes": 400.0}
     runs = [
         {**alone, "largest": largest, "smallest": 70.0, "package_bytes": size}
@@ -18,9 +18,9 @@ def test_branches_are_compared_with_networks_of_their_own() -> None:
 
 
 def test_all_networks_are_cut() -> None:
-    """A branch that costs what the source does would be the source, on both sides."""
+    """A branch at the source's costs would be the source itself on both sides."""
     assert SHARE * max(MULTIPLES.values()) < 1
 
 
-def test_without_data_it_is_skipped() -> None:
+def test_the_benchmark_is_skipped_without_data() -> None:
     assert main(["--quick"]) == EXIT_SKIPPED

@@ -1,4 +1,4 @@
-"""The configs whose lines are counted are ones that the server takes."""
+"""The configs whose lines are counted are valid."""
 
 import pytest
 

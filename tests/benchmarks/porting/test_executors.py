@@ -1,4 +1,4 @@
-"""Which figures the comparison of algorithms yields."""
+"""The results of the comparison of algorithms."""
 
 import json
 
@@ -17,7 +17,7 @@ from mistify.jobs.package_spec import PackageSpec
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 
-def test_figures_are_medians_over_the_seeds():
+def test_results_are_medians_over_the_seeds():
     descents = [
         Descent({share: base + place for place, share in enumerate(SHARES)}, 900, seconds, ())
         for base, seconds in ((70.0, 9.0), (60.0, 5.0), (64.0, 6.0))
@@ -30,7 +30,7 @@ def test_figures_are_medians_over_the_seeds():
     assert figures["resnet8_morphnet_steps"] == 900
 
 
-def test_configs_differ_in_the_algorithm_alone():
+def test_configs_differ_only_in_the_algorithm():
     model, files = ModelSource(path="tuned.keras"), DataSource(train="train.npz", test="test.npz")
     of_auto, of_uniform = (configs_of(name, model, files, {"seed": 2}, 100) for name in (AUTO, "uniform"))
 
@@ -67,7 +67,7 @@ def job(accuracies):
     return Job("job", JobState.DONE, goals, 0, seconds=5.0)
 
 
-def test_what_a_job_reached_is_what_its_packages_have():
+def test_the_result_of_a_job_is_that_of_its_packages():
     descent = descent_of(job([0.8, 0.7, 0.6, 0.5]))
 
     assert descent.accuracy == pytest.approx({0.75: 80.0, 0.5: 70.0, 0.25: 60.0, 0.125: 50.0})
@@ -79,9 +79,9 @@ def test_a_job_without_all_packages_is_an_error():
         descent_of(job([0.8, 0.7, 0.6, None]))
 
 
-def test_every_algorithm_is_there():
+def test_every_algorithm_is_compared():
     assert set(ALGORITHMS) <= algorithms().keys()
 
 
-def test_without_data_it_is_skipped():
+def test_the_benchmark_is_skipped_without_data():
     assert main(["--data", "nowhere"]) == EXIT_SKIPPED

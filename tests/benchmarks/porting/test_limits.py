@@ -1,4 +1,4 @@
-"""What a limit on latency loses against multiply-adds that take as long."""
+"""The accuracy loss of a latency limit compared with a limit on multiply-adds at the same latency."""
 
 import math
 
@@ -23,10 +23,10 @@ FRONTIER = [package(60.0, 1.0), package(55.0, 2.0), package(80.0, 4.0), package(
     ("latency_ms", "accuracy"),
     [
         (1.0, 60.0),
-        (2.0, 70.0),  # half way on the logarithmic scale; what is slower and worse does not count
+        (2.0, 70.0),  # half way on the logarithmic scale; dominated packages do not count
         (4.0, 80.0),
         (9.0, 80.0),
-        (0.5, 0.0),  # nothing to compare with is as fast
+        (0.5, 0.0),  # no package for comparison is as fast
     ],
 )
 def test_the_best_packages_are_interpolated(latency_ms: float, accuracy: float) -> None:
@@ -43,7 +43,7 @@ def test_float32_is_compared_with_float32() -> None:
     assert losses(packages) == {"latency_0.5x_float32": 2.0, "latency_0.5x": 3.0}
 
 
-def test_medians_count_and_the_extremes_of_the_use_of_limits() -> None:
+def test_results_are_medians_with_the_extremes_of_the_use_of_limits() -> None:
     runs = [
         {"FLOP_0.5x_none": package(80.0, 4.0), "latency_0.5x": package(accuracy, 4.0, used=used, share=share)}
         for accuracy, used, share in ((79.0, 0.95, 0.5), (70.0, 1.01, 0.5), (78.0, 0.7, 1.0))
@@ -52,11 +52,11 @@ def test_medians_count_and_the_extremes_of_the_use_of_limits() -> None:
     assert figures["snips_latency_0.5x_accuracy"] == 78.0
     assert figures["snips_latency_0.5x_lost"] == figures["snips_most_lost"] == 2.0
     assert figures["snips_most_used"] == 1.01
-    assert figures["snips_least_used"] == 0.95  # the last was not cut
+    assert figures["snips_least_used"] == 0.95  # the last goal was not cut
     assert math.isclose(figures["snips_missed"], 0)
 
 
-def test_a_goal_out_of_reach_with_some_seeds_counts_with_the_others() -> None:
+def test_a_goal_unreachable_with_some_seeds_counts_with_the_others() -> None:
     runs = [{"latency_0.5x": package(70.0, 4.0, used=0.9), "latency_0.1x": package(50.0, 1.0, used=1.0)}]
     runs += [{"latency_0.5x": package(accuracy, 4.0, used=0.9)} for accuracy in (72.0, 71.0)]
     figures = figures_of("resnet8", runs)
@@ -64,7 +64,7 @@ def test_a_goal_out_of_reach_with_some_seeds_counts_with_the_others() -> None:
     assert figures["resnet8_latency_0.1x_accuracy"] == 50.0
 
 
-def test_where_all_limits_on_latency_are_out_of_reach_nothing_is_said_of_their_use() -> None:
+def test_the_use_of_limits_is_unknown_if_all_latency_limits_are_unreachable() -> None:
     figures = figures_of("snips", [{"FLOP_0.5x_none": package(80.0, 4.0)}])
     assert figures["snips_FLOP_0.5x_none_accuracy"] == 80.0
     assert not {"snips_most_used", "snips_least_used", "snips_most_lost"} & figures.keys()
@@ -83,22 +83,22 @@ def goal(name: str, state: GoalState, accuracy: float | None) -> Goal:
     )
 
 
-def test_goals_that_were_missed_count() -> None:
+def test_missed_goals_count() -> None:
     job = Job("job", JobState.DONE, (goal("missed", GoalState.UNMET, 0.5),), 0, (Source({"flops": 10.0}),))
     (missed,) = packages_of(job).values()
     assert (missed.accuracy, missed.share, missed.used, missed.met) == (50.0, 0.5, 0.9, False)
 
 
-def test_a_goal_that_failed_is_an_error() -> None:
+def test_a_failed_goal_is_an_error() -> None:
     goals = (goal("met", GoalState.MET, 0.9), goal("failed", GoalState.FAILED, None))
     with pytest.raises(RuntimeError, match="job is done: failed"):
         packages_of(Job("job", JobState.DONE, goals, 0, (Source({"flops": 10.0}),)))
 
 
-def test_a_job_whose_source_failed_is_an_error() -> None:
+def test_a_job_with_a_failed_source_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="job is failed: no such file"):
         packages_of(Job("job", JobState.FAILED, (), 0, reason="no such file"))
 
 
-def test_without_data_it_is_skipped() -> None:
+def test_the_benchmark_is_skipped_without_data() -> None:
     assert main(["--data", "nowhere"]) == EXIT_SKIPPED

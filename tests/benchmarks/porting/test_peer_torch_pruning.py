@@ -1,4 +1,4 @@
-"""What the figures of the comparison say, and that the peer does what is asked of it."""
+"""The results of the comparison, and the correctness of the peer."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.benchmarks.porting.networks import resnet8
 
 
 def rows(shares, ours=80.0, left=0.9):
-    """A table in which every goal leaves this part of its share."""
+    """Return a table in which every goal leaves this part of its share."""
     accuracies = {PEER: 76.0, OURS: ours}
     return {
         side: {share: Reached(accuracy, left * share, 900, {"training": 30.0}) for share in shares}
@@ -27,20 +27,20 @@ def test_margins_are_over_the_peer():
     assert figures["shares_exceeded"] == 0
 
 
-def test_part_of_the_shares_has_no_mean():
+def test_a_part_of_the_shares_has_no_mean():
     assert "mean_margin" not in figures_of(rows(SHARES[:2]))
 
 
-def test_networks_above_their_share_are_counted():
+def test_networks_that_exceed_their_share_are_counted():
     assert figures_of(rows(SHARES, left=1.01))["shares_exceeded"] == 8
 
 
-def test_all_targets_are_among_the_figures():
+def test_every_target_has_a_result():
     assert TARGETS.keys() <= {"translation_difference", *figures_of(rows(SHARES))}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"]])
-def test_is_skipped_without_data(arguments, monkeypatch, capsys):
+def test_the_benchmark_is_skipped_without_data(arguments, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
 
     assert main(["--quick", *arguments]) == 77
@@ -55,7 +55,7 @@ def data():
 
 
 @pytest.mark.slow
-def test_peer_keeps_to_its_share_and_keeps_the_classes(data):
+def test_the_peer_respects_its_share_and_keeps_the_classes(data):
     pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks.porting import torch_pruner, torch_resnet8
 
@@ -72,7 +72,7 @@ def test_peer_keeps_to_its_share_and_keeps_the_classes(data):
 
 
 @pytest.mark.slow
-def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
+def test_the_peer_uses_the_best_learning_rate_on_validation_data():
     pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks.porting import torch_pruner, torch_resnet8
 
@@ -82,7 +82,7 @@ def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     train, validation = split(Dataset({"image": images}, {"class": taught.argmax(dim=1).numpy()}), 0.5)
     contrary = Dataset({"image": images}, {"class": zeros})
     peer = torch_pruner.Peer(source, train, validation, seed=0)
-    rates = (1e6, 0.02)  # with the first, training diverges, and class 0 is what is not a number
+    rates = (1e6, 0.02)  # training diverges with the first rate, and NaN counts as class 0
     networks = [
         torch_pruner.pruned(source, 0.5, train, peer._taught, steps=24, learning_rate=rate, seed=0)
         for rate in rates
@@ -99,7 +99,7 @@ def test_peer_has_the_learning_rate_that_is_best_on_validation_data():
     assert best.seconds > 0
 
 
-def test_peer_learns_what_the_source_says_of_the_images_that_it_sees(data):
+def test_the_peer_is_distilled_from_the_source_on_augmented_images(data):
     torch = pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
     pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks.porting import torch_pruner, torch_resnet8
@@ -115,7 +115,7 @@ def test_peer_learns_what_the_source_says_of_the_images_that_it_sees(data):
     assert 16 < as_they_are < 48  # of 64
 
 
-def test_momenta_of_channels_that_stay_outlive_a_cut():
+def test_momenta_of_remaining_channels_survive_a_cut():
     torch = pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
     pruning = pytest.importorskip("torch_pruning", reason="needs the extra: pip install -e '.[peers]'")
     from benchmarks.porting.torch_pruner import _Learner

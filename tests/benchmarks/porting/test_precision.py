@@ -1,4 +1,4 @@
-"""Which figures the comparison of precisions yields."""
+"""The results of the comparison of precisions."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def package(accuracy: float) -> Packaged:
     return Packaged(accuracy, accuracy**2, 100, 100.0, 0.1, "")
 
 
-def test_every_target_has_its_figure() -> None:
+def test_every_target_has_a_result() -> None:
     figures = figures_of(rows())
     assert set(TARGETS) <= set(figures)
     assert figures["int8_lost_points_at_1x"] == pytest.approx(1.0)
@@ -33,15 +33,15 @@ def test_every_target_has_its_figure() -> None:
     assert not any(name.startswith("none") for name in figures)
 
 
-def test_training_for_integers_is_compared_with_as_much_training_in_float32() -> None:
+def test_training_for_int8_is_compared_with_as_much_training_in_float32() -> None:
     assert figures_of(rows())["int8-qat_lost_points_at_0.5x"] == pytest.approx(0.6)
 
 
-def test_a_loss_is_against_float32_of_the_same_share() -> None:
+def test_a_loss_is_relative_to_float32_at_the_same_share() -> None:
     half = [row for row in rows() if row.share == 0.5]
     assert lost_by(half[2], rows()).test == pytest.approx(0.2)
     assert lost_by(half[2], rows()).validation == pytest.approx(100 * (0.75**2 - 0.748**2))
 
 
-def test_without_data_it_is_skipped() -> None:
+def test_the_benchmark_is_skipped_without_data() -> None:
     assert main(["--data", "nowhere"]) == EXIT_SKIPPED

@@ -27,10 +27,10 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_words_slots_and_intents_become_numbers(data, tmp_path):
+def test_words_slots_and_intents_are_encoded_as_numbers(data, tmp_path):
     _, source = prepare(data, tmp_path, 0)
     train, test = (dict(np.load(path)) for path in (source.train, source.test))
-    # Known are the words that occur twice: "play" and "some", in the order of the alphabet.
+    # Words that occur twice are known: "play" and "some", in alphabetical order.
     assert train["words"][0][:5].tolist() == [2, 3, 1, 0, 0]
     assert test["words"][0][:4].tolist() == [2, 3, 1, 0]
     # B-genre, B-people, B-style, O
@@ -41,7 +41,7 @@ def test_words_slots_and_intents_become_numbers(data, tmp_path):
     assert train["words"].shape == (3, LENGTH)
 
 
-def test_the_network_fits_the_data_and_can_shrink_everywhere(data, tmp_path):
+def test_the_network_suits_the_data_and_all_widths_can_be_cut(data, tmp_path):
     model, source = prepare(data, tmp_path, 0)
     network = keras.models.load_model(model.path)
     slots, intent = network(np.load(source.test)["words"])
@@ -52,8 +52,8 @@ def test_the_network_fits_the_data_and_can_shrink_everywhere(data, tmp_path):
     assert least < 0.02 * structure.network().flops
 
 
-def test_padding_tells_nothing():
-    """What stands after the utterance does not change what is said of it."""
+def test_padding_does_not_affect_the_predictions():
+    """Tokens after the utterance do not change its predictions."""
     network = encoder(10, 4, 2, 0)
     words = np.zeros((1, LENGTH), np.int32)
     words[0, :3] = [2, 3, 4]
@@ -66,7 +66,7 @@ def test_padding_tells_nothing():
 
 
 def test_the_loss_is_the_median_over_the_seeds():
-    """Each goal is compared with the source of its seed, trained as long."""
+    """Each goal is compared with the equally trained source of its seed."""
     runs = [
         Ported(
             50.0, source, {share: Reached(half if share == 0.5 else 60.0, share, 10, {}) for share in SHARES}
@@ -81,12 +81,12 @@ def test_the_loss_is_the_median_over_the_seeds():
     assert figures["loss_at_half"] == 2.0  # of 4, 1 and 2
 
 
-def test_seeds_start_from_networks_of_their_own():
+def test_each_seed_has_its_own_network():
     first, second = (encoder(10, 4, 2, seed).get_layer("word").get_weights()[0] for seed in (0, 1))
     assert np.abs(first - second).max() > 0
 
 
-def test_is_skipped_without_data(tmp_path, monkeypatch, capsys):
+def test_the_benchmark_is_skipped_without_data(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
     assert main(["--data", str(tmp_path)]) == 77
     assert FILES[0] in "".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""What `step` compares with."""
+"""The baselines of `step`."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -11,7 +11,7 @@ from executors.training import evaluation
 from executors.training.batch_norm import quick_batch_norms
 
 
-def test_the_roof_is_of_the_multiply_adds_of_all_layers():
+def test_the_upper_bound_covers_the_multiply_adds_of_all_layers():
     first = 32 * 32 * 9 * 3 * 16
     stages = [
         32 * 32 * (9 * 16 * 16 + 9 * 16 * 16),
@@ -22,7 +22,7 @@ def test_the_roof_is_of_the_multiply_adds_of_all_layers():
 
 
 @pytest.mark.parametrize("of_keras", [False, True], ids=["quick", "of Keras"])
-def test_one_side_has_quick_batch_norms_and_the_other_those_of_keras(
+def test_one_side_has_fast_batch_norms_and_the_other_those_of_keras(
     of_keras: bool, monkeypatch: pytest.MonkeyPatch
 ):
     traced = []

@@ -1,4 +1,4 @@
-"""Which fresh job counts against a streamed goal, and what it is asked for."""
+"""The fresh job that a streamed goal is compared with, and its settings."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_the_last_fresh_job_counts_if_it_is_accurate_enough(accuracies, matched)
     assert comparison.matched is matched
 
 
-def test_a_fresh_job_gets_a_multiple_of_the_steps_of_a_goal_and_neither_side_tunes_the_source():
+def test_a_fresh_job_gets_a_multiple_of_the_steps_without_tuning_the_source():
     params = Params(source_steps=5, adapt_steps=10, tune_steps=20, max_steps=30)
     ((first, _), (twice,)) = (
         json.loads(_config("tuned.keras", shares, params, n, 3))
@@ -42,7 +42,7 @@ def test_a_fresh_job_gets_a_multiple_of_the_steps_of_a_goal_and_neither_side_tun
     assert first["algorithm"]["config"]["tune_steps"] == 20
 
 
-def test_it_is_skipped_without_data(tmp_path):
+def test_the_benchmark_is_skipped_without_data(tmp_path):
     options = ["--data", str(tmp_path)]
 
     assert run("streaming", TARGETS, measure, options, add_options) == EXIT_SKIPPED

@@ -21,7 +21,7 @@ MATRIX = REPOSITORY / "docs" / "support-matrix.md"
 
 
 def network():
-    """Channels that a layer norm averages over, and a convolution beside it."""
+    """Return a network with a layer norm over channels and a parallel convolution."""
     inputs = keras.Input((6, 6, 3))
     x = layers.Conv2D(16, 3, name="a")(inputs)
     x = layers.LayerNormalization(name="norm")(x)
@@ -29,20 +29,20 @@ def network():
     return randomised(keras.Model(inputs, layers.Dense(4, name="out")(layers.GlobalAveragePooling2D()(x))))
 
 
-def test_all_of_keras_applications_are_looked_at():
+def test_all_keras_applications_are_covered():
     named = {name for name in vars(keras.applications) if name[0].isupper()}
     assert len(named) == 40
     assert architectures().keys() == named | {"BERT classifier", "BERT span"}
 
 
-def test_half_of_the_multiply_adds_are_left():
+def test_half_of_the_multiply_adds_remain():
     structure = analyse(network())
     keep = half(structure)
     left = structure.network({name: int(mask.sum()) for name, mask in keep.items()}).flops
     assert 0.4 < left / structure.network().flops <= 0.5
 
 
-def test_a_masked_network_computes_the_same_as_the_narrowed_one_but_not_as_the_whole():
+def test_a_masked_network_equals_the_narrowed_one_but_not_the_whole():
     model = network()
     structure = analyse(model)
     keep = half(structure)
@@ -84,7 +84,7 @@ def test_more_architectures_are_supported(name):
     assert look_at(name).supported
 
 
-def test_the_table_has_all_of_them_as_supported():
+def test_the_table_lists_all_architectures_as_supported():
     rows = [line.split("|")[1:-1] for line in MATRIX.read_text().splitlines() if line.startswith("| ")][1:]
     assert {row[0].strip() for row in rows} == set(architectures())
     assert {row[-1].strip() for row in rows} == {"adapted and packaged"}

@@ -1,4 +1,4 @@
-"""That ResNet-8 in PyTorch is the Keras network that it was translated from."""
+"""ResNet-8 in PyTorch equals the Keras network that it was translated from."""
 
 import keras
 import numpy as np
@@ -64,7 +64,7 @@ def test_recalibration_is_the_same(data):
     evaluation.recalibrate(model, data)
 
     predicted = torch_resnet8.probabilities(twin, images_of(data)).numpy()
-    # PyTorch takes n - 1 examples for n in a variance.
+    # PyTorch divides by n - 1 instead of n in a variance.
     assert predicted == pytest.approx(keras_outputs(model, data), abs=5e-3)
 
 
@@ -76,7 +76,7 @@ def test_another_network_is_refused():
         torch_resnet8.translated(keras.Model(inputs, outputs))
 
 
-def test_batches_hold_each_example_once_a_round():
+def test_batches_contain_each_example_once_per_epoch():
     batches = torch_resnet8.batches(10, 3, seed=0)
 
     first = np.concatenate([next(batches).numpy() for _ in range(3)])

@@ -1,4 +1,4 @@
-"""Which points are drawn."""
+"""The points of trade-off plots."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 
 
-def test_there_are_more_than_20_goals_that_a_config_may_have():
+def test_there_are_more_than_20_valid_goals():
     common = {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}
     goals = parse_batch(json.dumps([{**goal, **common} for goal in _goals(COUNT)]))
     assert len(goals) > 26
@@ -39,7 +39,7 @@ def test_there_are_more_than_20_goals_that_a_config_may_have():
 
 
 @pytest.mark.slow
-def test_goals_below_what_any_network_takes_are_left_out(tmp_path):
+def test_goals_below_the_smallest_network_are_left_out(tmp_path):
     dataset = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
     common = {"model": "digits-resnet", "dataset": dataset}
     shares = {"half": "0.5x", "none": "0.00001x"}
@@ -62,7 +62,7 @@ def test_points_are_numbered_on_each_axis():
     assert set(SERIES) == {"FLOP", "memory", "latency", "latency-float32"}
 
 
-def test_what_was_reached_is_that_of_the_goals_precision_as_a_share_of_the_float32_source():
+def test_results_in_the_precision_of_the_goal_are_relative_to_the_float32_source():
     source = Source({"flops": 100.0, "memory_bytes": 1_000.0, "latency_ms@host": 4.0}, 0.8, Metric.ACCURACY)
     int8 = QuantizationConfig(precision=Quantization.INT8)
     memory, latency, missed = (
@@ -79,5 +79,5 @@ def test_what_was_reached_is_that_of_the_goals_precision_as_a_share_of_the_float
     assert points_of(job) == [Point("memory", 0.2, 70.0), Point("latency", 0.25, 70.0)]
 
 
-def test_without_data_it_is_skipped():
+def test_the_benchmark_is_skipped_without_data():
     assert main(["--data", "nowhere"]) == EXIT_SKIPPED

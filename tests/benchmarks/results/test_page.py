@@ -1,4 +1,4 @@
-"""The published results are made from the records, one row for each target."""
+"""The results page is made from the records, with one row per target."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def record(date, figures, targets, **fields):
 SPEED = {"page_ms": {"what": "a page, ms", "max": 10.0}}
 
 
-def test_the_page_in_the_repository_is_that_of_the_records():
+def test_the_page_in_the_repository_matches_the_records():
     assert RESULTS.read_text() == page(read_records()), "run python -m benchmarks.results"
 
 
@@ -28,7 +28,7 @@ def test_a_row_has_name_value_target_and_status():
     )
 
 
-def test_the_latest_record_counts():
+def test_the_most_recent_record_counts():
     records = [
         record(date, {"page_ms": ms}, SPEED) for date, ms in (("2026-01-01", 8.0), ("2026-01-02", 12.0))
     ]
@@ -37,7 +37,7 @@ def test_the_latest_record_counts():
     assert missed_targets(records).splitlines()[2:] == ["| server.web | a page, ms | 12 | at most 10 |"]
 
 
-def test_a_target_that_the_latest_record_no_longer_has_is_gone():
+def test_a_target_missing_from_the_most_recent_record_is_not_listed():
     records = [
         record("2026-01-01", {"old": 8.0}, {"old": {"max": 9.0}}),
         record("2026-01-02", {"page_ms": 1.0}, SPEED),
@@ -45,7 +45,7 @@ def test_a_target_that_the_latest_record_no_longer_has_is_gone():
     assert [row.name for row in rows_of(records)] == ["page_ms"]
 
 
-def test_records_of_several_networks_are_put_together():
+def test_records_of_several_networks_are_combined():
     targets = {"a_ms": {"max": 1.0}, "b_ms": {"max": 1.0}}
     records = [
         record("2026-01-01", {"a_ms": 0.5}, targets, network="a"),
@@ -61,12 +61,12 @@ def test_a_quick_run_counts_only_without_a_full_one():
     assert [row.status for row in rows_of([record("2026-01-01", {}, SPEED), quick])] == ["met (quick run)"]
 
 
-def test_what_was_not_measured_says_so():
+def test_unmeasured_targets_are_marked():
     assert [row.status for row in rows_of([record("2026-01-01", {}, SPEED)])] == ["not measured"]
 
 
 @pytest.mark.parametrize(
     ("figure", "expected"), [(0.0625, "0.0625"), (1.536, "1.54"), (48.1, "48.1"), (318_128.0, "318,128")]
 )
-def test_figures_are_short(figure, expected):
+def test_numbers_are_short(figure, expected):
     assert shown(figure) == expected

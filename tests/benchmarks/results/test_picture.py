@@ -6,7 +6,7 @@ from benchmarks.harness.records import read_records
 from benchmarks.results.picture import PICTURE, picture, times, tradeoffs
 
 
-def test_the_picture_in_the_repository_is_that_of_the_records():
+def test_the_picture_in_the_repository_matches_the_records():
     assert PICTURE.read_text() == picture(read_records()), "run python -m benchmarks.results"
 
 
@@ -22,7 +22,7 @@ def test_points_are_percent_of_the_cost_and_of_accuracy():
     assert tradeoffs(figures)["latency"] == []
 
 
-def test_times_one_by_one_are_multiples_of_those_together():
+def test_times_of_separate_porting_are_multiples_of_collective_ones():
     figures = {}
     for goals, seconds in ((4, 120.0), (16, 240.0), (64, 600.0), (128, 1_200.0)):
         figures[f"resnet8_adapting_seconds_at_{goals}"] = seconds
@@ -35,7 +35,7 @@ def test_times_one_by_one_are_multiples_of_those_together():
     }
 
 
-def test_every_point_lies_within_its_panel():
+def test_every_point_is_within_its_panel():
     circles = [part for part in ElementTree.fromstring(PICTURE.read_text()) if part.get("r") == "3.5"]  # noqa: S314
     assert len(circles) == 30 + 3 * 4
     assert all(48 <= float(circle.get("cy")) <= 300 for circle in circles)

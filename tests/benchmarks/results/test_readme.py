@@ -1,4 +1,4 @@
-"""The README's table is that of the latest record of the default config."""
+"""The README's table is made from the most recent record of the default config."""
 
 from benchmarks.harness.records import read_records
 from benchmarks.porting.default_config import figures_of, goals_of
@@ -17,12 +17,12 @@ REPORT = {
 }  # fmt: skip
 
 
-def test_the_table_in_the_repository_is_that_of_the_records():
+def test_the_table_in_the_repository_matches_the_records():
     text = README.read_text()
     assert text == with_table(text, read_records()), "run python -m benchmarks.results"
 
 
-def test_figures_are_those_of_the_report():
+def test_numbers_are_those_of_the_report():
     figures = figures_of(REPORT)
     assert goals_of(figures) == ["half", "tenth"]
     assert (figures["goals_missed"], round(figures["most_lost"], 6)) == (1, 2.0)

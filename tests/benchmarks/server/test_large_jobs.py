@@ -1,4 +1,4 @@
-"""Whether another caller's waits are counted while a call is timed."""
+"""Waiting times of another caller are measured while a call is timed."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from benchmarks.server.large_jobs import CallTimer
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What happens, in order: every question of the other caller, and what a test adds."""
+    """Record events in order: every request of the other caller, and entries added by tests."""
     events = []
 
     class FakeClient:
@@ -37,7 +37,7 @@ def call_timer(job):
     return CallTimer(server, job)
 
 
-def test_the_other_caller_is_connected_before_a_call_and_asks_after_it_began(asked):
+def test_the_other_caller_connects_before_a_call_and_sends_requests_during_it(asked):
     timer = call_timer("small")
 
     timer.time("nothing", lambda: asked.append("call"))

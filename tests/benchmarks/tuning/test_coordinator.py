@@ -1,4 +1,4 @@
-"""The fleets of the benchmark of coordinators, with a real server."""
+"""Fleets of the coordinator benchmark, with a real server."""
 
 from benchmarks.tuning.coordinator import PEERS, serving
 

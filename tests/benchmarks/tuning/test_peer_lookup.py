@@ -1,4 +1,4 @@
-"""What the benchmark of peer lookups compares, on fleets that take no time."""
+"""The benchmark of peer lookups on small fleets."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_brute_force_and_hnsw_find_the_nearest(fleet):
     assert fleet.recall(hnsw(fleet.points)) > 0.95
 
 
-def test_recall_is_the_share_that_is_found(fleet):
+def test_recall_is_the_share_of_found_peers(fleet):
     def half(query):
         squares = ((fleet.points - query) ** 2).sum(axis=1)
         return [*np.argsort(squares)[: COUNT // 2].tolist(), *([-1] * (COUNT // 2))]

@@ -1,4 +1,4 @@
-"""That linear algebra has one thread where a benchmark says so."""
+"""Linear algebra is limited to one thread for benchmarks that require it."""
 
 import os
 

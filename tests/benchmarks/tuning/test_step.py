@@ -1,4 +1,4 @@
-"""The figures of `tuning_step`, and that both of its sides train alike."""
+"""The results of `tuning_step`, and the equivalence of its sides."""
 
 import subprocess
 import sys
@@ -13,15 +13,15 @@ from benchmarks.tuning import step as tuning_step
 from benchmarks.tuning.step import Side, figures_of
 
 
-def test_ratios_are_of_bursts_that_follow_each_other():
+def test_ratios_are_computed_from_consecutive_bursts():
     figures = figures_of("small", Side([1.0, 4.0, 3.0], 100.0), Side([1.0, 2.0, 2.0], 400.0))
     assert figures["small_step_over_tensorflow"] == 1.5
     assert (figures["small_litert_ms"], figures["small_tensorflow_ms"]) == (3.0, 2.0)
     assert figures["small_memory_over_tensorflow"] == 0.25
 
 
-def test_a_side_answers_with_times_and_its_own_memory():
-    """The memory of the process that starts it does not count."""
+def test_a_side_reports_times_and_its_own_memory():
+    """The memory of the parent process does not count."""
     program = "import benchmarks.tuning.side as side; side.serve(lambda: None)"
     ballast = np.ones(50_000_000)
     done = subprocess.run(
@@ -32,14 +32,14 @@ def test_a_side_answers_with_times_and_its_own_memory():
     assert 10 < memory < ballast.nbytes / 1e6
 
 
-def test_the_litert_side_loads_no_tensorflow():
+def test_the_litert_side_does_not_load_tensorflow():
     program = "import sys, benchmarks.tuning.step_litert; print({'tensorflow', 'keras'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.slow
-def test_both_sides_train_the_same():
+def test_both_sides_train_equally():
     import tensorflow as tf
 
     from executors.structure import fold_batch_norm
@@ -62,5 +62,5 @@ def test_both_sides_train_the_same():
     assert loss == pytest.approx(float(tf.reduce_mean(entropy + 0.5 * distilled)), rel=1e-4)
 
 
-def test_it_is_among_the_benchmarks_that_make_runs():
+def test_the_benchmark_is_run_by_make():
     assert "tuning.step" in (Path(tuning_step.__file__).parents[2] / "Makefile").read_text()

@@ -63,12 +63,12 @@ def test_f1_is_the_mean_over_the_classes():
     assert of(Metric.F1, "spam") == pytest.approx(expected)
 
 
-def test_mean_squared_error():
+def test_mean_squared_error_is_that_of_scikit_learn():
     expected = reference.mean_squared_error(ASKED, PRICES[:, 0])
     assert of(Metric.MSE, "price") == pytest.approx(expected)
 
 
-def test_area_under_the_curve():
+def test_area_under_the_curve_is_that_of_scikit_learn():
     assert of(Metric.ROC_AUC, "spam") == pytest.approx(reference.roc_auc_score(ANSWERS, CHANCES[:, 0]))
     shares = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
     expected = reference.roc_auc_score(CLASSES, shares, multi_class="ovr")

@@ -76,7 +76,7 @@ def test_a_flat_copy_has_the_names_and_weights_of_its_model():
 
 
 @pytest.mark.parametrize("build", [tagger, padded])
-def test_costs_by_hand(build):
+def test_costs_match_values_computed_by_hand(build):
     actual = {layer.name: layer for layer in analyse(build(unmasked)).network().layers}
     assert actual["hidden"].multiply_adds == STEPS * 7 * UNITS
     assert actual["tags"].multiply_adds == STEPS * UNITS * TAGS

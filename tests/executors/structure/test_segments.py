@@ -29,7 +29,7 @@ def clone(name, layer):
     return type(layer).from_config({**layer.get_config(), "name": name})
 
 
-def in_turn(parts, arrays):
+def run_segments(parts, arrays):
     """Run the segments one after another, and return the outputs of the last one."""
     for part in parts:
         arrays = outputs(part.graph.build(clone, part.graph.weights), arrays)
@@ -40,7 +40,7 @@ def check(model, largest):
     structure = analyse(model)
     parts = segments(structure, largest)
     arrays = arrays_for(model)
-    same(outputs(model, arrays), in_turn(parts, arrays))
+    same(outputs(model, arrays), run_segments(parts, arrays))
     assert sum(part.params for part in parts) == structure.network().params
     for part in parts[1:]:
         assert len(part.graph.inputs) == 1

@@ -293,7 +293,7 @@ def test_diverging_training_is_reported(training_setup):
         Trainer(linear(), training_setup, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
 
 
-def test_learning_rate_schedules():
+def test_learning_rates_follow_their_schedules():
     assert cosine(4) == pytest.approx([1, (1 + np.sqrt(0.5)) / 2, 0.5, (1 - np.sqrt(0.5)) / 2], abs=1e-6)
     assert list(constant(2)) == [1, 1]
 

@@ -20,7 +20,7 @@ TABLE_1 = {
 }
 
 
-def test_table_1():
+def test_the_catalogue_matches_table_1():
     assert {
         name: (profile.compute_power, profile.memory_bandwidth)
         for name, profile in catalogue().items()
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_reported_with_all_known_ones():
         {"compute_power": -3, "memory_bandwidth": 3},
     ],
 )
-def test_incomplete_hardware(value):
+def test_incomplete_hardware_is_refused(value):
     with pytest.raises(ValidationError):
         HardwareConfig.model_validate(value)
 

@@ -41,7 +41,7 @@ def places(*entries):
     return [problem.place for problem in problems(*entries)]
 
 
-def test_figure_3():
+def test_figure_3_is_parsed():
     first, last = parse_batch((CONFIGS / "figure3.json").read_text())
 
     assert (first.id, first.model, first.dataset.train) == ("1", "Resnet", "/path/to/train")
@@ -73,7 +73,7 @@ def test_a_single_object_is_a_list_of_one():
     assert parse_batch(json.dumps(entry())) == parse(entry())
 
 
-def test_defaults():
+def test_settings_have_defaults():
     (config,) = parse(entry())
 
     assert config.algorithm == AlgorithmConfig(name="auto", config={})
@@ -164,7 +164,7 @@ def test_each_profile_is_listed_once():
     assert profiles_of(parse(entry(threads=4))) == [HOST.with_threads(4)]
 
 
-def test_all_problems_of_a_file_at_once():
+def test_all_problems_of_a_file_are_reported_at_once():
     text = """[ // several things are wrong here
         {"id": "a/b", "model": 5, "dataset": {"train": "x"},
          "adaptation_goal": {"FLOPS": "5G", "latency": "30parsecs", "size": -1, "memory": NaN},
@@ -228,7 +228,7 @@ def test_a_goal_limits_at_least_one_cost(goal):
     ]
     + [("accuracy", 0), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],
 )
-def test_impossible_goals(key, value):
+def test_impossible_goals_are_refused(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
 
 

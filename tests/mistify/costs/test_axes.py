@@ -253,7 +253,7 @@ print(json.dumps(found))
 """
 
 
-def asked(site: Path, **goal: object) -> dict[str, object]:
+def read_with_plug_in(site: Path, **goal: object) -> dict[str, object]:
     """Return how a process with the plug-in reads a goal."""
     text = json.dumps({**CONFIG, "adaptation_goal": goal, "quantization": "int8"})
     run = subprocess.run(
@@ -263,7 +263,7 @@ def asked(site: Path, **goal: object) -> dict[str, object]:
 
 
 def test_an_installed_metric_becomes_a_key_of_configs(tmp_path):
-    actual = asked(install_example(tmp_path, "energy", COSTS), energy="2 mJ", FLOP="0.5x")
+    actual = read_with_plug_in(install_example(tmp_path, "energy", COSTS), energy="2 mJ", FLOP="0.5x")
     assert actual["keys"][-1] == "energy"
     assert actual["limits"] == {
         "flops": str(Quantity(0.5, True)),
@@ -271,7 +271,7 @@ def test_an_installed_metric_becomes_a_key_of_configs(tmp_path):
     }
     assert actual["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
     assert actual["again"]
-    text = str(asked(tmp_path, energy="2 kWh")["refused"])
+    text = str(read_with_plug_in(tmp_path, energy="2 kWh")["refused"])
     assert "[0].adaptation_goal.energy" in text
     assert "use nJ, uJ, mJ, J, x" in text
 
@@ -286,7 +286,7 @@ def test_goals_that_name_a_broken_plug_in_are_refused(tmp_path):
     points = {"missing": "broken:nothing", "absent": "no_such_module:AXIS", "other": "broken:other"}
     points |= {"flops": "broken:flops", "number": "broken:number", "good": "broken:good"}
     site = installed(tmp_path, "broken", module, points)
-    assert asked(site, good=5)["limits"] == {"good": str(Quantity(5.0))}
+    assert read_with_plug_in(site, good=5)["limits"] == {"good": str(Quantity(5.0))}
     for name, reason in {
         "missing": "AttributeError",
         "absent": "ModuleNotFoundError",
@@ -294,7 +294,7 @@ def test_goals_that_name_a_broken_plug_in_are_refused(tmp_path):
         "flops": "its quantity",
         "number": "is 3, not a mistify.costs.axes.Axis",
     }.items():
-        refused = str(asked(site, **{name: 5})["refused"])
+        refused = str(read_with_plug_in(site, **{name: 5})["refused"])
         assert f"[0].adaptation_goal.{name}: got 5; expected the name of a metric that can be used" in refused
         assert reason in refused
 

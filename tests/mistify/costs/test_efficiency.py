@@ -33,7 +33,7 @@ ADD = elementwise(OperatorKind.ADD, 10, 20)
         (ADD, 0, 4 * 200),
     ],
 )
-def test_multiply_adds_and_bytes_moved_of_an_operator(
+def test_an_operator_has_multiply_adds_and_bytes_moved(
     operation: Operation, multiply_adds: int, bytes_moved: int
 ) -> None:
     assert (operation.multiply_adds, operation.bytes_moved) == (multiply_adds, bytes_moved)

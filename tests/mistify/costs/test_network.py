@@ -36,11 +36,11 @@ def residual(relu_in_place=True):
         ({"c_in": 8, "c_out": 12, "s_kernel": 9, "s_out": 25, "groups": 4}, 5_400),  # grouped
     ],
 )
-def test_multiply_adds_by_hand(arguments, expected):
+def test_multiply_adds_match_values_computed_by_hand(arguments, expected):
     assert multiply_adds(**arguments) == expected
 
 
-def test_peak_of_a_residual_block():
+def test_the_peak_of_a_residual_block_includes_the_shortcut():
     # While c runs, a (64, for the sum), b (100) and c (64) are alive: 228. While b runs 164, at the sum 192.
     assert residual().peak_activations == 228
 
@@ -135,7 +135,7 @@ def test_bytes_by_precision(precision, weights, activations):
     assert network.size_bytes(precision) == weights + around
 
 
-def test_latency_by_hand():
+def test_latency_matches_a_value_computed_by_hand():
     # 4 bytes x (590 weights + 64 + 100 + 64 + 64 + 4 activations) at 1 GB/s,
     # 6,000 multiply-adds at 2 GFLOP/s.
     milliseconds = NominalProfile("bench", compute_power=2.0, memory_bandwidth=1.0).latency_ms(residual())

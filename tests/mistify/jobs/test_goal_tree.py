@@ -161,7 +161,7 @@ def test_order_and_paths(table):
         assert all(tree.parent(below) == above for above, below in pairwise(path))
 
 
-def test_the_tree_of_figure_4():
+def test_the_tree_matches_figure_4():
     """Two paths fork: only goals that are ordered on both axes follow each other."""
     tree = GoalTree.build([[8, 8], [6, 6], [3, 5], [5, 3], [2, 4], [4, 2], [1, 1]], axes=["mem", "comp"])
 

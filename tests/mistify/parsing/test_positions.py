@@ -39,7 +39,7 @@ TEXT = """// goals
         ("[0].adaptation_goal.FLOP.unit", 7),
     ],
 )
-def test_the_line_of_a_place(place: str, line: int) -> None:
+def test_the_line_of_a_place_is_found(place: str, line: int) -> None:
     assert lines_of(TEXT, [place]) == {place: line}
 
 

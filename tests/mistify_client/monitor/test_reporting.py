@@ -87,7 +87,7 @@ def test_a_package_is_measured_once_when_the_device_is_quiet(site, package):
 
 
 @pytest.mark.parametrize("free", [0.85, None])
-def test_no_measurement_while_the_device_is_busy_or_its_load_is_unknown(site, free):
+def test_nothing_is_measured_while_the_device_is_busy_or_its_load_is_unknown(site, free):
     for _ in range(3):
         site.let_pass(9, 1.0)
         site.let_pass(1, free)

@@ -42,7 +42,7 @@ def test_add_goals_sends_the_job_the_config_and_its_own_key(service, client):
     assert other.idempotency_key != first.idempotency_key != ""
 
 
-def test_get_list_and_cancel_jobs(service, client):
+def test_jobs_are_returned_listed_and_cancelled(service, client):
     assert client.job("job-1") == service.fake.job
     assert [part.job.id for part in client.jobs()] == ["job-1", "job-2", "job-3"]
     assert client.cancel("job-1").state is JobState.CANCELLED

@@ -52,7 +52,7 @@ def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
     return actual
 
 
-def which(scores: np.ndarray, candidates: list[np.ndarray]) -> int:
+def matching(scores: np.ndarray, candidates: list[np.ndarray]) -> int:
     """Return the number of the candidate that equals the scores."""
     (equal,) = [n for n, candidate in enumerate(candidates) if np.array_equal(scores, candidate)]
     return equal
@@ -120,7 +120,7 @@ def test_every_output_comes_from_a_single_branch_while_threads_switch(branch_pac
     try:
         with ThreadPoolExecutor(4) as pool:
             while ran != {0, 1, 2}:  # until each switching thread has had its turn
-                ran |= set(pool.map(lambda _: which(model(expected["image"]), candidates), range(1000)))
+                ran |= set(pool.map(lambda _: matching(model(expected["image"]), candidates), range(1000)))
     finally:
         done.set()
         for thread in switchers:
@@ -133,7 +133,7 @@ def test_a_switch_applies_from_the_next_inference(branch_package, expected):
     candidates = by_branch(model, expected["image"])
     for branch in np.random.default_rng(0).integers(0, 3, 200).tolist():
         ThreadPoolExecutor(1).submit(model.switch, f"branch-{branch}").result()
-        assert which(model(expected["image"]), candidates) == branch
+        assert matching(model(expected["image"]), candidates) == branch
 
 
 def test_statistics_describe_the_inferences(branch_package, expected):

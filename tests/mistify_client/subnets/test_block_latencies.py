@@ -108,7 +108,7 @@ def test_a_damaged_block_is_refused_by_name(elastic):
 
 
 @pytest.mark.parametrize(("shipped_ms", "handover_ms"), [(5.0, 0.5), (4.0, 1.0), (7.0, 0.0)])
-def test_the_hand_over_time_is_what_a_chain_takes_longer_than_one_network(tmp_path, shipped_ms, handover_ms):
+def test_the_handover_time_is_the_overhead_of_a_chain_over_one_network(tmp_path, shipped_ms, handover_ms):
     """Blocks take 1, 2 and 3 ms in a chain, and less in one network, with these or other blocks."""
     store = spaces.store(blocks=3, shrunk=1, merged=())
     first, second, third, *_, last_shrunk = store.variants

@@ -34,7 +34,7 @@ def known(accuracy: float, loss: float = 1.0, **by_class: float) -> Knowledge:
     return Knowledge(Score(accuracy, loss), 400, shares, has_accuracy=True)
 
 
-def known_figures(loss: float) -> Knowledge:
+def known_loss(loss: float) -> Knowledge:
     return Knowledge(Score(0.0, loss), 400, {}, has_accuracy=False)
 
 
@@ -61,8 +61,8 @@ def test_an_accuracy_of_zero_is_shown():
         ),
         (known(0.9, c0=0.9), known(0.89, c0=0.89), ""),
         (known(0.9, c0=0.9), known(0.95, c0=0.95), ""),
-        (known_figures(2.0), known_figures(3.0), "the loss on the examples to keep rose from 2 to 3"),
-        (known_figures(2.0), known_figures(2.1), ""),
+        (known_loss(2.0), known_loss(3.0), "the loss on the examples to keep rose from 2 to 3"),
+        (known_loss(2.0), known_loss(2.1), ""),
         (known(0.0, 2.0), known(0.0, 3.0), ""),
     ],
 )

@@ -28,7 +28,7 @@ work(lambda say: write)
 """
 
 
-async def littering(log: Path) -> tuple[WorkerProcess, Path]:
+async def worker_with_temporary_files(log: Path) -> tuple[WorkerProcess, Path]:
     """Start a worker, and yield it with its temporary directory."""
     worker = await WorkerProcess.start([sys.executable, "-c", LITTERS], log)
     return worker, Path((await worker.receive()).decode().strip())
@@ -96,7 +96,7 @@ async def test_a_worker_leaves_no_temporary_files(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    worker, litter = await littering(tmp_path / "log")
+    worker, litter = await worker_with_temporary_files(tmp_path / "log")
     assert litter.is_dir()
     if killed:
         await worker.kill()
@@ -117,10 +117,10 @@ async def test_a_worker_that_fails_to_start_leaves_no_directory(
 
 
 async def test_files_of_a_killed_servers_worker_are_removed_by_the_next_server(tmp_path: Path) -> None:
-    left, litter = await littering(tmp_path / "worker-0.log")
-    other, in_use = await littering(tmp_path / "worker-1.log")
+    left, litter = await worker_with_temporary_files(tmp_path / "worker-0.log")
+    other, in_use = await worker_with_temporary_files(tmp_path / "worker-1.log")
     os.killpg(left._process.pid, signal.SIGKILL)
-    successor, _ = await littering(tmp_path / "worker-0.log")
+    successor, _ = await worker_with_temporary_files(tmp_path / "worker-0.log")
     assert not litter.exists()
     assert in_use.exists()
     for worker in (left, other, successor):

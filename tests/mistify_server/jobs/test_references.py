@@ -12,7 +12,7 @@ from tests.mistify_server.outcomes import goals
 Config = Callable[..., dict[str, object]]
 
 
-def asked(site: Any) -> list[list[int]]:
+def reference_threads(site: Any) -> list[list[int]]:
     """Return the thread counts of all reference tasks, in order."""
     return [task["threads"] for task in site.tasks("reference")]
 
@@ -46,7 +46,7 @@ async def test_the_source_is_measured_again_for_goals_with_other_threads(
     for name, threads in (("same", 1), ("other", 2)):
         await caller.add(job.id, [{**make_config(name, FLOP="0.4x"), "threads": threads}])
         await caller.finished(job.id)
-    assert asked(site) == [[1], [1, 2]]
+    assert reference_threads(site) == [[1], [1, 2]]
 
 
 async def test_goals_added_while_the_source_is_measured_are_processed(
@@ -59,7 +59,7 @@ async def test_goals_added_while_the_source_is_measured_are_processed(
     (site.control / "hold-reference").unlink()
     job = await caller.finished(job.id)
     assert goals(job) == {"half": GoalState.MET, "late": GoalState.MET}
-    assert asked(site) == [[1], [1, 2]]
+    assert reference_threads(site) == [[1], [1, 2]]
 
 
 async def test_a_failed_measurement_of_the_source_fails_no_goal(
@@ -76,7 +76,7 @@ async def test_a_failed_measurement_of_the_source_fails_no_goal(
         {},
     )
     assert "could not be measured: the source cannot be measured" in caplog.text
-    assert asked(site) == [[1]]
+    assert reference_threads(site) == [[1]]
 
 
 async def test_the_source_is_not_measured_without_a_package(
@@ -84,4 +84,4 @@ async def test_the_source_is_not_measured_without_a_package(
 ) -> None:
     job = await caller.submit([make_config("bad", num_of_params=13)])
     assert (await caller.finished(job.id)).state is JobState.FAILED
-    assert asked(site) == []
+    assert reference_threads(site) == []

@@ -68,7 +68,7 @@ class Ported:
             self.artifacts.path(self.package.files["manifest.json"]).read_bytes()
         )
 
-    def says(self, images: Figures) -> Figures:
+    def predicted_classes(self, images: Figures) -> Figures:
         """Return the classes predicted by the package, one image at a time."""
         network = Interpreter(str(self.artifacts.path(self.package.files["serve.tflite"])))
         run = network.get_signature_runner(SIGNATURE)
@@ -81,7 +81,7 @@ def source() -> keras.Model:
     return flatten("digits-resnet", builtin_source("digits-resnet"))
 
 
-def says(model: keras.Model, images: Figures) -> Figures:
+def predicted_classes(model: keras.Model, images: Figures) -> Figures:
     return np.asarray(model.predict(images, verbose=0).argmax(axis=1))
 
 
@@ -130,8 +130,8 @@ def test_with_only_unlabelled_inputs_the_score_is_agreement_on_held_out_inputs(
     every = np.concatenate([part[name] for part in parts])
     np.testing.assert_array_equal(np.unique(every, axis=0), np.unique(images, axis=0))
     for part in parts:
-        np.testing.assert_array_equal(part[said], says(source, part[name]))
-    predicted, true = alone.says(parts[1][name]), says(source, parts[1][name])
+        np.testing.assert_array_equal(part[said], predicted_classes(source, part[name]))
+    predicted, true = alone.predicted_classes(parts[1][name]), predicted_classes(source, parts[1][name])
     assert alone.root.metric is Metric.AGREEMENT
     assert (alone.root.source_accuracy, alone.root.steps) == (1.0, 0)
     assert alone.manifest.metric is Metric.AGREEMENT
@@ -152,10 +152,10 @@ def test_labelled_test_data_gives_the_accuracy_of_a_network_chosen_by_agreement(
     files = {part: str(tmp_path / f"{part}.npz") for part in ("photos", "test")}
     made = ported(tmp_path, DataSource(unlabelled=files["photos"], test=files["test"]))
     assert made.manifest.metric is Metric.ACCURACY
-    assert made.package.accuracy == pytest.approx(np.mean(made.says(images) == classes))
+    assert made.package.accuracy == pytest.approx(np.mean(made.predicted_classes(images) == classes))
     assert made.package.validation_metric is Metric.AGREEMENT
     assert made.root.source_accuracy == 1.0
-    assert np.mean(says(source, images) == classes) < 1
+    assert np.mean(predicted_classes(source, images) == classes) < 1
     assert set(made.data.answered) == {"train"}
     assert "agreement with the source, without labels" in made.package.note
 
@@ -172,7 +172,7 @@ def test_labelled_validation_data_gives_the_accuracy_during_adaptation(
         unlabelled=str(tmp_path / "photos.npz"), test=str(tmp_path / "test.npz"), settings=settings
     )
     made = ported(tmp_path, data)
-    assert made.root.source_accuracy == pytest.approx(np.mean(says(source, images) == classes))
+    assert made.root.source_accuracy == pytest.approx(np.mean(predicted_classes(source, images) == classes))
     assert made.package.validation_metric is Metric.ACCURACY
     assert "without labels" not in made.package.note
 
@@ -187,7 +187,7 @@ def test_unlabelled_inputs_next_to_training_data_are_only_used_for_distillation(
     labelled = DataSource(train="builtin:digits-train", test="builtin:digits-test")
     data = labelled.model_copy(update={"unlabelled": str(tmp_path / "photos.npz")})
     teacher = checkpoints.save(source)
-    with_more, without = (setups.prepare(teacher, each, Params()) for each in (data, labelled))
+    with_more, without = (setups.prepare(taught(teacher, data=each), Params()) for each in (data, labelled))
     count, (said,) = len(without.train), with_more.train.targets
     np.testing.assert_array_equal(with_more.train.targets[said][:count], without.train.targets[said])
     assert set(with_more.train.targets[said][count:]) == {-2}
@@ -197,7 +197,7 @@ def test_unlabelled_inputs_next_to_training_data_are_only_used_for_distillation(
     assert with_more.teacher is not None
     expected = source.predict(images, verbose=0)
     np.testing.assert_allclose(with_more.teacher[said][count:], expected, atol=1e-5)
-    not_taught = setups.prepare(teacher, data, Params(distillation=0), distilled=False)
+    not_taught = setups.prepare(taught(teacher, data=data), Params(distillation=0), distilled=False)
     assert len(not_taught.train) == count
 
 

@@ -193,7 +193,7 @@ def test_packages_contain_the_blocks_of_the_network(prepared, deep):
     assert not executor.package_parts(source, prepared[0], keras.Sequential([keras.Input((2,))])).served
 
 
-def test_packages_without_blocks_if_disabled_or_impossible(prepared, deep):
+def test_packages_have_no_blocks_if_disabled_or_impossible(prepared, deep):
     source = analyse(deep)
     assert AdaptiveNetExecutor(PARAMS).package_parts(source, prepared[0], deep) == PackageParts()
     parts = AdaptiveNetExecutor(WITH_BLOCKS).package_parts(source, b"", deep)

@@ -136,7 +136,7 @@ def test_widening_does_not_change_the_outputs():
     check_clone(encoder())
 
 
-def test_multiply_adds_by_hand():
+def test_multiply_adds_match_values_computed_by_hand():
     network = analyse(encoder()).network()
     cost = next(layer for layer in network.layers if layer.name == "attention")
     asked, reported = STEPS - 1, STEPS

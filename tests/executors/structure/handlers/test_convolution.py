@@ -44,7 +44,7 @@ def cost_of(layer, shape, **widths):
         (layers.PReLU(shared_axes=[1]), (4, 3), (0, 3)),
     ],
 )
-def test_costs_by_hand(layer, shape, expected):
+def test_costs_match_values_computed_by_hand(layer, shape, expected):
     assert cost_of(layer, shape) == expected
 
 
@@ -73,7 +73,7 @@ def resnet8():
     return keras.Model(inputs, layers.Dense(10, name="logits")(x))
 
 
-def test_resnet8_by_hand():
+def test_costs_of_resnet8_match_values_computed_by_hand():
     model = resnet8()
     structure = analyse(model)
     network = structure.network()
@@ -101,7 +101,7 @@ def test_resnet8_by_hand():
     }
 
 
-def test_resnet8_at_half_width():
+def test_costs_of_resnet8_at_half_width_match_values_computed_by_hand():
     structure = analyse(resnet8())
     network = structure.network({name: size // 2 for name, size in structure.widths.items()})
     assert network.flops == (

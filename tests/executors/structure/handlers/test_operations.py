@@ -67,7 +67,7 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("between", PASSING.values(), ids=PASSING)
-def test_operations_that_preserve_channels(between):
+def test_these_operations_preserve_channels(between):
     """The reference is a model of the two layers with the operation in between."""
     source = network(between)
     structure, keep = analyse(source), alternate(6)
@@ -87,7 +87,7 @@ def test_operations_that_preserve_channels(between):
 
 
 @pytest.mark.parametrize("between", KEEPING.values(), ids=KEEPING)
-def test_operations_that_fix_the_number_of_channels(between):
+def test_these_operations_fix_the_number_of_channels(between):
     source = network(between)
     assert analyse(source).widths == {}
     check_clone(source)

@@ -91,7 +91,7 @@ def test_both_directions_are_cut_together(mode):
     check_widen(network(both(merge_mode=mode)))
 
 
-def test_multiply_adds_by_hand():
+def test_multiply_adds_match_values_computed_by_hand():
     actual = {layer.name: layer.multiply_adds for layer in analyse(network(both())).network().layers}
     assert actual["both"] == 2 * 5 * 4 * UNITS * (7 + UNITS)
 

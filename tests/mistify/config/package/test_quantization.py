@@ -66,7 +66,7 @@ def test_mistakes_are_reported_at_their_places(arguments: object, message: str) 
         parse_batch(config(arguments))
 
 
-def test_axes_of_a_precision() -> None:
+def test_limits_on_memory_and_size_are_on_axes_of_the_precision() -> None:
     assert [memory_axis(precision) for precision in (*STORED, Quantization.INT8_QAT)] == [
         "memory_bytes",
         "memory_bytes@float16",

@@ -19,7 +19,7 @@ def test_sensors_of_this_device_are_read():
     assert 0 <= sensor().cpu_available <= 1
 
 
-def test_the_idle_share_of_the_processor(monkeypatch):
+def test_the_idle_share_of_the_processor_is_measured(monkeypatch):
     readings = iter([(100.0, 50.0), (110.0, 57.5), (110.0, 57.5), (120.0, 57.5)])
     monkeypatch.setattr(sensors, "_cpu_times", lambda: next(readings))
     sensor = DeviceSensor()

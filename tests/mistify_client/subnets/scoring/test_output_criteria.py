@@ -36,7 +36,7 @@ def score(kind, right, output):
 
 
 @pytest.mark.parametrize(("kind", "output"), [("logits", LOGITS), ("softmax", softmax(LOGITS))])
-def test_scores_for_classes(kind, output):
+def test_scores_for_classes_agree_with_scikit_learn(kind, output):
     actual = score(OutputEncoding(kind), CLASSES, output)
     assert actual.accuracy == pytest.approx(accuracy_score(CLASSES, LOGITS.argmax(1)))
     assert actual.loss == pytest.approx(log_loss(CLASSES, softmax(LOGITS), labels=range(5)), rel=1e-5)
@@ -52,7 +52,7 @@ def test_unknown_classes_do_not_count():
     assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_for_a_class_at_each_position():
+def test_scores_for_a_class_at_each_position_agree_with_scikit_learn():
     output = RNG.normal(size=(20, 3, 3, 4)).astype(np.float32)
     classes = RNG.integers(4, size=(20, 3, 3))
     actual = score(OutputEncoding.LOGITS, classes, output)
@@ -64,7 +64,7 @@ def test_scores_for_a_class_at_each_position():
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
 @pytest.mark.parametrize("shape", [(40,), (40, 1)])
 @pytest.mark.parametrize("kind", ["logit", "sigmoid"])
-def test_scores_for_binary_labels(kind, shape, dtype):
+def test_scores_for_binary_labels_agree_with_scikit_learn(kind, shape, dtype):
     values = LOGITS[:, :1]
     right = RNG.integers(2, size=40).astype(dtype)
     actual = score(OutputEncoding(kind), right.reshape(shape), values if kind == "logit" else sigmoid(values))
@@ -84,7 +84,7 @@ def test_unknown_soft_binary_labels_do_not_count(kind):
     assert actual.loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_for_regression():
+def test_scores_for_regression_agree_with_scikit_learn():
     right = RNG.normal(size=(40, 3))
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
     actual = score(OutputEncoding.FIGURES, right, output)
@@ -101,7 +101,7 @@ def test_scores_for_regression():
         (Metric.MEAN_SCORE, mean_squared_error),
     ],
 )
-def test_errors_in_the_metric_for_regression(metric, expected):
+def test_errors_for_regression_agree_with_scikit_learn(metric, expected):
     right = RNG.normal(1.0, size=(40, 3)) ** 3
     output = (right + 0.3 * RNG.normal(size=(40, 3))).astype(np.float32)
     criterion = criterion_for(OutputEncoding.FIGURES, right, metric)
@@ -117,7 +117,7 @@ def test_predictions_worse_than_the_mean_score_zero():
 
 
 @pytest.mark.parametrize("kind", OutputEncoding)
-def test_scores_for_the_predictions_of_another_network(kind):
+def test_agreement_with_another_network_is_scored(kind):
     """The network's own outputs agree perfectly with the lowest loss; others agree less."""
     values = {OutputEncoding.SOFTMAX: softmax(LOGITS), OutputEncoding.SIGMOID: sigmoid(LOGITS)}.get(
         kind, LOGITS

@@ -260,7 +260,7 @@ def test_unusable_peers_are_left_out_with_the_reason(peer, outputs, packages, de
 
 
 @pytest.fixture(params=[("BROADCAST_TO", "Didn't find op"), ("TRANSPOSE_CONV", "failed to prepare")])
-def unfit(request, peer, fetched, tmp_path):
+def unrunnable_peer(request, peer, fetched, tmp_path):
     """Return a peer with another operator instead of a convolution, and LiteRT's error message.
 
     LiteRT lacks one operator in this version, and the other one needs other inputs.
@@ -278,8 +278,10 @@ def unfit(request, peer, fetched, tmp_path):
     return replace(file, peer=replace(file.peer, package=package)), reason
 
 
-def test_a_peer_with_a_network_that_does_not_run_is_left_out(unfit, peer, outputs, packages, device):
-    (file, reason), own, good = unfit, device(0), peer(2, tuned=True)[0]
+def test_a_peer_with_a_network_that_does_not_run_is_left_out(
+    unrunnable_peer, peer, outputs, packages, device
+):
+    (file, reason), own, good = unrunnable_peer, device(0), peer(2, tuned=True)[0]
     data = split(examples(1, COUNT), 0.1, 8)
     gathered = Teachers(own.trainer(), data, outputs, packages).gather([file, good])
     assert gathered.teachers == (outputs.key(good.peer),)

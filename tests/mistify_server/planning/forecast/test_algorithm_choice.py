@@ -155,7 +155,7 @@ def test_a_slightly_worse_algorithm_has_to_be_much_faster(rate: float, step: flo
     assert algorithms(path_of(128), loss_per_halving=rate, preparation_step=step) == {algorithm}
 
 
-def test_no_shared_training_without_training_steps() -> None:
+def test_training_is_not_shared_without_training_steps() -> None:
     untrained = PROFILES["morphnet"].model_copy(update={"adaptation": (0,) * 33, "tune_steps": 0})
     choices = chooser(profiles={"morphnet": untrained, "nested": SHARING})(path_of(64))
     assert {choice.algorithm for choice in choices} == {"morphnet"}
@@ -227,7 +227,7 @@ AVERAGED = re.compile(
 )
 
 
-def contradicted(choice: Choice, sharing: str) -> bool:
+def contradicts_choice(choice: Choice, sharing: str) -> bool:
     """Return whether the numbers in a reason favour another algorithm than the chosen one."""
     rounding = 0.11
     (lost,) = re.findall(r"expected to lose (-?[\d.]+)%", choice.reason)
@@ -259,7 +259,7 @@ def test_no_reason_contradicts_its_choice(rate: float, steps: int, goals: int) -
     }
     edges = [replace(edge, limits_latency=number == 0) for number, edge in enumerate(path_of(goals))]
     choices = chooser(profiles=profiles)(edges)
-    assert [choice.reason for choice in choices if contradicted(choice, "nested")] == []
+    assert [choice.reason for choice in choices if contradicts_choice(choice, "nested")] == []
     limited = "averaged" in choices[0].reason
     assert {"averaged" in choice.reason for choice in choices[1:]} == {goals > 32}
     assert not limited
@@ -271,4 +271,4 @@ def test_a_reason_without_the_deciding_average_would_be_detected() -> None:
         "expected to lose 0.8% of the source's accuracy at its parent's costs in 650 steps, compared with "
         "nested 1.0% in 0.1 times the time, based on benchmarks"
     )
-    assert contradicted(Choice("morphnet", reason, Estimate(0.008, 0.01)), "nested")
+    assert contradicts_choice(Choice("morphnet", reason, Estimate(0.008, 0.01)), "nested")

@@ -46,14 +46,14 @@ def test_records_of_the_same_model_count_most_followed_by_those_of_its_kind() ->
     assert own.deviation < like.deviation < none.deviation
 
 
-def poor(halvings: float) -> EdgeRecord:
+def poor_source_records(halvings: float) -> EdgeRecord:
     """Return records of a barely trained source, where smaller networks are twice as good."""
     return seen(case(halvings, subject="poor"), -1.0 + 0.05 * halvings)
 
 
 def test_gains_of_a_poor_source_are_not_predicted_for_other_sources() -> None:
     good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
-    gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
+    gained = [poor_source_records(h) for h in (0.5, 1.0, 2.0, 3.0)]
     for records in ([], good):
         alone, beside = (
             ForecastHistory(seen_edges, PROFILES) for seen_edges in (records, [*gained, *records])
@@ -66,7 +66,7 @@ def test_gains_of_a_poor_source_are_not_predicted_for_other_sources() -> None:
 
 
 def test_gains_of_a_poor_source_are_predicted_for_itself() -> None:
-    known = ForecastHistory([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], PROFILES)
+    known = ForecastHistory([poor_source_records(h) for h in (0.5, 1.0, 2.0, 3.0)], PROFILES)
     assert lost(known, case(1.2, subject="poor")).holds(-0.94)
     assert known.evidence("poor", "convolutional") == "based on 4 edges of this model and data"
 

@@ -30,7 +30,7 @@ def predicted(network: keras.Model, profile: Profile = HOST) -> float:
     return profile.latency_ms(analyse(network).network())
 
 
-def unread(network: keras.Model) -> Costs:
+def no_file_costs(network: keras.Model) -> Costs:
     """A cost reader for goals without limits that are judged by the converted file."""
     return {}
 

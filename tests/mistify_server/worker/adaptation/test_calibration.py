@@ -127,7 +127,7 @@ def test_profiles_predict_the_smallest_network_and_interpolate_towards_the_sourc
         share = predicted(network, board) / source_ms
         return {"int8": 1.0 - 0.5 * share}.get(precision, 0.4 + 0.6 * share)
 
-    measure_like(took, monkeypatch)
+    fake_measurements(took, monkeypatch)
     profiles = list(calibrated_host((board, measured_board(integer=True)), model, data))
     least = least_network(model)
     half = narrow(analyse(model), {name: np.arange(96) < 48 for name in analyse(model).groups})
@@ -188,7 +188,7 @@ def test_smaller_groups_keep_all_their_units() -> None:
     assert shapes == [weights.shape for weights in narrow_source.get_weights()]
 
 
-def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_measurements(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace measurements by a function of the network and its precision."""
     monkeypatch.setattr(
         f"{CALIBRATION}.latencies",

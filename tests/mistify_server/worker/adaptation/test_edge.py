@@ -31,7 +31,7 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.widening import for_widened, is_widened
-from tests.mistify_server.worker.adaptation.machines import unread
+from tests.mistify_server.worker.adaptation.machines import no_file_costs
 from tests.support.targets import overall
 
 layers = keras.layers
@@ -58,11 +58,11 @@ def training_setup(source: keras.Model) -> TrainingSetup:
     )
 
 
-def handed_on(
+def result_of(
     source: keras.Model, training_setup: TrainingSetup, own: EdgeOutcome, flops: float
 ) -> EdgeOutcome:
     assignment = Assignment(source, {"flops": flops}, (), training_setup, 0, analyse(source))
-    return source_if_better(own, source, assignment, overall(0.8), measure=never, read=unread)
+    return source_if_better(own, source, assignment, overall(0.8), measure=never, read=no_file_costs)
 
 
 def never(model: keras.Model) -> float:
@@ -71,7 +71,7 @@ def never(model: keras.Model) -> float:
 
 def test_a_better_source_is_the_result(source: keras.Model, training_setup: TrainingSetup) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(0.7), 5, True, "")
-    outcome = handed_on(source, training_setup, own, 64.0)
+    outcome = result_of(source, training_setup, own, 64.0)
     assert outcome.model is source
     assert (outcome.scores.overall, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
     assert (outcome.met, outcome.reason) == (
@@ -85,7 +85,7 @@ def test_a_source_that_is_not_better_or_too_large_is_not_the_result(
     source: keras.Model, training_setup: TrainingSetup, flops: float, reached: float
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(reached), 5, True, "")
-    assert handed_on(source, training_setup, own, flops) is own
+    assert result_of(source, training_setup, own, flops) is own
 
 
 @pytest.mark.parametrize(("cost", "taken"), [(65.0, True), (64.0, True), (63.0, False)])
@@ -93,7 +93,7 @@ def test_the_cheaper_of_equally_accurate_networks_is_the_result(
     source: keras.Model, training_setup: TrainingSetup, cost: float, taken: bool
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(0.75), 5, True, "")
-    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
+    assert (result_of(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_more_expensive_network_has_to_be_better_by_more_than_seed_noise(
 ) -> None:
     """The source costs 64 and reaches 0.75."""
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": cost}, Scores(reached), 5, True, "")
-    assert (handed_on(source, training_setup, own, 70.0).model is source) is taken
+    assert (result_of(source, training_setup, own, 70.0).model is source) is taken
 
 
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
@@ -119,7 +119,7 @@ def test_a_source_meets_a_latency_limit_if_measured_with_a_margin(
     )
     assignment = Assignment(source, budget, (profile,), training_setup, 0, analyse(source))
     outcome = source_if_better(
-        own, source, assignment, (), measure=lambda model: measured * predicted, read=unread
+        own, source, assignment, (), measure=lambda model: measured * predicted, read=no_file_costs
     )
     assert (outcome.model is source) == taken
     if taken:
@@ -163,7 +163,9 @@ def test_an_edge_ends_even_if_the_algorithm_neither_trains_nor_cuts(
 ) -> None:
     assignment = Assignment(source, {"flops": 0.5}, (), training_setup, 0, analyse(source))
     params = Params(tune_steps=0)
-    outcome = run_edge(Idle(params), assignment, params, (), lambda *_: None, measure=never, read=unread)
+    outcome = run_edge(
+        Idle(params), assignment, params, (), lambda *_: None, measure=never, read=no_file_costs
+    )
     assert (outcome.met, outcome.steps) == (False, 0)
     assert outcome.reason == "flops 1 over 0.5; the algorithm no longer trains or cuts"
 
@@ -236,14 +238,20 @@ def test_batch_norm_statistics_of_the_result_come_from_the_training_data() -> No
     setup = TrainingSetup(*data, None, TrainingParams())
     assignment = Assignment(model, {"flops": 2.0}, (), setup, 0, analyse(model))
     outcome = run_edge(
-        Still(Params()), assignment, Params(tune_steps=0), (), lambda *_: None, measure=never, read=unread
+        Still(Params()),
+        assignment,
+        Params(tune_steps=0),
+        (),
+        lambda *_: None,
+        measure=never,
+        read=no_file_costs,
     )
     assert outcome.scores.overall == evaluate(outcome.model, data[1]) == 1.0
     np.testing.assert_allclose(outcome.model.get_layer("norm").moving_mean, [train.mean()], rtol=1e-5)
     assert evaluate(model, data[1]) < 0.7
 
 
-def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
+def two_output_model(rows: int) -> tuple[keras.Model, TrainingSetup]:
     """Return a network that predicts a kind correctly and a price 1 too high, and data for both."""
     inputs = keras.Input((2,), name="x")
     outputs = [layers.Dense(2, name="kind")(inputs), layers.Dense(1, name="price")(inputs)]
@@ -263,12 +271,12 @@ def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
 @pytest.mark.parametrize(("price", "enough"), [(0.5, True), (1e-9, False)])
 def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, enough: bool) -> None:
     """The first target is reached immediately, the second one after training or not within the limit."""
-    model, setup = with_price(200)
+    model, setup = two_output_model(200)
     assignment = Assignment(model, {"flops": 9.0}, (), setup, 0, analyse(model))
     targets = Target("kind", Metric.ACCURACY, 0.9), Target("price", Metric.MAE, price)
     outcome = run_edge(
         Still(Params()), assignment, Params(tune_steps=20, max_steps=400), targets, lambda *_: None,
-        measure=never, read=unread,
+        measure=never, read=no_file_costs,
     )  # fmt: skip
     reached = outcome.scores.of("price", Metric.MAE)
     assert reached is not None
@@ -281,13 +289,13 @@ def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, 
 @pytest.mark.parametrize(("price", "source_taken"), [(1.5, True), (0.5, False)])
 def test_the_result_is_the_network_that_reaches_all_targets(price: float, source_taken: bool) -> None:
     """The source's price is 1 off; its mean score is higher only if that of the network is lower."""
-    source, setup = with_price(50)
+    source, setup = two_output_model(50)
     assignment = Assignment(source, {"flops": 9.0}, (), setup, 0, analyse(source))
     for overall_score, other_price in ((0.99, 2.0), (0.01, 0.4)):
         own_scores = Scores(overall_score, (OutputScore("price", Metric.MAE, other_price),))
         own = EdgeOutcome(keras.models.clone_model(source), {"flops": 6.0}, own_scores, 5, True, "")
         targets = (Target("price", Metric.MAE, price),)
-        outcome = source_if_better(own, source, assignment, targets, measure=never, read=unread)
+        outcome = source_if_better(own, source, assignment, targets, measure=never, read=no_file_costs)
         assert (outcome is not own) is (source_taken if other_price > 1 else price > 1)
 
 
@@ -309,7 +317,7 @@ def test_a_cut_network_uses_its_limit(training_setup: TrainingSetup, faster: flo
     )
     params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
     outcome = run_edge(
-        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure, read=unread
+        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure, read=no_file_costs
     )
     assert 0.85 * limit <= measure(outcome.model) <= limit
 
@@ -337,7 +345,9 @@ def test_an_edge_reports_the_curves_of_its_training() -> None:
     params = MorphNetParams(adapt_steps=20, cuts=2, tune_steps=400, max_steps=500)
     updates: list[ProgressUpdate] = []
     report = reporter(updates.append, Metric.ACCURACY, budget)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never, read=unread)
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, (), report, measure=never, read=no_file_costs
+    )
     stages = [update.stage for update in updates]
     assert stages == sorted(stages)
     assert all(update.on_curve for update in updates)
@@ -368,7 +378,9 @@ def test_evaluating_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch
         assignment = Assignment(model, {"flops": 72.0}, (), setup, 0, analyse(model))
         params = Params(tune_steps=200, max_steps=200)
         outcomes.append(
-            run_edge(Still(params), assignment, params, (), lambda *_: None, measure=never, read=unread)
+            run_edge(
+                Still(params), assignment, params, (), lambda *_: None, measure=never, read=no_file_costs
+            )
         )
     for one, other in zip(*(outcome.model.get_weights() for outcome in outcomes), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -393,7 +405,9 @@ def test_a_network_larger_than_its_source_is_trained_while_it_improves(known: bo
     params = MorphNetParams(tune_steps=100, max_steps=700)
     looks: list[ProgressUpdate] = []
     report = reporter(looks.append, Metric.ACCURACY, assignment.budget)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), report, measure=never, read=unread)
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, (), report, measure=never, read=no_file_costs
+    )
     scores = {update.step: update.accuracy for update in looks if update.step in (100, 300, 700)}
     reached = [score for score in scores.values() if score is not None]
     gains = [later > former for former, later in pairwise(reached)]
@@ -411,7 +425,7 @@ def test_a_network_smaller_than_its_source_is_trained_for_one_round() -> None:
     assignment = Assignment(model, {"flops": 36.0}, (), setup, 0, analyse(model))
     params = MorphNetParams(adapt_steps=8, cuts=2, tune_steps=10, max_steps=700)
     outcome = run_edge(
-        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never, read=unread
+        MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=never, read=no_file_costs
     )
     assert outcome.steps < 20
 

@@ -29,7 +29,7 @@ from mistify_server.worker.adaptation.latency import (
     with_margin,
 )
 from mistify_server.worker.packaging.conversion.converter import SavedNetwork
-from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted, unread
+from tests.mistify_server.worker.adaptation.machines import examples, measured_board, no_file_costs, predicted
 
 LATENCY = "mistify_server.worker.adaptation.latency"
 
@@ -58,7 +58,7 @@ def edge(
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
     assignment = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
     return run_edge(
-        MorphNetExecutor(PARAMS), assignment, PARAMS, (), lambda *_: None, measure=machine, read=unread
+        MorphNetExecutor(PARAMS), assignment, PARAMS, (), lambda *_: None, measure=machine, read=no_file_costs
     )
 
 

@@ -76,7 +76,7 @@ def test_images_are_flipped_by_default_if_the_source_is_invariant(train, augment
         assert flips_suit(model, source, of_data) == (flips and not minds)
 
 
-def beside_a_norm():
+def partly_fixed_network():
     """Return a network with one hidden layer that a norm over the inputs keeps from widening, and another."""
     inputs = keras.Input((8,))
     stays = layers.Dense(16, name="stays")(inputs)
@@ -87,7 +87,7 @@ def beside_a_norm():
 
 @pytest.mark.parametrize("share", [1.0, 1.1, 1.25])
 def test_required_costs_are_reached_by_widening_groups_that_can_be_widened(share):
-    structure = analyse(beside_a_norm())
+    structure = analyse(partly_fixed_network())
     limit = share * structure.network().flops
     wide = analyse(expanded(structure, {FLOPS: limit}, (), 0))
     assert wide.widths["stays"] == 16

@@ -30,7 +30,7 @@ def labels(declared: Any, counts: dict[str, int] | None = None, **classes: tuple
         ((4,), Regression(Activation.NONE), 0),
     ],
 )
-def test_the_number_of_names_of_an_output(
+def test_the_number_of_names_follows_from_the_output(
     shape: tuple[int, ...], objective: OutputObjective, count: int
 ) -> None:
     assert label_count(Output("y", shape, objective.activation), objective) == count

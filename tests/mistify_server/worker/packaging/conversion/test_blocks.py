@@ -24,7 +24,7 @@ def manifest(files):
     return BlockStore.model_validate_json(files[BLOCKS])
 
 
-def in_turn(files, names, inputs, signature=SIGNATURE):
+def run_chain(files, names, inputs, signature=SIGNATURE):
     """Run the blocks one after another, and return the outputs of the last one."""
     for name in names:
         inputs = Runner(files[name], signature)(inputs)
@@ -48,7 +48,7 @@ def test_a_store_has_a_file_for_each_block_with_its_position():
 @pytest.mark.parametrize("names", [ORIGINAL, (*ORIGINAL[:2], LAST_TWO)])
 def test_a_chain_of_float_blocks_equals_the_network(names, batch):
     expected = called(residual(), images(batch))
-    actual = in_turn(block_stores.files(Quantization.NONE), names, {"image": images(batch)})
+    actual = run_chain(block_stores.files(Quantization.NONE), names, {"image": images(batch)})
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_blocks_have_a_signature_for_one_example(precision):
     one = fixed_batch_signature(SIGNATURE)
     assert all(list(signatures(files[name])) == [SIGNATURE, one] for name in ORIGINAL)
     inputs = {"image": images(1)}
-    np.testing.assert_array_equal(in_turn(files, ORIGINAL, inputs, one), in_turn(files, ORIGINAL, inputs))
+    np.testing.assert_array_equal(run_chain(files, ORIGINAL, inputs, one), run_chain(files, ORIGINAL, inputs))
 
 
 def test_int8_blocks_read_the_integers_written_by_others():
@@ -83,7 +83,7 @@ def test_a_chain_of_int8_blocks_equals_the_network_within_one_step():
     whole = Runner(with_features(blocks, {"image": images(40, seed=1)}))
     inputs = {"image": images(30, seed=2)}
     expected = whole(inputs)["scores"]
-    actual = in_turn(block_stores.files(Quantization.INT8), ORIGINAL, inputs)
+    actual = run_chain(block_stores.files(Quantization.INT8), ORIGINAL, inputs)
     step = np.diff(np.unique(expected)).min()
     assert np.abs(actual - expected).max() <= 1.01 * step
     np.testing.assert_allclose(actual, called(residual(), inputs["image"]), atol=0.1 * np.ptp(expected))
@@ -110,7 +110,7 @@ def test_int8_blocks_with_concatenations_equal_the_network_within_one_step():
     blocks = blocks_of(dense_connections(), 0.0)
     files = block_store(blocks, Quantization.INT8, examples)
     expected = Runner(with_features(blocks, examples))(examples)["scores"]
-    actual = in_turn(files, [block.file for block in blocks], examples)
+    actual = run_chain(files, [block.file for block in blocks], examples)
     assert np.abs(actual - expected).max() <= 1.01 * np.diff(np.unique(expected)).min()
 
 
@@ -133,7 +133,7 @@ def test_blocks_without_integer_kernels_pass_floats():
     files = block_store(blocks_of(model, 0.0), Quantization.INT8, examples)
     (passed,) = manifest(files).positions
     assert passed.dtype == "float32"
-    actual = in_turn(files, ("block-00.tflite", "block-01.tflite"), examples)
+    actual = run_chain(files, ("block-00.tflite", "block-01.tflite"), examples)
     np.testing.assert_allclose(actual, called(model, examples["x"]), atol=0.05)
 
 

@@ -118,7 +118,7 @@ def test_a_shape_that_depends_on_values_is_not_fixed():
     assert list(signatures(convert_function(function, QuantizationConfig()))) == [SIGNATURE]
 
 
-def lying(converted):
+def with_other_fixed_weights(converted):
     """Return the network with other weights in the graph for batch size 1."""
     model, (_, fixed) = graphs(converted)
     fixed.tensors = [copy(tensor) for tensor in fixed.tensors]
@@ -132,7 +132,7 @@ def lying(converted):
 def test_a_package_with_different_outputs_for_one_example_is_refused(monkeypatch):
     model = network()
     with monkeypatch.context() as patch:
-        patch.setattr(packaging, "convert", lambda *asked: lying(convert(*asked)))
+        patch.setattr(packaging, "convert", lambda *asked: with_other_fixed_weights(convert(*asked)))
         with pytest.raises(MistifyError) as error:
             packaged(model, package_task(), training_setup(model))
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE

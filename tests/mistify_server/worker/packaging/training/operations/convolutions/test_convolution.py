@@ -89,7 +89,7 @@ def test_column_pairs_equal_a_convolution(kernel, padding, images, size):
         ((1, 2, 2, 16, 16), 1, 8),
     ],
 )
-def test_convolutions_that_do_not_suit_column_pairs(shape, stride, width):
+def test_convolutions_unsuitable_for_column_pairs_are_recognised(shape, stride, width):
     axes = [WindowAxis.of(shape[1], stride, 1, length, "SAME") for length in (8, width)]
     assert not column_pairs.fits(shape, *axes)
 

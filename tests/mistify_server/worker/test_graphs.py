@@ -242,7 +242,7 @@ def test_a_graph_that_crashes_litert_is_reported(bench: Bench, monkeypatch: pyte
     monkeypatch.setattr(runner, "describe", end)
     (problem,) = bench.inspect().problems
     assert problem.place == "model"
-    assert "LiteRT ends" in problem.value
+    assert "LiteRT crashes" in problem.value
 
 
 def test_operations_missing_in_litert_are_reported(tmp_path: Path) -> None:
