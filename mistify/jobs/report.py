@@ -61,8 +61,8 @@ def report(job: Job) -> dict[str, object]:
     - `task`: the task that the package serves, as in a config; null for all that its source does, with which
       it is then not compared (`accuracy_change`).
     - `source`: accuracies in LiteRT on the test data, as it came and tuned, and the scores of each output
-      (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` that tuned it, and
-      those in which algorithms have prepared for all of their goals.
+      (`outputs`, `tuned_outputs`), unknown where the data answer tasks; latencies by number of threads; the
+      training `steps` that tuned it, and those in which algorithms have prepared for all of their goals.
     - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """

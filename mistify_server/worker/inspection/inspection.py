@@ -213,6 +213,8 @@ def _with_measurements(
         setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
     # One copy for all measurements, as tracing it takes longer than they do.
     trainer = Trainer(copied(model), setup, 0)
+    if task.recipe.data.settings.tasks is not None:  # of which the source answers no single one
+        measures.discard("accuracy")
     if "accuracy" in measures and not task.recipe.data.has_validation_labels:
         # The source agrees with its own answers.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
