@@ -62,8 +62,8 @@ def report(job: Job) -> dict[str, object]:
     - `task`: the task that the package serves, as in a config; null for everything that its source does.
       A package with a task is not compared with the source (`accuracy_change`).
     - `source`: accuracies in LiteRT on the test data, before and after tuning, and the scores of each output
-      (`outputs`, `tuned_outputs`); latencies by number of threads; the training `steps` of its tuning, and of
-      the algorithms' preparation for all of their goals.
+      (`outputs`, `tuned_outputs`), unknown if the data answer tasks; latencies by number of threads; the
+      training `steps` of its tuning, and of the algorithms' preparation for all of their goals.
     - `metrics`: metrics added by plug-ins of the server; their figures are listed with the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """

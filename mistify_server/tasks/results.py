@@ -211,6 +211,8 @@ class PackageResult(TaskDone):
 class ReferenceResult(TaskDone):
     """The result of a reference task: the float32 source, evaluated in LiteRT on the test data.
 
+    Accuracies are None, and scores empty, where the data answer tasks: a source answers no single one.
+
     Attributes:
         accuracy: Accuracy of the source before tuning.
         tuned_accuracy: Accuracy of the tuned source.
@@ -220,8 +222,8 @@ class ReferenceResult(TaskDone):
     """
 
     kind: Literal["reference_result"] = "reference_result"
-    accuracy: float
-    tuned_accuracy: float
+    accuracy: float | None
+    tuned_accuracy: float | None
     output_scores: tuple[OutputScore, ...] = ()
     tuned_output_scores: tuple[OutputScore, ...] = ()
     measured: dict[str, float]

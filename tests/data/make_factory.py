@@ -49,11 +49,13 @@ def supernet(*, modulate: bool = True) -> Supernet:
     keras.utils.set_random_seed(1)
     shape = AssemblerShape(SPACE.size, 8, 2, modulate)
     made = Supernet(analyse(randomised(network())), shape, SPACE, QUALITY)
-    rng = np.random.default_rng(2)
+    rng, units = np.random.default_rng(3), {group.units for group in made.groups}
     for layer in made.assembler.layers:
         if isinstance(layer, layers.Dense):
-            layer.kernel.assign(rng.normal(0, 2 / np.sqrt(layer.kernel.shape[0]), layer.kernel.shape))
-            layer.bias.assign(layer.bias + rng.normal(0, 0.3, layer.bias.shape))
+            # Gates differ by task; scales and shifts, which have one value for each unit, stay near 1 and 0.
+            spread = 0.3 if layer.units in units else 2.0
+            layer.kernel.assign(rng.normal(0, spread / np.sqrt(layer.kernel.shape[0]), layer.kernel.shape))
+            layer.bias.assign(layer.bias + rng.normal(0, 0.1, layer.bias.shape))
     return made
 
 

@@ -70,6 +70,8 @@ def test_each_question_has_a_package_and_others_can_be_added(tmp_path: Path) -> 
     assert "dark, side" in run(tmp_path, "port", "goals.json")
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["source"]["preparing_steps"] == {"nnfactory": 128}
+    assert (report["source"]["accuracy"], report["source"]["tuned_accuracy"]) == (None, None)
+    assert report["source"]["measured_latency_ms"]
     assert {goal["id"]: goal["task"] for goal in report["goals"]} == {
         "dark-side": ["dark", "side"],
         "bright-top": ["bright", "top"],

@@ -213,6 +213,8 @@ def _with_measurements(
         setup = replace(setup, settings=setup.settings.model_copy(update={"augment": FLIPS}))
     # Use one copy for all measurements, because tracing takes longer than measuring.
     trainer = Trainer(copied(model), setup, 0)
+    if task.recipe.data.settings.tasks is not None:  # of which the source answers no single one
+        measures.discard("accuracy")
     if "accuracy" in measures and not task.recipe.data.has_validation_labels:
         # The source always agrees with its own predictions.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())

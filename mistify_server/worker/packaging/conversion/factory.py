@@ -1,6 +1,7 @@
 """The factory of a package: a converted network with the places of its units, and its assembler."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -18,9 +19,11 @@ from mistify_server.worker.packaging.conversion.activation_ranges import with_ra
 from mistify_server.worker.packaging.conversion.converter import convert, convert_function
 from mistify_server.worker.packaging.conversion.cut_places import find_cut_places
 from mistify_server.worker.packaging.conversion.representative import Examples
+from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 
-#: Slices whose activations give integers their scales.
-_SLICES: Final = 12
+#: Slices whose activations give integers their scales, and the examples for each.
+_SLICES: Final = 24
+_EXAMPLES: Final = 48
 
 #: In place of zeros; float16 has numbers near it.
 _TINY: Final = 1e-6
@@ -58,14 +61,7 @@ def factory_files(
         partial(convert, quantization=quantization, examples=few or None),
     )
     if quantization.precision.integer:
-        slices = list(factory.slices(_SLICES))
-        parts = [
-            {name: array[at :: len(slices)] for name, array in examples.items()} for at in range(_SLICES)
-        ]
-        converted = with_ranges_of(
-            converted,
-            (convert(one, quantization, part) for one, part in zip(slices, parts, strict=True)),
-        )
+        converted = with_ranges_of(converted, _slices(factory, quantization, examples))
     assembler = convert_function(folded(factory.assembler), QuantizationConfig())
     store = FactoryStore(
         space=factory.space,
@@ -77,6 +73,18 @@ def factory_files(
         assembler=PackagedFile.of(assembler),
     )
     return {SUPERNET: converted, ASSEMBLER: assembler, FACTORY: store.as_json()}
+
+
+def _slices(factory: Factory, quantization: QuantizationConfig, examples: Examples) -> Iterator[bytes]:
+    """Yield slices, each converted with some examples; not those that LiteRT cannot run by themselves.
+
+    An activation that is always zero has no scale.
+    """
+    rng, count = np.random.default_rng(0), min(map(len, examples.values()))
+    for one in factory.slices(_SLICES):
+        rows = rng.permutation(count)[:_EXAMPLES]
+        with suppress(LiteRtError):
+            yield convert(one, quantization, {name: array[rows] for name, array in examples.items()})
 
 
 def _with_biases(structure: Structure, groups: Collection[str]) -> keras.Model:

@@ -31,10 +31,12 @@ def measure_reference(
         data: The data source, which defines the metric.
         threads: Numbers of threads for which to measure the source's latency.
     """
-    came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     measured: dict[str, float] = {}
     for count in threads:
         measured |= measured_here(latency_of(source, count), Quantization.NONE)
+    if data.settings.tasks is not None:
+        return ReferenceResult(accuracy=None, tuned_accuracy=None, measured=measured)
+    came, learned = (measure_accuracy(Runner(network), test, objectives, data) for network in (source, tuned))
     return ReferenceResult(
         accuracy=came.accuracy,
         tuned_accuracy=learned.accuracy,

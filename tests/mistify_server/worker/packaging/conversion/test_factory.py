@@ -1,0 +1,97 @@
+"""Factories of packages: slices of the converted supernet against those of the one in Keras."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from executors.algorithms.nnfactory.parts import factory_parts
+from executors.contract.package_parts import PackageParts
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.package.factory import ASSEMBLER, FACTORY, SUPERNET, FactoryStore
+from mistify.package.training import OutputEncoding
+from mistify.scenarios.gates import open_units
+from mistify.tflite.session import Session
+from mistify.tflite.slicing import OpenUnits, sliced
+from mistify_server.worker.packaging.conversion.factory import factory_files
+from tests.data.make_factory import supernet
+from tests.support.factories import QUALITY, SPACE, UNSEEN, images
+
+KINDS = {"answer": OutputEncoding.LOGIT}
+
+REQUESTS = [(task, limit) for task in ("exactly:2, odd", "has, 4", UNSEEN) for limit in (0.1, 0.4, 1.0)]
+
+
+@cache
+def files(precision=Quantization.NONE):
+    factory = factory_parts(supernet()).factory
+    return factory_files(factory, QuantizationConfig(precision=precision), {"image": images(48)}, KINDS)
+
+
+def store_of(converted):
+    return FactoryStore.model_validate_json(converted[FACTORY])
+
+
+def cut(converted, task, limit):
+    """A slice as a device cuts it, step by step."""
+    store = store_of(converted)
+    requests = {"task": store.space.encode(store.space.parse(task))[None], "limit": np.array([[limit]], "f4")}
+    logits, scales, shifts = (
+        Session(converted[ASSEMBLER], 1)(requests)[name][0] for name in ("logits", "scales", "shifts")
+    )
+    sizes = [group.units for group in store.groups]
+    kept = open_units(logits, limit, sizes, [group.least for group in store.groups])
+    ends = np.cumsum(sizes)[:-1]
+    units = [
+        OpenUnits(np.flatnonzero(own), scale[own], shift[own])
+        for own, scale, shift in zip(kept, np.split(scales, ends), np.split(shifts, ends), strict=True)
+    ]
+    return sliced(converted[SUPERNET], store.places, units)
+
+
+def errors(converted):
+    """The largest difference of each request from the network with gates, relative to the largest output."""
+    found = []
+    for task, limit in REQUESTS:
+        (assembly,) = supernet().assemblies(SPACE.encode(SPACE.parse(task)), [limit])
+        reference = supernet().outputs({"image": images(16)}, assembly)
+        answered = Session(cut(converted, task, limit), 1)({"image": images(16)})["answer"]
+        found.append(np.abs(answered - reference).max() / np.abs(reference).max())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [
+        (Quantization.NONE, 1e-5),
+        (Quantization.FLOAT16, 3e-3),
+        (Quantization.DYNAMIC, 3e-2),
+        pytest.param(Quantization.INT8, 0.15, marks=pytest.mark.slow),
+    ],
+)
+def test_slices_for_tasks_and_limits_answer_as_the_supernet_with_gates(precision, tolerance):
+    assert max(errors(files(precision))) <= tolerance
+
+
+def test_the_description_has_all_that_a_device_needs():
+    converted = files()
+    store = store_of(converted)
+    assert [(group.name, group.units, group.least) for group in store.groups] == [
+        ("inner", 24, 1),
+        ("hidden", 16, 1),
+    ]
+    assert store.space == SPACE
+    assert store.quality == QUALITY
+    assert store.kinds == KINDS
+    assert store.supernet.size == len(converted[SUPERNET])
+    assert store.assembler.size == len(converted[ASSEMBLER])
+
+
+def test_a_supernet_is_a_part_of_packages_alone_that_are_to_have_it_inside():
+    parts = factory_parts(supernet())
+    assert parts.factory.structure.widths["inner"] == 24
+    assert "3 tasks" in parts.note
+    assert PackageParts().factory is None
+    slices = list(parts.factory.slices(4))
+    assert len({model.count_params() for model in slices}) > 1
