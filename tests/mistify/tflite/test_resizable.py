@@ -54,5 +54,5 @@ def test_a_network_without_graphs_for_accelerators_is_returned_unchanged():
 @pytest.mark.parametrize("content", [b"", b"no network at all" * 100, b"\xff" * 64])
 def test_an_invalid_network_is_an_error(content):
     for part in (resizable, fixed_shapes):
-        with pytest.raises(ValueError, match="no network"):
+        with pytest.raises(ValueError, match="not a network"):
             part(content)

@@ -15,7 +15,7 @@ from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
 from mistify.costs.profiles import HardwareProfile
 from mistify_server.worker.adaptation.edge import run_edge
 from tests.executors.conftest import small_resnet
-from tests.mistify_server.worker.adaptation.machines import unread
+from tests.mistify_server.worker.adaptation.machines import no_file_costs
 
 
 def started(trained, training_setup, budget, **settings):
@@ -113,7 +113,7 @@ def test_an_edge_preserves_accuracy(trained, training_setup):
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
     arrays = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
     outcome = run_edge(
-        MorphNetExecutor(params), arrays, params, (), lambda *_: None, measure=unmeasured, read=unread
+        MorphNetExecutor(params), arrays, params, (), lambda *_: None, measure=unmeasured, read=no_file_costs
     )
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
