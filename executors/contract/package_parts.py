@@ -25,6 +25,8 @@ class Factory:
             `task` [requests, properties] and `limit` [requests, 1]. Scales are positive; they and the shifts
             apply in front of the activation of the layer that makes a unit.
         space: The tasks that the assembler knows.
+        classes: Names of the classes of the network's only output, where a task is some of them; none
+            otherwise.
         quality: The scores of trained tasks within each limit.
         slices: Returns a number of networks as cut by devices, for random tasks and limits. Integer packages
             are calibrated with these instead of the whole network, which serves no task.
@@ -36,6 +38,7 @@ class Factory:
     space: TaskSpace
     quality: Quality
     slices: Callable[[int], Iterable[keras.Model]]
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,17 @@ factory: `supernet.tflite` has all units, `assembler.tflite` returns the gates o
 `factory.json` describes both.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.config.task import TaskConfig
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.cut_places import CutPlaces
 from mistify.package.manifest import TensorInfo
 from mistify.package.opened import Package
@@ -22,10 +27,12 @@ from mistify.package.records import (
     parse_record,
 )
 from mistify.package.training import OutputEncoding
+from mistify.parsing.validation import InvalidValue
+from mistify.scenarios.classes import class_numbers, class_texts
 from mistify.scenarios.quality import Quality
-from mistify.scenarios.space import TaskSpace
+from mistify.scenarios.space import SEPARATOR, TaskSpace
 
-__all__ = ["FACTORY", "FactoryStore", "SlicedGroup"]
+__all__ = ["FACTORY", "AskedTask", "FactoryStore", "SlicedGroup"]
 
 FACTORY_FORMAT: Final = 1
 
@@ -62,6 +69,29 @@ class SlicedGroup(Record):
         return self
 
 
+@dataclass(frozen=True, eq=False)
+class AskedTask:
+    """A task that a factory makes networks for.
+
+    Attributes:
+        config: The task in canonical form.
+        encoded: The input of the assembler [properties].
+        classes: Numbers of its classes, ascending; none for a task with properties.
+        trained: Whether the network was trained for it, or for all sets of classes alike.
+        nearest: The trained tasks that share most with it, where there are others.
+    """
+
+    config: TaskConfig
+    encoded: npt.NDArray[np.float32]
+    classes: tuple[int, ...] = ()
+    trained: bool = True
+    nearest: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the task for people."""
+        return str(self.config)
+
+
 class FactoryStore(Record):
     """The content of `factory.json`.
 
@@ -69,8 +99,10 @@ class FactoryStore(Record):
         format_version: The version of this file's format.
         space: The tasks that can be asked for.
         quality: The scores of trained tasks within each limit.
+        classes: Names of the classes of the network's only output, where a task is some of them; none for
+            tasks with properties.
         groups: The groups of units, in the order of the assembler's outputs.
-        places: Where their units are in the network.
+        places: Where their units are in the network; classes are one more group, the last.
         kinds: Output -> the kind of its values. Outputs not listed are classes, before the softmax.
         supernet: The file of the network.
         assembler: The file of the assembler.
@@ -78,6 +110,7 @@ class FactoryStore(Record):
 
     format_version: Literal[1] = FACTORY_FORMAT
     space: TaskSpace
+    classes: tuple[str, ...] = ()
     quality: Quality
     groups: Annotated[tuple[SlicedGroup, ...], Field(min_length=1)]
     places: CutPlaces
@@ -87,11 +120,40 @@ class FactoryStore(Record):
 
     @model_validator(mode="after")
     def _is_complete(self) -> "FactoryStore":
-        if self.places.units != tuple(group.units for group in self.groups):
+        rows = (len(self.classes),) if self.classes else ()
+        if self.places.units != (*(group.units for group in self.groups), *rows):
             raise ValueError(f"the places are of groups of {self.places.units} units")
         if not self.quality.limits or not self.quality.tasks:
             raise ValueError("no quality was measured")
         return self
+
+    def asked(self, task: Sequence[str] | str, place: str = "task") -> "AskedTask":
+        """Return the task that a user has written.
+
+        Args:
+            task: Properties, or the name of a listed task; or names or numbers of classes.
+            place: Where it was written, for errors.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, there is no such property or class.
+        """
+        if not self.classes:
+            known = self.space.parse(task, place)
+            return AskedTask(
+                TaskConfig(properties=known.properties),
+                self.space.encode(known),
+                trained=self.space.is_trained(known),
+                nearest=tuple(map(str, self.space.nearest(known))),
+            )
+        words = [each.strip() for each in task.split(SEPARATOR)] if isinstance(task, str) else [*task]
+        try:
+            if len(words) < 2:
+                raise InvalidValue(task, "at least two classes to tell apart", "add another one")
+            numbers = class_numbers(words, self.classes, len(self.classes))
+        except InvalidValue as error:
+            raise invalid_config([error.problem(place)], "the task") from error
+        encoded = np.isin(np.arange(len(self.classes)), numbers).astype(np.float32)
+        return AskedTask(TaskConfig(classes=class_texts(numbers, self.classes)), encoded, numbers)
 
     def kind_of(self, output: TensorInfo) -> OutputEncoding:
         """Return the kind of an output's values."""

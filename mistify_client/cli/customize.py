@@ -98,7 +98,7 @@ def list_tasks(package: PackageOption, *, as_json: JsonOption = False) -> None:
     with reported_errors():
         _, store = factory_of(package)
         task = Manifest.load(current(package)).task
-        serves = None if task is None or not task.properties else str(store.space.parse(task.properties))
+        serves = None if task is None else str(store.asked(task.properties or task.classes))
         if as_json:
             typer.echo(json.dumps(_tasks_as_json(store, serves), indent=2))
             return
@@ -134,7 +134,7 @@ def _summary(result: Customization, *, installed: bool) -> Iterator[str]:
 def _as_json(result: Customization) -> dict[str, Any]:
     made = result.made
     return {
-        "task": list(result.task.properties),
+        "task": result.task.config.model_dump(mode="json"),
         "latency_ms": made.latency.median_ms,
         "most_latency_ms": result.limits.latency_ms,
         "memory_bytes": made.memory_bytes,

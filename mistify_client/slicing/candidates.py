@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mistify.package.factory import LIMIT_INPUT, LOGITS, SCALES, SHIFTS, TASK_INPUT, FactoryStore
+from mistify.package.cut_places import CutPlaces
+from mistify.package.factory import LIMIT_INPUT, LOGITS, SCALES, SHIFTS, TASK_INPUT, AskedTask, FactoryStore
 from mistify.scenarios.gates import open_units
-from mistify.scenarios.task import Task
 from mistify.tflite.session import Session
-from mistify.tflite.slicing import OpenUnits
+from mistify.tflite.slicing import OpenUnits, sliced
 
 Floats = npt.NDArray[np.float32]
 
@@ -24,19 +24,25 @@ class Candidate:
         limit: The largest share of open units that the assembler was asked for.
         quality: The expected score, or the one on the device's data.
         units: The open units of each group.
+        classes: The classes that stay, where a task is some of them; otherwise nothing.
     """
 
     limit: float
     quality: float
     units: tuple[OpenUnits, ...]
+    classes: tuple[OpenUnits, ...] = ()
 
     @property
     def widths(self) -> tuple[int, ...]:
         """The number of open units of each group."""
         return tuple(group.kept.size for group in self.units)
 
+    def cut(self, network: bytes, places: CutPlaces) -> bytes:
+        """Return the slice of a network, as the content of a `.tflite`."""
+        return sliced(network, places, (*self.units, *self.classes))
 
-def candidates(store: FactoryStore, assembler: bytes, task: Task, most: float = 1.0) -> list[Candidate]:
+
+def candidates(store: FactoryStore, assembler: bytes, task: AskedTask, most: float = 1.0) -> list[Candidate]:
     """Return the slices for a task, the smallest limit first; of equal ones the first.
 
     Args:
@@ -44,12 +50,14 @@ def candidates(store: FactoryStore, assembler: bytes, task: Task, most: float = 
         most: The largest limit.
     """
     limits = [limit for limit in store.quality.tried_limits() if limit <= most]
-    outputs = _assembled(assembler, store.space.encode(task), limits)
+    outputs = _assembled(assembler, task.encoded, limits)
+    rows = (OpenUnits(np.array(task.classes)),) if task.classes else ()
     found: dict[bytes, Candidate] = {}
     for row, limit in enumerate(limits):
         units = tuple(_open(store, limit, {name: values[row] for name, values in outputs.items()}))
         chosen = np.concatenate([np.append(group.kept, -1) for group in units])
-        found.setdefault(chosen.tobytes(), Candidate(limit, store.quality.expected(limit), units))
+        candidate = Candidate(limit, store.quality.expected(limit), units, rows)
+        found.setdefault(chosen.tobytes(), candidate)
     return list(found.values())
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import Problem, invalid_config
-from mistify.package.factory import FactoryStore
+from mistify.package.factory import AskedTask, FactoryStore
 from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_bytes, format_time
-from mistify.scenarios.task import Task
 from mistify.tflite.memory import memory_bytes
-from mistify.tflite.slicing import sliced
 from mistify.wording import listed
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import damage_reported, held_alone
@@ -26,7 +24,7 @@ from mistify_client.slicing.latencies import (
     slice_latencies,
 )
 from mistify_client.slicing.packages import (
-    check_new,
+    check_place,
     move_to,
     slice_manifest,
     staging,
@@ -45,7 +43,7 @@ class SliceRequest:
     """A request for a slice.
 
     Attributes:
-        task: Properties with commas between them, or the name of a listed task.
+        task: Properties or classes, as a list or with commas between them, or the name of a listed task.
         latency: Milliseconds of one inference, or a multiple of the whole network's; None for any number.
         memory: Bytes of constants and activations, or a multiple of the whole network's; None for any number.
         limit: The largest share of units that may be open.
@@ -74,7 +72,7 @@ class Customization:
         directory: Its version of the package, or its package.
     """
 
-    task: Task
+    task: AskedTask
     made: MadeSlice
     limits: SliceLimits
     share: float
@@ -131,18 +129,17 @@ def customize(
     """
     version, store = factory_of(package)
     before = current(package)
-    task = store.space.parse(request.task, "--task")
+    task = store.asked(request.task, "--task")
     _check_limit(request.limit, store)
-    examples = None if request.data is None else _examples(request.data, version, store)
-    if out is not None:
-        check_new(out)
+    examples = None if request.data is None else _examples(request.data, version, store, task)
+    check_place(out, other_outputs=bool(task.classes))
     state = state_directory(package)
     with damage_reported(state), _held(state / SLICES) as directory:
         threads = threads or version.manifest.latency.threads
         factory = _Factory(version, store, _Bench(directory, threads, seconds, on_progress))
         made, limits = factory.best(task, request, examples)
         count = 0 if examples is None else len(examples)
-        note = _note(task, store, count)
+        note = _note(task, count)
         manifest = slice_manifest(version.manifest, made, task, limits, examples=count, note=note)
         place = directory / "installing" if out is None else out.with_name(f".{out.name}.part")
         with staging(place) as new:
@@ -185,7 +182,7 @@ class _Factory:
         self._network = store.read_supernet(version.directory)
 
     def best(
-        self, task: Task, request: SliceRequest, examples: Examples | None
+        self, task: AskedTask, request: SliceRequest, examples: Examples | None
     ) -> tuple[MadeSlice, SliceLimits]:
         """Return the best slice for a request, and the limits that it keeps.
 
@@ -222,7 +219,7 @@ class _Factory:
         )
 
     def _make(self, candidate: Candidate) -> MadeSlice:
-        network = sliced(self._network, self._store.places, candidate.units)
+        network = candidate.cut(self._network, self._store.places)
         latency = measured_latency(network, self._bench.threads, self._bench.seconds)
         return MadeSlice(candidate, network, latency, memory_bytes(network))
 
@@ -232,15 +229,20 @@ class _Factory:
         scorer = SliceScorer(self._store, manifest.outputs[0], examples)
         scored = []
         for candidate in found:
-            network = sliced(self._network, self._store.places, candidate.units)
+            network = candidate.cut(self._network, self._store.places)
             scored.append(replace(candidate, quality=scorer(network, *tensors_of(network, manifest))))
         return scored
 
 
-def _examples(data: Path, version: Package, store: FactoryStore) -> Examples:
+def _examples(data: Path, version: Package, store: FactoryStore, task: AskedTask) -> Examples:
+    """Return the examples in a file; classes are numbered as those of the task."""
     manifest = version.manifest
     kinds = {info.name: store.kind_of(info) for info in manifest.outputs}
-    return read_arrays(data, manifest.inputs, manifest.outputs, kinds)
+    outputs = [
+        info.model_copy(update={"shape": (*info.shape[:-1], len(task.classes))}) if task.classes else info
+        for info in manifest.outputs
+    ]
+    return read_arrays(data, manifest.inputs, outputs, kinds)
 
 
 def _check_limit(limit: float, store: FactoryStore) -> None:
@@ -250,20 +252,20 @@ def _check_limit(limit: float, store: FactoryStore) -> None:
         raise invalid_config([problem], "the command line")
 
 
-def _note(task: Task, store: FactoryStore, examples: int) -> str:
+def _note(task: AskedTask, examples: int) -> str:
     """Return where the quality of a slice comes from."""
     if examples:
         return ""
-    if str(task) in store.quality.tasks:
+    if task.trained:
         return "accuracy is expected, by tasks on the server's data; not measured here"
-    nearest = listed([f'"{one}"' for one in store.space.nearest(task)])
+    nearest = listed([f'"{one}"' for one in task.nearest])
     return (
         f'never trained: "{task}"; nearest trained tasks: {nearest}; accuracy is expected, by those tasks; '
         "not measured"
     )
 
 
-def _out_of_reach(task: Task, request: SliceRequest, limits: SliceLimits, made: MadeSlice) -> Exception:
+def _out_of_reach(task: AskedTask, request: SliceRequest, limits: SliceLimits, made: MadeSlice) -> Exception:
     """Return the error of limits that even the smallest slice exceeds."""
     asked = (
         ("--latency", request.latency, limits.latency_ms, made.latency.median_ms, format_time),

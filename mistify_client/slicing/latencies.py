@@ -127,7 +127,11 @@ def slice_latencies(
         return kept
     widths = list(_drawn_widths(store))
     on_progress(f"measuring {len(widths)} slices")
-    slices = [sliced(network, store.places, [OpenUnits(np.arange(count)) for count in one]) for one in widths]
+    classes = (len(store.classes),) if store.classes else ()
+    slices = [
+        sliced(network, store.places, [OpenUnits(np.arange(count)) for count in (*one, *classes)])
+        for one in widths
+    ]
     loads = [partial(_timed, content, threads) for content in slices]
     measured = best_of_parts_ms(loads, seconds * len(loads))
     table = unmeasured.model_copy(

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from mistify.config.data.metric import Metric
-from mistify.config.task import TaskConfig
 from mistify.costs.budget import HOST_NAME, at_threads, latency_axis, memory_axis, size_axis
 from mistify.errors import Problem, invalid_config
 from mistify.files.writing import sync_path
+from mistify.package.factory import AskedTask
 from mistify.package.manifest import NETWORK, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.records import PackagedFile
-from mistify.scenarios.task import Task
 from mistify.tflite.resizable import resizable
 from mistify.tflite.session import Session
 from mistify_client.slicing.search import MadeSlice, SliceLimits
@@ -28,7 +27,7 @@ _NOT_TRAINED = "a slice that was cut on a device has no train.tflite"
 
 
 def slice_manifest(
-    shipped: Manifest, made: MadeSlice, task: Task, limits: SliceLimits, *, examples: int, note: str
+    shipped: Manifest, made: MadeSlice, task: AskedTask, limits: SliceLimits, *, examples: int, note: str
 ) -> Manifest:
     """Return the manifest of a slice.
 
@@ -45,7 +44,8 @@ def slice_manifest(
     asked = {latency: limits.latency_ms, memory: limits.memory_bytes}
     return shipped.model_copy(
         update={
-            "task": TaskConfig(properties=task.properties),
+            "task": task.config,
+            "labels": _labels(shipped, task),
             "budget": {axis: limit for axis, limit in asked.items() if limit is not None},
             "metric": Metric.BALANCED_ACCURACY,
             "targets": (),
@@ -96,13 +96,23 @@ def staging(directory: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def check_new(out: Path) -> None:
+def check_place(out: Path | None, *, other_outputs: bool) -> None:
     """Check that a directory can be made for a package.
 
+    Args:
+        out: None to install the slice as a version.
+        other_outputs: Whether the slice has other outputs than the shipped package, so that it needs one of
+            its own.
+
     Raises:
-        MistifyError: INVALID_CONFIG, there is something in its place, or no directory for it.
+        MistifyError: INVALID_CONFIG, it is needed; there is something in its place, or no directory for it.
     """
-    if os.path.lexists(out):
+    if out is None:
+        if not other_outputs:
+            return
+        expected = "a directory for a package of its own, as other classes are another output"
+        problem = Problem("--out", "nothing", expected, "give one")
+    elif os.path.lexists(out):
         problem = Problem("--out", str(out), "a directory that does not exist yet", "give another one")
     elif not out.parent.is_dir():
         problem = Problem("--out", str(out), f"a name in a directory; {out.parent} is none", "make it first")
@@ -133,8 +143,24 @@ def tensors_of(network: bytes, shipped: Manifest) -> tuple[tuple[TensorInfo, ...
 def _with_scale(info: TensorInfo, described: Any) -> TensorInfo:
     """Return a tensor as LiteRT describes it."""
     scale, zero_point = described["quantization"]
-    update = {"scale": float(scale) or None, "zero_point": int(zero_point) if scale else None}
-    return info.model_copy(update={"dtype": np.dtype(described["dtype"]).name, **update})
+    sizes = zip(info.shape, map(int, described["shape"]), strict=True)
+    return info.model_copy(
+        update={
+            "dtype": np.dtype(described["dtype"]).name,
+            "shape": tuple(shipped if shipped == -1 else own for shipped, own in sizes),
+            "scale": float(scale) or None,
+            "zero_point": int(zero_point) if scale else None,
+        }
+    )
+
+
+def _labels(manifest: Manifest, task: AskedTask) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of each output, of which the task may have some."""
+    if not task.classes:
+        return manifest.labels
+    return {
+        name: tuple(labels[number] for number in task.classes) for name, labels in manifest.labels.items()
+    }
 
 
 def _described_files(manifest: Manifest) -> dict[str, PackagedFile]:

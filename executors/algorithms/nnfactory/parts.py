@@ -6,6 +6,7 @@ from typing import Final
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.contract.package_parts import Factory, PackageParts
@@ -30,6 +31,7 @@ def factory_parts(supernet: Supernet) -> PackageParts:
         space=supernet.space,
         quality=supernet.quality,
         slices=partial(_random_slices, supernet),
+        classes=supernet.classes,
     )
     return PackageParts(
         factory=factory, note=f"has an assembler that makes networks for {known}, and for others like them"
@@ -37,10 +39,17 @@ def factory_parts(supernet: Supernet) -> PackageParts:
 
 
 def _random_slices(supernet: Supernet, count: int) -> Iterator[keras.Model]:
-    """Yield slices for random listed tasks, each within another limit."""
+    """Yield slices for random tasks, each within another limit."""
     rng = np.random.default_rng(0)
-    tasks = list(supernet.space.listed)
     for limit in np.geomspace(supernet.limits[0], 1.0, count):
-        task = supernet.space.encode(tasks[rng.integers(len(tasks))])
-        (assembly,) = supernet.assemblies(task, [float(limit)])
+        (assembly,) = supernet.assemblies(_random_task(supernet, rng), [float(limit)])
         yield supernet.slice(assembly)
+
+
+def _random_task(supernet: Supernet, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """Return a listed task, or half of all classes, encoded."""
+    if supernet.classes:
+        ranks = rng.permutation(len(supernet.classes))
+        return (ranks < max(2, len(ranks) // 2)).astype(np.float32)
+    tasks = list(supernet.space.listed)
+    return supernet.space.encode(tasks[rng.integers(len(tasks))])

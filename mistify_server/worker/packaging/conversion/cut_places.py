@@ -15,8 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-from executors.structure import Structure, narrow
-from executors.structure.channels import ChannelGroup
+from executors.structure import (
+    ChannelGroup,
+    Role,
+    Slot,
+    Structure,
+    model_of,
+    narrow,
+)
+from executors.structure.edits.outputs import narrow_outputs
+from executors.structure.signature import output_names
 from mistify.package.cut_places import (
     ActivationSize,
     ConstantCut,
@@ -44,7 +52,11 @@ _KERNEL, _BIAS = 1, 2
 
 
 def find_cut_places(
-    network: bytes, structure: Structure, groups: Sequence[str], convert: Callable[[keras.Model], bytes]
+    network: bytes,
+    structure: Structure,
+    groups: Sequence[str],
+    convert: Callable[[keras.Model], bytes],
+    classes: int = 0,
 ) -> tuple[bytes, CutPlaces]:
     """Return a converted network prepared for cuts, and where the units of groups are in it.
 
@@ -56,21 +68,37 @@ def find_cut_places(
         structure: The structure that the model has with batch norm folded.
         groups: Names of channel groups, each of at least two units, in the order of the result's.
         convert: Converts a narrower model exactly as the network was converted.
+        classes: Number of classes of the network's only output, which become one more group, the last; 0 for
+            an output that stays as it is.
 
     Raises:
         ValueError: The converter has merged the units of a group with others, so that it cannot be cut.
     """
     chosen = [structure.groups[name] for name in groups]
+    gated = len(chosen)
+    if classes:
+        chosen.append(_group_of_classes(classes))
     whole = read_network(network)
     _separate_constants(whole)
     network = packed(whole)
     whole = read_network(network)
     places = _Places(whole, chosen)
-    for cut in _rounds([group.size for group in chosen]):
+    for cut in _rounds([group.size for group in chosen[:gated]]):
         keep = {chosen[number].name: np.arange(chosen[number].size) >= count for number, count in cut.items()}
         fractions = {Fraction(count, chosen[number].size): number for number, count in cut.items()}
         places.compare(read_network(convert(narrow(structure, keep))), fractions)
+    if classes:
+        model = model_of(structure.graph)
+        (output,) = output_names(model)
+        fewer = convert(narrow_outputs(model, output, range(1, classes)))
+        places.compare(read_network(fewer), {Fraction(1, classes): gated})
     return network, places.found()
+
+
+def _group_of_classes(count: int) -> ChannelGroup:
+    """Return the classes of an output as a group: a layer makes one value for each."""
+    slot = Slot(layer="classes", weight=0, axis=-1, role=Role.MAKES, positions=np.arange(count)[:, None])
+    return ChannelGroup(name="classes", size=count, slots=(slot,))
 
 
 def _separate_constants(network: Any) -> None:

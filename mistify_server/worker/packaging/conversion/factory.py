@@ -59,12 +59,14 @@ def factory_files(
         analyse(network, rules),
         names,
         partial(convert, quantization=quantization, examples=few or None),
+        classes=len(factory.classes),
     )
     if quantization.precision.integer:
         converted = with_ranges_of(converted, _slices(factory, quantization, examples))
     assembler = convert_function(folded(factory.assembler), QuantizationConfig())
     store = FactoryStore(
         space=factory.space,
+        classes=factory.classes,
         quality=factory.quality,
         groups=tuple(factory.groups),
         places=places,
