@@ -232,5 +232,5 @@ def test_there_is_no_accuracy_without_labels():
     assert price.metric is Metric.MSE
     check_labels(None)
     check_labels(Metric.AGREEMENT)
-    with pytest.raises(InvalidValue, match="agreement: without labels"):
+    with pytest.raises(InvalidValue, match="agreement: there are no true labels"):
         check_labels(Metric.ACCURACY)

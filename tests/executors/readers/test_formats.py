@@ -344,7 +344,7 @@ def test_unreadable_records_are_reported(tmp_path):
     content = bytearray(path.read_bytes())
     content[-20] ^= 255
     path.write_bytes(content)
-    assert "t.tfrecord, record 3: what cannot be read" in problem_of(path, sig)
+    assert "t.tfrecord, record 3: unreadable" in problem_of(path, sig)
     write_records(path, [*rows[:2], {"x": np.ones(4), "y": "dog"}])
     assert "t.tfrecord, record 2: x is cannot reshape" in problem_of(path, sig)
     write_records(path, [{"x": np.ones(3), "y": np.arange(n)} for n in (1, 1, 2)])

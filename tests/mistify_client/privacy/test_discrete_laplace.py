@@ -76,7 +76,7 @@ def test_more_bits_are_drawn_if_the_first_ones_equal_those_of_the_probability():
 
 @pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(2**60)])
 def test_invalid_scales_are_refused(scale):
-    with pytest.raises(ValueError, match="expected one"):
+    with pytest.raises(ValueError, match="expected a scale"):
         discrete_laplace(scale, 1, os.urandom)
 
 

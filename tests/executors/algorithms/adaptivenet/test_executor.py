@@ -175,7 +175,7 @@ def test_a_setting_is_given_only_once(place):
     amount = {"merge": 2, "shrink": 0.5}[place]
     with pytest.raises(MistifyError, match=f"{place}.*each number once"):
         parse_params(AdaptiveNetParams, {place: [amount, amount]})
-    with pytest.raises(MistifyError, match=f'write "{place}" beside "variants"'):
+    with pytest.raises(MistifyError, match=f'use the setting "{place}" instead'):
         parse_params(AdaptiveNetParams, {"variants": {place: [amount]}})
 
 

@@ -169,7 +169,7 @@ def test_a_file_without_a_model_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"no model" * 100)
     refused(
         tmp_path / name,
-        "got a file that starts with" if name == "model.keras" else "an HDF5 file that is damaged",
+        "got a file that starts with" if name == "model.keras" else "a damaged or truncated HDF5 file",
     )
 
 
