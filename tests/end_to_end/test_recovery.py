@@ -205,7 +205,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     figures = ["flops", "params", "memory_bytes", "size_bytes", "latency_ms", "measured_latency_ms"]
     figures += ["speedup", "measured_speedup", "accuracy"]
     asked = ["id", "batch", "parent", "algorithm", "choice", "warning"]
-    asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
+    asked += ["quantization", "precision_choice", "compression", "task", "hardware", "threads"]
     asked += ["latency_judged_by", "budget", "targets"]
     for goal in report["goals"]:
         ended = ["achieved", "outputs", "branches", "met", "reason", "note", "seconds", "steps"]

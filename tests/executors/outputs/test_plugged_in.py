@@ -33,6 +33,9 @@ CLASSES, YES_OR_NO, FIGURES = (
 )
 OWN = [name for name in known_metrics() if not Metric(name).of_all_outputs]
 
+#: Metrics of outputs of classes, in the order in which they are suggested.
+OF_CLASSES = ["accuracy", "agreement", "balanced_accuracy", "balanced_agreement"]
+
 
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +109,10 @@ def test_a_metric_is_refused_for_outputs_that_it_does_not_suit():
 @pytest.mark.parametrize(
     ("name", "objectives", "offered"),
     [
-        ("top_two", {"y": YES_OR_NO}, ["accuracy", "agreement", "balanced_agreement", "f1"]),
+        ("top_two", {"y": YES_OR_NO}, [*OF_CLASSES, "f1"]),
         ("top_two", {"y": FIGURES}, ["mse", "mae"]),
         ("top_two", {"y": FIGURES, "z": FIGURES}, ["mse", "mae", "mean_score"]),
-        ("mse", {"y": CLASSES}, ["accuracy", "agreement", "balanced_agreement", "f1"]),
+        ("mse", {"y": CLASSES}, [*OF_CLASSES, "f1"]),
     ],
 )
 def test_suitable_metrics_are_suggested_instead_of_one_that_suits_no_output(name, objectives, offered):
