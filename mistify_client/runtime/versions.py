@@ -5,6 +5,7 @@ Next to a package `P` is `P.state/`, shared by every process that uses the packa
     switchboard         the current option
     pool.json           the best subnets of blocks on this device
     stitched/           the most recent subnets, each stitched into one network
+    slices/             latencies of slices, by which networks for other tasks are chosen
     origin.json         the token files of the servers from which blocks are downloaded
     current, previous   symlinks to versions; a missing link stands for P itself
     versions/NAME/      complete packages

@@ -10,6 +10,7 @@ import numpy as np
 from executors.compression import compressed, quantization_aware
 from executors.contract.package_parts import Factory, PackageParts
 from executors.data import Array, Dataset, HeldOut
+from executors.inspection.errors import invalid
 from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
 from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of
@@ -137,11 +138,19 @@ def _block_store(
 def _factory(
     factory: Factory, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
-    """Return the factory of a package, without quantization-aware training."""
+    """Return the factory of a package, without quantization-aware training.
+
+    Raises:
+        MistifyError: INVALID_MODEL, slices cannot be cut out of it.
+    """
     asked = task.spec.quantization
     quantization = asked.model_copy(update={"precision": asked.precision.stored_as})
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
-    return factory_files(factory, quantization, examples, kinds)
+    try:
+        return factory_files(factory, quantization, examples, kinds)
+    except ValueError as error:
+        expected = "units that LiteRT's converter keeps apart, so that devices can cut them out"
+        raise invalid("the model", str(error), expected, 'leave "inside" out') from error
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

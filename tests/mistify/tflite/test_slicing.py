@@ -39,6 +39,7 @@ def closed_units(make, places, kept):
     }, sizes
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("make", [convolutional, feed_forward])
 def test_a_slice_is_the_network_with_closed_units_masked(make, precision):
@@ -53,6 +54,7 @@ def test_a_slice_is_the_network_with_closed_units_masked(make, precision):
         assert np.abs(actual - expected).max() <= TOLERANCES[precision] * np.abs(expected).max()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", TOLERANCES)
 def test_the_graph_for_one_example_computes_the_same(precision):
     network, places = converted(convolutional, precision)
@@ -90,6 +92,7 @@ def folded_by_hand(scales, shifts):
     return np.asarray(layer("scores")(relu(x * scales["hidden"] + shifts["hidden"])))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("precision", "tolerance"),
     [
@@ -119,6 +122,7 @@ def sizes(places: CutPlaces):
     return dict(zip(GROUPS[convolutional], places.units, strict=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.FLOAT16, Quantization.INT8])
 def test_shifts_reach_a_bias_that_is_added_behind_a_product(precision):
     network, places = converted(feed_forward, precision)

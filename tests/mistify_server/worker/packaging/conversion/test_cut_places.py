@@ -13,6 +13,7 @@ from tests.mistify.tflite.networks_to_slice import converted, convolutional, fee
 PRECISIONS = (Quantization.NONE, Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_makers_and_readers_of_each_group_are_found(precision):
     _, places = converted(convolutional, precision)
@@ -26,6 +27,7 @@ def test_makers_and_readers_of_each_group_are_found(precision):
     assert [(axis.repeats, axis.span) for axis in flattened] == [(9, 1)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_bias_that_is_added_behind_a_product_takes_shifts(precision):
     _, places = converted(feed_forward, precision)

@@ -1,18 +1,22 @@
 """Factories of packages: slices of the converted supernet against those of the one in Keras."""
 
+from dataclasses import replace
 from functools import cache
 
+import keras
 import numpy as np
 import pytest
 
 from executors.algorithms.nnfactory.parts import factory_parts
 from executors.contract.package_parts import PackageParts
 from executors.data import Dataset
+from executors.structure import analyse
 from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.package.factory import ASSEMBLER, FACTORY, SUPERNET, FactoryStore
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.factory import ASSEMBLER, FACTORY, SUPERNET, FactoryStore, SlicedGroup
 from mistify.package.training import OutputEncoding
 from mistify.package.verification import verify
 from mistify.scenarios.gates import open_units
@@ -69,13 +73,14 @@ def errors(converted):
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("precision", "tolerance"),
     [
         (Quantization.NONE, 1e-5),
         (Quantization.FLOAT16, 3e-3),
         (Quantization.DYNAMIC, 6e-2),
-        pytest.param(Quantization.INT8, 0.15, marks=pytest.mark.slow),
+        (Quantization.INT8, 0.15),
     ],
 )
 def test_slices_for_tasks_and_limits_answer_as_the_supernet_with_gates(precision, tolerance):
@@ -130,3 +135,19 @@ def test_a_device_customizes_a_package_as_it_comes_from_the_worker(package):
     answered = load(package, task=UNSEEN)(images(16))
     assert np.ptp(reference) > 0
     assert np.abs(answered - reference).max() <= 1e-5 * np.abs(reference).max()
+
+
+@pytest.mark.slow
+def test_a_network_whose_units_cannot_be_cut_is_refused():
+    """One group is of a single unit, of which nothing can be cut."""
+    factory = factory_parts(supernet()).factory
+    x = keras.Input((8, 8, 1), name="image")
+    y = keras.layers.Dense(1, "relu", name="one")(keras.layers.Flatten()(x))
+    single = analyse(keras.Model(x, keras.layers.Dense(1, name="answer")(y)))
+    merged = replace(factory, structure=single, groups=(SlicedGroup(name="one", units=1),))
+    answers = np.ones((8, 1), np.int64)
+    data = Dataset({"image": images(8)}, {"answer": answers})
+    setup = TrainingSetup(data, data, None, TrainingParams())
+    with pytest.raises(MistifyError, match='leave "inside" out') as error:
+        package_model(supernet().network, package_task(), setup, data, parts=PackageParts(factory=merged))
+    assert error.value.code is ErrorCode.INVALID_MODEL
