@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from executors.algorithms.nnfactory.answers import ANSWERS
 from executors.algorithms.nnfactory.gates import GATES, SCALES, gate_inputs
-from executors.algorithms.nnfactory.semhash import semhash
+from executors.algorithms.nnfactory.semhash import pruned, semhash
 from executors.algorithms.nnfactory.supernet import LOGITS, Supernet
 from executors.algorithms.nnfactory.tasks import Indices, TaskDistribution
 from executors.data import Array
@@ -172,7 +172,8 @@ class GatesObjective(TaskObjective):
         logits = values.pop(LOGITS)
         if self._noise:
             logits += tf.random.stateless_normal(tf.shape(logits), self._seed_at(step))
-        gates = values[GATES] = semhash(logits, drawn["discrete"])
+        gates = semhash(logits, drawn["discrete"])
+        values[GATES] = pruned(gates, logits, limits)
         inputs = {**self._inputs(drawn, step), **gate_inputs(self._supernet.groups, values)}
         (output,) = quick_call(self._supernet.gated, inputs, training=True).values()
         excess = tf.nn.relu(tf.reduce_mean(gates, axis=1) - limits)
