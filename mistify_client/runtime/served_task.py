@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError, invalid_config
-from mistify.package.factory import FACTORY, FactoryStore
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify.parsing.validation import problems_of
@@ -24,7 +23,7 @@ class ServedTask:
 
     Attributes:
         package: The directory of the package that was shipped.
-        space: The tasks that slices of the package can serve; None where it has no factory.
+        space: The tasks that slices of the package can serve; None without a factory for properties.
     """
 
     package: Path
@@ -39,13 +38,16 @@ class ServedTask:
             MistifyError: INVALID_CONFIG, it is no task, or none of the package's factory; as for
                 `FactoryStore.of`.
         """
-        has_factory = FACTORY in shipped.manifest.files
-        space = FactoryStore.of(shipped).space if has_factory else None
+        from mistify.package.factory import FACTORY, FactoryStore  # noqa: PLC0415 - for apps with a task alone
+
+        store = FactoryStore.of(shipped) if FACTORY in shipped.manifest.files else None
         try:
             given = TaskConfig.model_validate(task)
         except ValidationError as error:
             raise invalid_config(problems_of(error, TaskConfig, value=task, place="task")) from error
-        return cls(shipped.directory, _canonical(given, space), space)
+        if store is not None and given.properties:
+            given = store.asked(given.properties).config
+        return cls(shipped.directory, given, None if store is None or store.classes else store.space)
 
     def require_in(self, manifest: Manifest) -> None:
         """Check that a version serves the task.
