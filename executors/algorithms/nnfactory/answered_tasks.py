@@ -123,6 +123,8 @@ class _Examples(NamedTuple):
 
     def drawn(self, columns: Indices, rng: np.random.Generator) -> Indices:
         """Return one of each column's numbers at random; any number where the column has none."""
+        if not self.flat.size:
+            return np.zeros(len(columns), np.int64)
         places = self.starts[columns] + (rng.random(len(columns)) * self.counts[columns]).astype(np.int64)
         return self.flat[np.minimum(places, len(self.flat) - 1)].astype(np.int64)
 

@@ -1,5 +1,7 @@
 """Tasks that are drawn for training, with examples, and scored on validation data."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from executors.algorithms.nnfactory.answered_tasks import AnsweredTasks
 from executors.structure.signature import signature_of
 from mistify.config.data.dataset import DataSettings
+from mistify.scenarios.space import TaskSpace
 from tests.executors.algorithms.nnfactory.conftest import SPACE, bright_places, residual
 
 LISTED = list(SPACE.listed)
@@ -90,3 +93,14 @@ def test_data_without_answers_are_refused(data):
     plain = data.__class__(data.inputs, data.targets)
     with pytest.raises(ValueError, match="no answers"):
         tasks_of(plain)
+
+
+def test_tasks_without_a_common_property_are_drawn_as_well(data):
+    text = """{
+        "properties": {"where": ["left", "right"], "what": ["dark", "bright"]},
+        "tasks": {"a": ["left", "dark"], "b": ["right", "bright"]}
+    }"""
+    apart = replace(data, answers=data.answers[:, :2], space=TaskSpace.read(text))
+    drawn = tasks_of(apart).draw(200, np.random.default_rng(0))
+    for row, encoded, target in zip(drawn.rows, drawn.tasks, drawn.targets.ravel(), strict=True):
+        assert apart.answers[row, int(encoded[1])] == target
