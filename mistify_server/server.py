@@ -240,7 +240,7 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
                 opened.keep_ready()
             metrics = Metrics()
             engine = MeasuredEngine(opened, metrics)
-            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced)
+            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
             roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
             models = ModelRepository(store.models, store.artifacts)

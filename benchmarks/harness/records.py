@@ -38,7 +38,7 @@ class Judged(BaseModel):
 
     @property
     def asked(self) -> str:
-        """Return the bounds in words, such as `>= 20`."""
+        """Return the bounds as text, such as `>= 20`."""
         bounds = ((">=", self.min), ("<=", self.max))
         return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 

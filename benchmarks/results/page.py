@@ -64,8 +64,8 @@ def page(records: Sequence[Record]) -> str:
         status: sum(row.status.startswith(status) for row in rows) for status in ("met", "missed", "not")
     }
     summary = (
-        f"Of {len(rows)} targets, {counts['met']} are met and {counts['missed']} are missed. "
-        f"{counts['not']} have not been measured by their current definition.\n"
+        f"Of the {len(rows)} targets, {counts['met']} are met, {counts['missed']} are missed and "
+        f"{counts['not']} have not been measured under their current definition.\n"
     )
     parts = [_INTRODUCTION, summary]
     for group, in_group in groupby(rows, lambda row: row.record.benchmark.partition(".")[0]):

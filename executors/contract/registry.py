@@ -78,12 +78,12 @@ def _loaded(point: EntryPoint) -> Algorithm:
 
 
 def _executor_class(loaded: Algorithm) -> type[AdaptationExecutor]:
-    return load_class(_reference(loaded.executor), AdaptationExecutor)
+    return load_class(_entry_point(loaded.executor), AdaptationExecutor)
 
 
 def _profiler(loaded: Algorithm) -> Profiler:
-    return cast(Profiler, load_plug_in(_reference(loaded.profile)))
+    return cast(Profiler, load_plug_in(_entry_point(loaded.profile)))
 
 
-def _reference(value: str) -> EntryPoint:
+def _entry_point(value: str) -> EntryPoint:
     return EntryPoint("", value, ENTRY_POINTS)

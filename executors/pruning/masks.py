@@ -59,7 +59,7 @@ class Masks:
             variable.assign(tf.convert_to_tensor(variable) * _along(axis, mask, variable))
 
     def left(self, variable: keras.Variable) -> tf.Tensor:
-        """Return a mask of a weight's shape: 1 for entries of remaining units, else 0."""
+        """Return a mask with the shape of a weight: 1 for entries of the remaining units, 0 elsewhere."""
         left = tf.ones(variable.shape)
         for masked, axis, mask in self._along:
             if masked is variable:

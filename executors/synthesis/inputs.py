@@ -37,7 +37,7 @@ _BALANCE_WEIGHT: Final = 0.05
 #: Minimum number of examples per class, as a share of an equal distribution.
 _LEAST_SHARE: Final = 0.7
 
-#: Weight in the loss of the classes assigned to examples.
+#: Weight of the cross-entropy with the classes assigned to examples.
 _ASSIGNED_WEIGHT: Final = 0.1
 
 #: Learning rate of moving examples to assigned classes, as a share of the initial rate.

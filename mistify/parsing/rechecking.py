@@ -136,7 +136,7 @@ def _depends(place: Keys, left_out: Keys) -> bool:
 
 
 def _is_in(value: Any, place: Keys) -> bool:
-    """Check whether there is a value at a place."""
+    """Check whether nested dictionaries contain a sequence of keys."""
     for key in place:
         if not isinstance(value, dict) or key not in value:
             return False

@@ -11,7 +11,7 @@ from mistify.profiling.energy import energy_counter
 from mistify.profiling.measuring import BUDGET_SECONDS, Progress, measure_device
 from mistify.profiling.samples import Chain, samples
 
-#: Whether networks are int8, rather than float32 -> the operators of each network.
+#: The operators of each sample network, by whether the networks are int8 (True) or float32 (False).
 Chains: TypeAlias = Mapping[bool, tuple[Chain, ...]]
 
 #: Measures a named device, given threads, chains, seconds, and a callback for each measured network.

@@ -68,7 +68,7 @@ def resizable(network: bytes | mmap) -> bytes:
     Raises:
         ValueError: It is not a network.
     """
-    return _part(network, _without_fixed)
+    return _part(network, _changes_without_fixed)
 
 
 def fixed_shapes(network: bytes | mmap) -> bytes:
@@ -79,7 +79,7 @@ def fixed_shapes(network: bytes | mmap) -> bytes:
     Raises:
         ValueError: It is not a network.
     """
-    return _part(network, _without_others)
+    return _part(network, _changes_without_others)
 
 
 def _part(network: bytes | mmap, numbers_without: Callable[[_Network], _Numbers]) -> bytes:
@@ -90,7 +90,7 @@ def _part(network: bytes | mmap, numbers_without: Callable[[_Network], _Numbers]
         raise ValueError(f"not a network: {error}") from error
 
 
-def _without_fixed(network: _Network) -> _Numbers:
+def _changes_without_fixed(network: _Network) -> _Numbers:
     """Return the changes to the file that truncate both lists."""
     return {
         _list_at(network.table, _GRAPHS): network.graphs,
@@ -98,7 +98,7 @@ def _without_fixed(network: _Network) -> _Numbers:
     }
 
 
-def _without_others(network: _Network) -> _Numbers:
+def _changes_without_others(network: _Network) -> _Numbers:
     """Return the changes to the file that make both lists start later, and renumber graphs."""
     table, graphs, others = network.table, network.graphs, network.others
     return {

@@ -154,7 +154,7 @@ class Foreground:
         other_metric = None if targets.accuracy is None else _other_metric(version)
         situation = Situation(
             now=now,
-            option=version.options.at(self._switchboard.option_in(version.generation)).id,
+            option=version.options.at_or_default(self._switchboard.option_in(version.generation)).id,
             since=version.since,
             options=version.model.corrected(version.options.options),
             ratio=version.model.ratio,

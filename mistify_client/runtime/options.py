@@ -119,7 +119,7 @@ class PackageOptions:
         """The index of the option with the lowest latency."""
         return min(range(len(self.options)), key=lambda place: self.options[place].costs.latency_ms)
 
-    def at(self, place: int) -> Option:
+    def at_or_default(self, place: int) -> Option:
         """Return the option at an index; the default one if there is no such index."""
         return self.options[self.chosen(place)]
 

@@ -121,7 +121,7 @@ def adapt(
             evaluation, space.store, space.original, examples.targets, version.manifest.metric
         )
         candidates = search(space, measured.table, scorer, measured.budget_ms, strategy)
-        candidates += _found_before(version, state, measured, scorer, candidates)
+        candidates += _rescored_pool(version, state, measured, scorer, candidates)
         pool = SubnetPool(
             store=version.blocks_digest,
             budget_ms=measured.budget_ms,
@@ -224,7 +224,7 @@ def _check_untuned(version: Package) -> None:
         )
 
 
-def _found_before(
+def _rescored_pool(
     version: Package, state: Path, measured: _MeasuredSpace, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the subnets of the old pool that are not in `others`, scored on the current data.

@@ -202,7 +202,7 @@ class RunningJobs:
         return JobRunner(self._store, self._engine, job, states, on_change=wake, writer=self._writer)
 
     async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
-        """Finish a job, unless it is finished, as soon as the store is available."""
+        """End a job as soon as the store is available, unless it has already ended."""
         if await self._writer.write(partial(self._store.jobs.end, job_id, goal_state, job_state, reason)):
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
         self._wake_watchers(job_id)

@@ -87,7 +87,7 @@ class Artifacts:
         The content is read only if the file has changed since its last check.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, the content differs, or there is no such artifact.
+            MistifyError: CORRUPT_PACKAGE, the artifact is missing or damaged.
         """
         try:
             path = self.path(name)

@@ -176,5 +176,5 @@ class JobStore(ABC):
         """Release the disk space of removed jobs, and return the number of bytes freed."""
 
     @abstractmethod
-    def referenced(self) -> set[str]:
+    def referenced_digests(self) -> set[str]:
         """Return the SHA-256 digests of all files still in use, and possibly others."""

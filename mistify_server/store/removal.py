@@ -57,7 +57,7 @@ def _remove_files(store: Store, before: float) -> int:
     Unfinished preparations are kept while an unfinished job may continue them.
     """
     names = store.artifacts.names()
-    referenced = store.jobs.referenced()
+    referenced = store.jobs.referenced_digests()
     all_ended = not store.jobs.unfinished()
     freed = Preparations(store.artifacts).remove_unused(referenced, before, with_parts=all_ended)
     freed += sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in referenced)

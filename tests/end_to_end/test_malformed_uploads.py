@@ -53,7 +53,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         assert process.poll() is None
     with open_store(store) as opened:
         assert opened.jobs.page(100, 100, selection=GoalSelection())[0] == []
-        later = Uploads(store / UPLOADS, 1e9, opened.jobs.referenced, now=lambda: time.time() + 2 * DAY)
+        later = Uploads(
+            store / UPLOADS, 1e9, opened.jobs.referenced_digests, now=lambda: time.time() + 2 * DAY
+        )
         later.collect()
     assert [path for path in (store / UPLOADS).rglob("*") if path.is_file()] == []
     assert [path for path in (store / "artifacts").rglob("*") if path.is_file()] == []

@@ -17,14 +17,14 @@ async def test_uploads_are_collected_even_if_the_store_was_busy(
     site: Any, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = [MistifyError(ErrorCode.UNAVAILABLE, "the store is busy")]
-    referenced = SqlJobStore.referenced
+    referenced = SqlJobStore.referenced_digests
 
     def busy_at_first(store: SqlJobStore) -> set[str]:
         if failures:
             raise failures.pop()
         return referenced(store)
 
-    monkeypatch.setattr(SqlJobStore, "referenced", busy_at_first)
+    monkeypatch.setattr(SqlJobStore, "referenced_digests", busy_at_first)
     monkeypatch.setattr("mistify_server.server._COLLECTION_SECONDS", 0.01)
     old = site.store / "uploads" / "files" / "00" / ("0" * 64)
     old.parent.mkdir(parents=True)

@@ -82,9 +82,9 @@ class ClassificationCriterion:
 
 
 class RegressionCriterion:
-    """The share of the variance that a network explains, at least 0, and the unexplained share.
+    """Scores by the fraction of the variance that a network explains, and the unexplained fraction.
 
-    Alternatively, shares of the absolute deviations from the median.
+    The fraction is at least 0. Deviations may be absolute, from the median, instead of squared.
     """
 
     def __init__(self, right: Array, *, absolute: bool = False) -> None:

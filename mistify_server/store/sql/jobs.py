@@ -280,7 +280,7 @@ class SqlJobStore(JobStore):
             session.delete(job)
 
     @override
-    def referenced(self) -> set[str]:
+    def referenced_digests(self) -> set[str]:
         with self._database.read() as session:
             connection = session.connection()
             rows = (

@@ -60,7 +60,7 @@ def test_a_package_without_branches_has_one_option(tmp_path):
 def test_places_without_an_option_select_the_default(tmp_path):
     options = options_of(opened(three_branches()), tmp_path)
     assert [options.chosen(place) for place in (-1, 0, 1, 2, 3)] == [1, 0, 1, 2, 1]
-    assert [options.at(place).id for place in (-1, 2)] == ["branch-1", "branch-2"]
+    assert [options.at_or_default(place).id for place in (-1, 2)] == ["branch-1", "branch-2"]
 
 
 def test_an_unknown_id_is_refused_with_the_known_ones(tmp_path):

@@ -53,7 +53,7 @@ class SavedNetwork:
     directory: str
 
     def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
-        """Return the `.tflite` at a precision, like `convert`."""
+        """Convert the model to a `.tflite` at a precision; see `convert`."""
         rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
         return with_fixed_batch(convert_saved(self.directory, quantization, rows, self.model))
 

@@ -44,8 +44,8 @@ class _Conversion:
     def is_near(self, quantization: Any) -> bool:
         """Return whether scale and zero point equal those of the integers, except for rounding.
 
-        The result is False if an output shares the quantization of the graph's input, which is already fixed:
-        operators such as concatenation and pooling may require them to be equal.
+        An output that shares the quantization of the graph's input, which is already fixed, has to match
+        exactly: operators such as concatenation and pooling may require them to be equal.
         """
         own, first = self.quantization, self.graph.tensors[self.graph.inputs[0]]
         if self.tensors is self.graph.outputs and _is_int8(first) and _equal(first.quantization, own):

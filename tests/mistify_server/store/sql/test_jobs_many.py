@@ -164,12 +164,12 @@ def test_more_jobs_on_a_page_need_no_more_statements(store: Store, plan: BatchPl
 def test_files_in_use_are_known_while_rows_are_added_and_changed(store: Store, plan: BatchPlan) -> None:
     for job_id in "ab":
         create(store, plan, job_id, 1)
-    before = store.jobs.referenced()
+    before = store.jobs.referenced_digests()
     kept, removed = "1" * 64, "2" * 64
     for job_id, digest in (("a", kept), ("b", removed)):
         (goal,) = store.jobs.job(job_id).goals
         changed = replace(goal, state=GoalState.MET, files=(PackageFile("m", 1, digest),))
         store.jobs.record(job_id, [GoalChanged(changed), JobChanged(JobState.DONE)], 1.0, {})
-    assert store.jobs.referenced() == before | {kept, removed}
+    assert store.jobs.referenced_digests() == before | {kept, removed}
     store.jobs.remove("b")
-    assert store.jobs.referenced() == before | {kept}
+    assert store.jobs.referenced_digests() == before | {kept}
