@@ -149,10 +149,16 @@ def trained(data: Dataset, params: NNFactoryParams) -> Supernet:
 
 
 def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float) -> SlicesWithin:
-    """Test the slices of all tasks within a limit."""
+    """Test the slices of all tasks within a limit.
+
+    Args:
+        test: Test data, whose space lists the tasks that are not trained as well.
+    """
+    if test.space is None:
+        raise ValueError("the test data have no tasks")
     scores, gates, tasks = [], [], []
-    for task in list(supernet.space.listed)[:NAMED]:
-        data, encoded = test.of_task(task), supernet.space.encode(task)
+    for task in list(test.space.listed)[:NAMED]:
+        data, encoded = test.of_task(task), test.space.encode(task)
         (assembly,) = supernet.assemblies(encoded, [limit])
         says_yes = supernet.outputs(data.inputs, assembly).ravel() > 0.5
         is_yes = data.targets["answer"].ravel() == 1

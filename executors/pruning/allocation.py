@@ -130,7 +130,7 @@ def _allocation(
     at: "_Depth", widths: Widths, terms: AllocationTerms, *, quickly: bool = False
 ) -> Allocation | None:
     descent = _Descent(at.structure, widths, terms)
-    if not descent.reach():
+    if not descent.meet_limits():
         return None
     if len(widths) <= _MOST_GROUPS and not quickly:
         descent.exchange()
@@ -203,7 +203,7 @@ class _Descent:
         """The worth of the network: the depth term minus the weighted mean loss of the groups."""
         return self._of_depth - sum(self._loss(name, width) for name, width in self.widths.items())
 
-    def reach(self) -> bool:
+    def meet_limits(self) -> bool:
         """Reduce widths until the limits are met; return whether this is possible."""
         if exceeded(self._costs(self._least), self._limits):
             return False

@@ -7,7 +7,7 @@
 A task has a value for every axis, or several values for an axis with names for several values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Final
@@ -140,6 +140,11 @@ class TaskSpace(Settings):
         encoded = np.zeros(self.size, np.float32)
         encoded[[self._positions[value] for values in task.values.values() for value in values]] = 1
         return encoded
+
+    def with_tasks(self, columns: Collection[int]) -> "TaskSpace":
+        """Return a space of the same properties that lists only the tasks with some columns of the data."""
+        tasks = {name: own for column, (name, own) in enumerate(self.tasks.items()) if column in columns}
+        return TaskSpace.model_validate({"properties": self.axes, "names": self.names, "tasks": tasks})
 
     def is_trained(self, task: Task) -> bool:
         """Check whether the space lists a task, perhaps under another name."""

@@ -24,7 +24,7 @@ from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
-from mistify_client.runtime.served_task import GivenTask, ServedTask
+from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, in_place_of_current, read_consistently, state_directory
@@ -69,7 +69,7 @@ class PortedModel:
     ) -> None:
         self._package = package
         self._check = check
-        self._terms = _Terms(threads, task)
+        self._settings = _LoadSettings(threads, task)
         self._switchboard = switchboard
         self._loaded = loaded
         self._clock = clock
@@ -209,7 +209,7 @@ class PortedModel:
                 return  # an even newer one is being loaded
             try:
                 state = state_directory(self._package)
-                opened, generation = _open_current(self._package, state, self._switchboard, self._terms)
+                opened, generation = _open_current(self._package, state, self._switchboard, self._settings)
                 opened.network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(*opened, state, generation)
             except Exception:
@@ -222,7 +222,7 @@ def load(
     *,
     threads: int | None = None,
     check: bool = False,
-    task: GivenTask | None = None,
+    task: TaskLike | None = None,
 ) -> PortedModel: ...
 
 
@@ -236,7 +236,7 @@ def load(
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     check: bool = False,
-    task: GivenTask | None = None,
+    task: TaskLike | None = None,
 ) -> PortedModel: ...
 
 
@@ -250,7 +250,7 @@ def load(
     cache: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     check: bool = False,
-    task: GivenTask | None = None,
+    task: TaskLike | None = None,
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
@@ -318,12 +318,12 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     return directory
 
 
-class _Terms(NamedTuple):
-    """What holds for every version of a package that is loaded.
+class _LoadSettings(NamedTuple):
+    """The settings with which every version of a package is loaded.
 
     Attributes:
         threads: Number of threads of LiteRT; None for the number that the version was measured with.
-        task: The task that it has to serve; None for any.
+        task: The task that each version has to serve; None for any.
     """
 
     threads: int | None
@@ -342,10 +342,10 @@ class _Opened(NamedTuple):
         return self.options.pool
 
 
-def _open(package: Path, threads: int | None, check: bool, task: GivenTask | None) -> PortedModel:
+def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
-    terms = _Terms(threads, None if task is None else ServedTask.of(shipped, task))
+    settings = _LoadSettings(threads, None if task is None else ServedTask.of(shipped, task))
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:
@@ -353,7 +353,7 @@ def _open(package: Path, threads: int | None, check: bool, task: GivenTask | Non
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        opened, generation = _open_current(package, state, switchboard, terms, shipped)
+        opened, generation = _open_current(package, state, switchboard, settings, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
@@ -361,26 +361,30 @@ def _open(package: Path, threads: int | None, check: bool, task: GivenTask | Non
         message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
         logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is retried
-        opened = _opened(shipped, state, terms, switchboard.option_in(generation))
+        opened = _opened(shipped, state, settings, switchboard.option_in(generation))
     loaded = recorded(*opened, state, generation)
-    return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=terms.task)
+    return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=settings.task)
 
 
 def _open_current(
-    package: Path, state: Path, switchboard: Switchboard, terms: _Terms, shipped: Package | None = None
+    package: Path,
+    state: Path,
+    switchboard: Switchboard,
+    settings: _LoadSettings,
+    shipped: Package | None = None,
 ) -> tuple[_Opened, int]:
     """Return the current version of a package, and its generation."""
 
     def opened(version: Package, generation: int) -> _Opened:
-        return _opened(version, state, terms, switchboard.option_in(generation))
+        return _opened(version, state, settings, switchboard.option_in(generation))
 
     return read_consistently(package, state, switchboard, opened, shipped)
 
 
-def _opened(package: Package, state: Path, terms: _Terms, option: int) -> _Opened:
+def _opened(package: Package, state: Path, settings: _LoadSettings, option: int) -> _Opened:
     """Load a version of a package, with the option selected by the switchboard in memory."""
-    if terms.task is not None:
-        terms.task.require_in(package.manifest)
+    if settings.task is not None:
+        settings.task.require_in(package.manifest)
     if NETWORK not in package.manifest.files:
         message = f"{package.directory / NETWORK} cannot be used: the manifest does not list it"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
@@ -388,7 +392,7 @@ def _opened(package: Package, state: Path, terms: _Terms, option: int) -> _Opene
     chosen = options.chosen(option)
     # The files that are used are read, and verified, later.
     package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
-    threads = terms.threads or options.threads
+    threads = settings.threads or options.threads
     if options.of_blocks:
         return _Opened(open_subnets(package, options, state, chosen, threads), options)
     return _Opened(open_network(package, threads), options)

@@ -14,7 +14,7 @@ from mistify.parsing.validation import problems_of
 from mistify.scenarios.space import TaskSpace
 
 #: Properties: a list, or a text with commas; or `{"classes": [...]}`.
-GivenTask = str | Sequence[str] | Mapping[str, Sequence[str]]
+TaskLike = str | Sequence[str] | Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ServedTask:
     space: TaskSpace | None
 
     @classmethod
-    def of(cls, shipped: Package, task: GivenTask) -> "ServedTask":
+    def of(cls, shipped: Package, task: TaskLike) -> "ServedTask":
         """Return the task that an app asks for.
 
         Raises:

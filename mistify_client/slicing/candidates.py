@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class SliceCandidate:
     """A slice that can be cut.
 
     Attributes:
@@ -42,7 +42,9 @@ class Candidate:
         return sliced(network, places, (*self.units, *self.classes))
 
 
-def candidates(store: FactoryStore, assembler: bytes, task: AskedTask, most: float = 1.0) -> list[Candidate]:
+def candidates(
+    store: FactoryStore, assembler: bytes, task: AskedTask, most: float = 1.0
+) -> list[SliceCandidate]:
     """Return the slices for a task, the smallest limit first; of equal ones the first.
 
     Args:
@@ -52,11 +54,11 @@ def candidates(store: FactoryStore, assembler: bytes, task: AskedTask, most: flo
     limits = [limit for limit in store.quality.tried_limits() if limit <= most]
     outputs = _assembled(assembler, task.encoded, limits)
     rows = (OpenUnits(np.array(task.classes)),) if task.classes else ()
-    found: dict[bytes, Candidate] = {}
+    found: dict[bytes, SliceCandidate] = {}
     for row, limit in enumerate(limits):
         units = tuple(_open(store, limit, {name: values[row] for name, values in outputs.items()}))
         chosen = np.concatenate([np.append(group.kept, -1) for group in units])
-        candidate = Candidate(limit, store.quality.expected(limit), units, rows)
+        candidate = SliceCandidate(limit, store.quality.expected(limit), units, rows)
         found.setdefault(chosen.tobytes(), candidate)
     return list(found.values())
 

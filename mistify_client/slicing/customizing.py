@@ -1,4 +1,4 @@
-"""A package gets a network for a task and limits of its own, without training (NN-Factory 3.5)."""
+"""Customization of a package: a network for a task and limits, cut without training (NN-Factory 3.5)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from mistify.wording import listed
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.slicing.candidates import Candidate, candidates
+from mistify_client.slicing.candidates import SliceCandidate, candidates
 from mistify_client.slicing.latencies import (
     SECONDS,
     SliceLatencies,
@@ -60,7 +60,7 @@ class SliceRequest:
 
 @dataclass(frozen=True)
 class Customization:
-    """A slice that was made.
+    """The result of customizing a package.
 
     Attributes:
         task: The task that it is for.
@@ -68,7 +68,7 @@ class Customization:
         limits: Milliseconds and bytes that were allowed.
         share: The share of units that are open.
         examples: Number of the device's examples behind its quality; 0 for an expected one.
-        note: Says where its quality comes from.
+        note: The source of its quality figure.
         directory: Its version of the package, or its package.
     """
 
@@ -136,7 +136,7 @@ def customize(
     state = state_directory(package)
     with damage_reported(state), _held(state / SLICES) as directory:
         threads = threads or version.manifest.latency.threads
-        factory = _Factory(version, store, _Bench(directory, threads, seconds, on_progress))
+        factory = _Factory(version, store, _Measurement(directory, threads, seconds, on_progress))
         made, limits = factory.best(task, request, examples)
         count = 0 if examples is None else len(examples)
         note = _note(task, count)
@@ -158,11 +158,11 @@ def _held(directory: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class _Bench:
-    """How slices are measured.
+class _Measurement:
+    """The settings for measuring slices.
 
     Attributes:
-        directory: The latencies that were measured before.
+        directory: The directory of earlier measurements.
         threads: Number of threads of LiteRT.
         seconds: Time of measuring each slice.
         on_progress: Called with a line before several are measured.
@@ -177,8 +177,8 @@ class _Bench:
 class _Factory:
     """Makes slices of a package's network."""
 
-    def __init__(self, version: Package, store: FactoryStore, bench: _Bench) -> None:
-        self._version, self._store, self._bench = version, store, bench
+    def __init__(self, version: Package, store: FactoryStore, measurement: _Measurement) -> None:
+        self._version, self._store, self._measurement = version, store, measurement
         self._network = store.read_supernet(version.directory)
 
     def best(
@@ -208,22 +208,22 @@ class _Factory:
         return SliceLimits(latency, memory)
 
     def _latencies(self) -> SliceLatencies:
-        bench = self._bench
+        measurement = self._measurement
         return slice_latencies(
             self._store,
             self._network,
-            bench.directory,
-            bench.threads,
-            seconds=bench.seconds,
-            on_progress=bench.on_progress,
+            measurement.directory,
+            measurement.threads,
+            seconds=measurement.seconds,
+            on_progress=measurement.on_progress,
         )
 
-    def _make(self, candidate: Candidate) -> MadeSlice:
+    def _make(self, candidate: SliceCandidate) -> MadeSlice:
         network = candidate.cut(self._network, self._store.places)
-        latency = measured_latency(network, self._bench.threads, self._bench.seconds)
+        latency = measured_latency(network, self._measurement.threads, self._measurement.seconds)
         return MadeSlice(candidate, network, latency, memory_bytes(network))
 
-    def _scored(self, found: Sequence[Candidate], examples: Examples) -> list[Candidate]:
+    def _scored(self, found: Sequence[SliceCandidate], examples: Examples) -> list[SliceCandidate]:
         """Return candidates with their scores on the device's examples."""
         manifest = self._version.manifest
         scorer = SliceScorer(self._store, manifest.outputs[0], examples)

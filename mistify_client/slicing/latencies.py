@@ -1,8 +1,8 @@
 """The latency of slices on this device, predicted from a few that were measured (NN-Factory 3.5).
 
-The latency of a slice depends on how many units each layer has, and hardly on which: a linear function of
-these numbers, fitted to ten measured slices, is about as close as the paper's of all gates, fitted to 200 or
-more.
+The latency of a slice depends on the number of units in each layer, and hardly on which units these are. A
+linear function of these numbers, fitted to ten slices, is about as accurate as the paper's function of all
+gates, fitted to 200 or more.
 """
 
 import time
@@ -24,17 +24,17 @@ from mistify.profiling.measuring import best_ms, best_of_parts_ms, load_network
 from mistify.tflite.resizable import resizable
 from mistify.tflite.slicing import OpenUnits, sliced
 
-#: The slices that are measured, and the time for each, in several rounds.
+#: Number of slices to measure, and seconds for each, over several rounds.
 _SLICES: Final = 10
 SECONDS: Final = 0.15
 
-#: The runs by which the slowest inferences of a slice are told.
+#: Runs behind the 95th percentile of a slice's latency.
 _RUNS: Final = 50
 
-#: How much groups are thought to be alike, against what was measured.
+#: Weight of the prior that equal shares of units take equally long in all groups, relative to a measurement.
 _ALIKE: Final = 0.02
 
-#: The least latency that is predicted, as a share of the lowest that was measured.
+#: Lowest prediction, relative to the lowest measured latency.
 _LEAST: Final = 0.5
 
 Widths = tuple[Annotated[int, Field(ge=1)], ...]
@@ -75,8 +75,8 @@ class SliceLatencies(Record):
     def predictor(self) -> Callable[[Widths], float]:
         """Return a function that predicts the milliseconds of a slice from its widths.
 
-        Errors count as shares of latencies. Groups with few measurements between them are thought to take
-        as long as others for the same share of their units.
+        The fit minimizes relative errors. Its prior is that equal shares of units take equally long in all
+        groups.
         """
         units = np.array(self.widths[0], float)
         scale = self.whole_ms

@@ -19,7 +19,7 @@ Answers = npt.NDArray[np.int64]
 
 
 class SliceScorer:
-    """Scores slices by balanced accuracy: the mean, over the answers, of the share of them that is found.
+    """Scores slices by balanced accuracy: the mean recall over the answers.
 
     Raises:
         MistifyError: INVALID_DATASET, no answer is known.
@@ -43,16 +43,17 @@ class SliceScorer:
         """
         session = Session(resizable(network), threads=1)
         (output,) = (info for info in outputs if info.name == self._output)
-        found = np.concatenate(
+        predicted = np.concatenate(
             [
-                self._found(output.dequantized(session(bind(inputs, (batch.inputs,), {}))[self._output]))
+                self._predicted(output.dequantized(session(bind(inputs, (batch.inputs,), {}))[self._output]))
                 for batch in self._examples.chunks(_BATCH)
             ]
         )
-        shares = [np.mean(found[self._right == answer] == answer) for answer in self._answers]
+        shares = [np.mean(predicted[self._right == answer] == answer) for answer in self._answers]
         return float(np.mean(shares))
 
-    def _found(self, output: npt.NDArray[np.float32]) -> Answers:
+    def _predicted(self, output: npt.NDArray[np.float32]) -> Answers:
+        """Return the predicted answer to each example [examples]."""
         if self._kind in YES_OR_NO:
             least = 0.5 if self._kind is OutputEncoding.SIGMOID else 0.0
             return (output > least).astype(np.int64).ravel()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mistify.package.manifest import MeasuredLatency
-from mistify_client.slicing.candidates import Candidate
+from mistify_client.slicing.candidates import SliceCandidate
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MadeSlice:
         memory_bytes: Bytes of constants and of activations alive at once.
     """
 
-    candidate: Candidate
+    candidate: SliceCandidate
     network: bytes
     latency: MeasuredLatency
     memory_bytes: float
@@ -42,10 +42,10 @@ class MadeSlice:
 
 
 def best_slice(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[SliceCandidate],
     limits: SliceLimits,
-    predicted_ms: Callable[[Candidate], float],
-    make: Callable[[Candidate], MadeSlice],
+    predicted_ms: Callable[[SliceCandidate], float],
+    make: Callable[[SliceCandidate], MadeSlice],
 ) -> MadeSlice:
     """Return the slice of the highest quality within limits; the smallest one if none is.
 

@@ -39,9 +39,10 @@ class AnsweredTasks(TaskDistribution):
     def __init__(self, data: Dataset, signature: Signature, settings: DataSettings, extra: float) -> None:
         if data.space is None or data.answers is None:
             raise ValueError("the data have no answers; expected Dataset.answers and Dataset.space")
-        self.space, self._all_answers = data.space, data.answers
+        self._data_space, self._all_answers = data.space, data.answers
         self._examples = {answer: _Examples.of(data.answers, answer) for answer in (_NO, _YES)}
         self.trained = np.flatnonzero(np.all([own.counts > 0 for own in self._examples.values()], axis=0))
+        self.space = data.space.with_tasks(self.trained.tolist())
         self._encoded = np.stack([data.space.encode(task) for task in data.space.listed])
         self._chances = _chances(data.space, self.trained, extra)
         self._siblings = [_siblings(data.space, axis, self.trained) for axis in data.space.axes]
@@ -81,11 +82,11 @@ class AnsweredTasks(TaskDistribution):
     def scored(self, data: Dataset) -> Iterator[ScoredTask]:
         """Yield each task with as many examples of a yes as of a no."""
         rng = np.random.default_rng(0)
-        tasks = list(self.space.listed)
+        tasks = list(self._data_space.listed)
         answers = np.empty((0, len(tasks))) if data.answers is None else data.answers
         for column in self.trained:
             each = [np.flatnonzero(answers[:, column] == answer) for answer in (_NO, _YES)]
-            if _is_named(self.space, int(column)) and all(len(rows) for rows in each):
+            if _is_named(self._data_space, int(column)) and all(len(rows) for rows in each):
                 some = [rng.permutation(rows)[:_SCORED] for rows in each]
                 chosen = data.subset(np.concatenate(some)).of_task(tasks[column])
                 yield ScoredTask(str(tasks[column]), self._encoded[column], chosen)

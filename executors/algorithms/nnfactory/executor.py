@@ -8,7 +8,7 @@ import numpy as np
 from executors.algorithms.baselines.uniform import UniformExecutor
 from executors.algorithms.nnfactory.params import NNFactoryParams
 from executors.algorithms.nnfactory.parts import WITHOUT_FACTORY, factory_parts
-from executors.algorithms.nnfactory.search import best, candidates
+from executors.algorithms.nnfactory.search import best_candidate, candidates
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.algorithms.nnfactory.training import FactoryTraining
 from executors.contract.assignment import Assignment
@@ -40,7 +40,7 @@ class NNFactoryExecutor(UniformExecutor):
 
     @property
     def calibrated(self) -> bool:
-        """Check whether the network is a slice: it has learned with its batch norms as they are."""
+        """Return whether the network is a slice, whose batch-norm statistics must not be recalibrated."""
         return self._is_slice
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
@@ -67,8 +67,8 @@ class NNFactoryExecutor(UniformExecutor):
         with activity("cutting"):
             supernet = self._supernet(assignment.prepared, assignment.source)
             task = supernet.encoded(assignment.task)
-            found = best(candidates(supernet, task, assignment.profiles), assignment.budget)
-            network = supernet.slice(found.assembly)
+            chosen = best_candidate(candidates(supernet, task, assignment.profiles), assignment.budget)
+            network = supernet.slice(chosen.assembly)
             if not assignment.task.classes:
                 return network
             (output,) = output_names(network)

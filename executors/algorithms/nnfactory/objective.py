@@ -95,10 +95,10 @@ class TaskObjective(TrainingObjective):
 
 
 class AnswersObjective(TaskObjective):
-    """The answers of an example to all tasks at once, and to one of them, by a network with all gates open.
+    """The loss of answering all tasks at once, and one of them alone, by a network with all gates open.
 
-    The latter is told by scales and shifts, so that these, and the encoding of tasks, are learned before
-    gates are; with gates alone it is not learned yet.
+    Scales and shifts select the one task, so that they, and the encoding of tasks, are learned before gates.
+    With gates alone, only all tasks at once are learned.
 
     Args:
         supernet: Network and assembler.

@@ -13,7 +13,7 @@ from mistify.costs.profiles import Profile
 
 
 @dataclass(frozen=True)
-class Candidate:
+class SliceCandidate:
     """A candidate slice for a goal.
 
     Attributes:
@@ -31,7 +31,7 @@ class Candidate:
 
 def candidates(
     supernet: Supernet, task: npt.NDArray[np.float32], profiles: tuple[Profile, ...]
-) -> list[Candidate]:
+) -> list[SliceCandidate]:
     """Return the slices of a task, the smallest limit first.
 
     Costs are those of the slice's widths, by the profiles of hardware: latency needs no regression on
@@ -44,7 +44,7 @@ def candidates(
     """
     limits = supernet.quality.tried_limits()
     return [
-        Candidate(
+        SliceCandidate(
             limit,
             assembly,
             costs_of(supernet.structure.network(assembly.widths), profiles),
@@ -54,12 +54,12 @@ def candidates(
     ]
 
 
-def best(found: Sequence[Candidate], budget: Budget) -> Candidate:
+def best_candidate(choices: Sequence[SliceCandidate], budget: Budget) -> SliceCandidate:
     """Return the best slice within a budget; if there is none, the one that exceeds it least.
 
     More open units are not always better: quality may drop close to the limit 1, which is rarely trained.
     """
-    within = [one for one in found if not exceeded(one.costs, budget)]
+    within = [one for one in choices if not exceeded(one.costs, budget)]
     if within:
         return max(within, key=lambda one: one.expected)
-    return max(found, key=lambda one: tightest_ratio(one.costs, budget))
+    return max(choices, key=lambda one: tightest_ratio(one.costs, budget))

@@ -63,7 +63,7 @@ class Supernet:
         assembler: Returns logits, scales and shifts for `task` and `limit`
             (`executors.algorithms.nnfactory.assembler.assembler`).
         model: Both side by side: everything that is trained.
-        space: The tasks that it can be asked for.
+        space: The properties of the tasks that it can be asked for, and the trained tasks.
         classes: Names of a classifier's classes, in order, where tasks are some of them.
         quality: The scores on validation data by limit; empty before it is trained.
     """
@@ -213,9 +213,9 @@ class Supernet:
         scales, shifts = (np.split(assembly.values[kind], ends) for kind in (SCALES, SHIFTS))
         return list(zip(self.groups, assembly.open.values(), scales, shifts, strict=True))
 
-    def _outputs(self, given: Tensors) -> tf.Tensor:
-        values = {kind: given[kind] for kind in self._kinds}
-        inputs = {name: tensor for name, tensor in given.items() if name not in values}
+    def _outputs(self, batch: Tensors) -> tf.Tensor:
+        values = {kind: batch[kind] for kind in self._kinds}
+        inputs = {name: tensor for name, tensor in batch.items() if name not in values}
         outputs = quick_call(self.gated, {**inputs, **gate_inputs(self.groups, values)}, training=False)
         return next(iter(outputs.values()))
 

@@ -41,7 +41,7 @@ class TaskDistribution(ABC):
     """The tasks of some data.
 
     Attributes:
-        space: All tasks that can be asked for.
+        space: The properties of tasks, and the tasks that are trained.
         classes: Names of a classifier's classes, in order, where tasks are some of them; none for others.
     """
 

@@ -5,12 +5,12 @@ import pytest
 
 from mistify.package.manifest import MeasuredLatency
 from mistify.tflite.slicing import OpenUnits
-from mistify_client.slicing.candidates import Candidate
+from mistify_client.slicing.candidates import SliceCandidate
 from mistify_client.slicing.search import MadeSlice, SliceLimits, best_slice
 
 
 def candidate(width, quality):
-    return Candidate(width / 10, quality, (OpenUnits(np.arange(width)),))
+    return SliceCandidate(width / 10, quality, (OpenUnits(np.arange(width)),))
 
 
 #: The best one is neither the smallest nor the largest.

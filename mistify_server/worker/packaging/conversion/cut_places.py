@@ -82,17 +82,17 @@ def find_cut_places(
     _separate_constants(whole)
     network = packed(whole)
     whole = read_network(network)
-    places = _Places(whole, chosen)
+    finder = _PlaceFinder(whole, chosen)
     for cut in _rounds([group.size for group in chosen[:gated]]):
         keep = {chosen[number].name: np.arange(chosen[number].size) >= count for number, count in cut.items()}
         fractions = {Fraction(count, chosen[number].size): number for number, count in cut.items()}
-        places.compare(read_network(convert(narrow(structure, keep))), fractions)
+        finder.compare(read_network(convert(narrow(structure, keep))), fractions)
     if classes:
         model = model_of(structure.graph)
         (output,) = output_names(model)
         fewer = convert(narrow_outputs(model, output, range(1, classes)))
-        places.compare(read_network(fewer), {Fraction(1, classes): gated})
-    return network, places.found()
+        finder.compare(read_network(fewer), {Fraction(1, classes): gated})
+    return network, finder.places()
 
 
 def _group_of_classes(count: int) -> ChannelGroup:
@@ -136,7 +136,7 @@ def _rounds(sizes: Sequence[int]) -> Iterator[Mapping[int, int]]:
         left = [number for number in left if number not in cut]
 
 
-class _Places:
+class _PlaceFinder:
     """The places that comparisons with narrower networks have found."""
 
     def __init__(self, whole: Any, groups: Sequence[ChannelGroup]) -> None:
@@ -179,7 +179,7 @@ class _Places:
             entry = _cut_axis(axis, group, per_unit, self._groups[group])
             self._constants.setdefault(tensor, []).append(entry)
 
-    def found(self) -> CutPlaces:
+    def places(self) -> CutPlaces:
         """Return all places; a constant that several graphs hold is listed once."""
         kernels, biases = self._made_by()
         tensors: dict[Any, list[TensorPlace]] = {}

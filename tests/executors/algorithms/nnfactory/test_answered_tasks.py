@@ -47,6 +47,12 @@ def test_extra_tasks_have_their_share_and_a_task_without_answers_none(drawn):
     assert set(columns) == set(range(8))
 
 
+def test_a_task_without_answers_is_not_among_the_trained_ones(data):
+    space = tasks_of(data).space
+    assert [space.is_trained(task) for task in LISTED] == [True] * 8 + [False]
+    assert (space.axes, space.names) == (SPACE.axes, SPACE.names)
+
+
 def test_many_noes_answer_yes_to_a_similar_task(data, drawn):
     """As "any of top" does where "all of top" does not."""
     column = LISTED.index(SPACE.parse("all,top"))

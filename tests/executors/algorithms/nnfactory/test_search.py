@@ -2,7 +2,7 @@
 
 import pytest
 
-from executors.algorithms.nnfactory.search import Candidate, best, candidates
+from executors.algorithms.nnfactory.search import SliceCandidate, best_candidate, candidates
 from executors.structure import analyse
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY
@@ -10,7 +10,7 @@ from tests.executors.algorithms.nnfactory.conftest import residual
 from tests.executors.algorithms.nnfactory.test_supernet import TASK, supernet_of
 
 FOUND = [
-    Candidate(limit, None, {FLOPS: flops, MEMORY: 10.0}, expected)
+    SliceCandidate(limit, None, {FLOPS: flops, MEMORY: 10.0}, expected)
     for limit, flops, expected in ((0.1, 10.0, 0.6), (0.3, 20.0, 0.9), (0.6, 30.0, 0.95), (1.0, 40.0, 0.8))
 ]
 
@@ -20,12 +20,12 @@ FOUND = [
     [({FLOPS: 15.0}, 0.1), ({FLOPS: 25.0}, 0.3), ({FLOPS: 50.0}, 0.6), ({MEMORY: 11.0}, 0.6), ({}, 0.6)],
 )
 def test_more_open_units_are_not_taken_where_they_are_worse(budget, limit):
-    assert best(FOUND, budget).limit == limit
+    assert best_candidate(FOUND, budget).limit == limit
 
 
 @pytest.mark.parametrize("budget", [{FLOPS: 5.0}, {MEMORY: 9.0}, {FLOPS: 12.0, MEMORY: 9.0}])
 def test_where_none_is_within_its_limits_it_is_the_smallest(budget):
-    assert best(FOUND, budget).limit == 0.1
+    assert best_candidate(FOUND, budget).limit == 0.1
 
 
 def test_candidates_have_the_costs_of_their_slices():

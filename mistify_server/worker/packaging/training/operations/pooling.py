@@ -69,6 +69,6 @@ def _average_pool(operation: Any, image: Any) -> Any:
 
 def _counts(axis: WindowAxis) -> np.ndarray[Any, Any]:
     """Return the number of image rows, without padding, that each output position reads."""
-    read = np.arange(axis.made)[:, None] * axis.stride + np.arange(axis.kernel) - axis.before
+    read = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) - axis.before
     counts: np.ndarray[Any, Any] = np.sum((read >= 0) & (read < axis.size), 1)
     return counts

@@ -24,7 +24,7 @@ class WindowAxis:
         dilation: Rows between successive taps.
         before: Rows of padding before the first row.
         size: Number of image rows.
-        made: Number of kernel positions, that is, output rows.
+        outputs: Number of kernel positions, that is, output rows.
     """
 
     kernel: int
@@ -32,7 +32,7 @@ class WindowAxis:
     dilation: int
     before: int
     size: int
-    made: int
+    outputs: int
 
     @classmethod
     def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "WindowAxis":
@@ -52,23 +52,23 @@ class WindowAxis:
             raise UntrainableError(f"an image of unknown size, or {padding} padding")
         reach = (kernel - 1) * dilation + 1
         same = padding == "SAME"
-        made = -(-(size if same else size - reach + 1) // stride)
-        before = max((made - 1) * stride + reach - size, 0) // 2 if same else 0
-        return cls(kernel, stride, dilation, before, size, made)
+        outputs = -(-(size if same else size - reach + 1) // stride)
+        before = max((outputs - 1) * stride + reach - size, 0) // 2 if same else 0
+        return cls(kernel, stride, dilation, before, size, outputs)
 
-    def place(self, tap: int) -> tuple[int, int]:
+    def block_and_phase(self, tap: int) -> tuple[int, int]:
         """Return the first block and the phase that a tap reads."""
         return divmod(tap * self.dilation, self.stride)
 
     @property
-    def reach(self) -> int:
+    def extent(self) -> int:
         """Return the number of blocks from the first to the last tap."""
-        return self.place(self.kernel - 1)[0]
+        return self.block_and_phase(self.kernel - 1)[0]
 
     @property
     def blocks(self) -> int:
         """Return the number of blocks that are read."""
-        return self.made + self.reach
+        return self.outputs + self.extent
 
     @property
     def padded(self) -> int:
@@ -77,8 +77,8 @@ class WindowAxis:
 
     @property
     def read(self) -> np.ndarray[Any, Any]:
-        """Return the rows of the padded image that are read at each kernel position, [made, kernel]."""
-        return np.arange(self.made)[:, None] * self.stride + np.arange(self.kernel) * self.dilation
+        """Return the rows of the padded image that are read at each kernel position, [outputs, kernel]."""
+        return np.arange(self.outputs)[:, None] * self.stride + np.arange(self.kernel) * self.dilation
 
     @property
     def after(self) -> int:
@@ -145,7 +145,7 @@ def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0
 def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
     """Return the image as read by the column taps, for each phase of the rows.
 
-    Each row tap reads `rows.made` blocks, starting at its own.
+    Each row tap reads `rows.outputs` blocks, starting at its own.
 
     Args:
         image: An image returned by `fitted`.
@@ -168,8 +168,8 @@ def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any
     """
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
-        block, phase = rows.place(tap)
-        yield cut(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
+        block, phase = rows.block_and_phase(tap)
+        yield cut(bands[phase], [0, block, 0, 0], [-1, rows.outputs, -1, -1])
 
 
 def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
@@ -181,7 +181,7 @@ def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]
     if rows.stride == 1:
         return {0: tf.reshape(image, [-1, rows.blocks, columns.blocks, width])}
     parts = tf.reshape(image, [-1, rows.blocks, rows.stride, columns.blocks, width])
-    read = sorted({rows.place(tap)[1] for tap in range(rows.kernel)})
+    read = sorted({rows.block_and_phase(tap)[1] for tap in range(rows.kernel)})
     return {
         phase: tf.reshape(
             cut(parts, [0, 0, phase, 0, 0], [-1, -1, 1, -1, -1]),
@@ -195,8 +195,8 @@ def _columns_read(part: Any, columns: WindowAxis) -> Any:
     channels = part.shape[-1] // columns.stride
     read = []
     for tap in range(columns.kernel):
-        block, phase = columns.place(tap)
-        read.append(cut(part, [0, 0, block, phase * channels], [-1, -1, columns.made, channels]))
+        block, phase = columns.block_and_phase(tap)
+        read.append(cut(part, [0, 0, block, phase * channels], [-1, -1, columns.outputs, channels]))
     return tf.concat(read, -1) if len(read) > 1 else read[0]
 
 
@@ -210,8 +210,8 @@ def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, column
     """
     bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
     for (row, column), gradient in gradients.items():
-        (down, phase), (right, column_phase) = rows.place(row), columns.place(column)
-        placed = padded(gradient, [(down, rows.reach - down), (right, columns.reach - right)])
+        (down, phase), (right, column_phase) = rows.block_and_phase(row), columns.block_and_phase(column)
+        placed = padded(gradient, [(down, rows.extent - down), (right, columns.extent - right)])
         band = bands[phase]
         band[column_phase] = placed if band[column_phase] is None else band[column_phase] + placed
     return _cropped(_interleaved(bands), rows, columns)

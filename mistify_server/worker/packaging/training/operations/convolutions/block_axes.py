@@ -37,8 +37,12 @@ class BlockAxis:
         """Return the blocks of its gradient: one stride of image rows each, which read output positions."""
         step = axis.dilation if axis.stride == 1 else 1
         first, last = axis.before // axis.stride, (axis.before + axis.size - 1) // axis.stride
-        windows = WindowAxis(axis.reach // step + 1, 1, step, axis.reach - first, axis.made, last - first + 1)
-        rows = (axis.reach - np.arange(windows.kernel) * step)[:, None] * axis.stride + np.arange(axis.stride)
+        windows = WindowAxis(
+            axis.extent // step + 1, 1, step, axis.extent - first, axis.outputs, last - first + 1
+        )
+        rows = (axis.extent - np.arange(windows.kernel) * step)[:, None] * axis.stride + np.arange(
+            axis.stride
+        )
         read = (rows % axis.dilation == 0) & (rows < axis.kernel * axis.dilation)
         return cls(windows, np.where(read, rows // axis.dilation, NO_TAP))
 
@@ -47,12 +51,12 @@ class BlockAxis:
         """Return whether two adjacent outputs share most of their inputs."""
         axis = self.windows
         outputs = self.taps.shape[1]
-        return axis.stride == axis.dilation == outputs == 1 and axis.kernel > 1 and axis.made % 2 == 0
+        return axis.stride == axis.dilation == outputs == 1 and axis.kernel > 1 and axis.outputs % 2 == 0
 
     def paired(self) -> "BlockAxis":
         """Return blocks of two outputs, with windows longer by one."""
         axis = self.windows
-        windows = WindowAxis(axis.kernel + 1, 2, 1, axis.before, axis.size, axis.made // 2)
+        windows = WindowAxis(axis.kernel + 1, 2, 1, axis.before, axis.size, axis.outputs // 2)
         none = np.full((1, 1), NO_TAP)
         pair = [np.concatenate([self.taps, none]), np.concatenate([none, self.taps])]
         return BlockAxis(windows, np.concatenate(pair, 1))

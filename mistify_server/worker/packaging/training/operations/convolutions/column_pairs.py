@@ -94,9 +94,9 @@ def _multiplied(image: Any, kernel: Any, rows: BlockAxis, columns: BlockAxis) ->
         )
         total = None
         for at, offset in enumerate(_offsets(rows)):
-            rows_read = cut(product, [0, offset, 0, at * made], [-1, rows.windows.made, -1, made])
+            rows_read = cut(product, [0, offset, 0, at * made], [-1, rows.windows.outputs, -1, made])
             total = rows_read if total is None else total + rows_read
-        return tf.reshape(total, [-1, rows.windows.made, 2 * places, kernel.shape[-1]])
+        return tf.reshape(total, [-1, rows.windows.outputs, 2 * places, kernel.shape[-1]])
 
     parts = [part(cut_part(image)) for cut_part in _parts(image)]
     return tf.concat(parts, 0) if len(parts) > 1 else parts[0]
@@ -117,7 +117,7 @@ def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
     pairs = tf.reshape(image, [-1, height, width // 2, 2 * channels])
-    read = [cut(pairs, [0, 0, at, 0], [-1, -1, columns.made, -1]) for at in range(columns.kernel // 2)]
+    read = [cut(pairs, [0, 0, at, 0], [-1, -1, columns.outputs, -1]) for at in range(columns.kernel // 2)]
     return tf.concat(read, 3)
 
 

@@ -126,7 +126,7 @@ def _layout(kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
 def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
     """Return the number of equal parts of a batch that limits the memory for windows."""
     count = batch or 1
-    most = max(_NUMBERS // (rows.made * columns.made * int(np.prod(kernel[:3]))), 1)
+    most = max(_NUMBERS // (rows.outputs * columns.outputs * int(np.prod(kernel[:3]))), 1)
     return count // max(size for size in range(1, min(most, count) + 1) if count % size == 0)
 
 

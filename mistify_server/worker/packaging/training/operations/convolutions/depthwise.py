@@ -36,14 +36,14 @@ def _depthwise(operation: Any, image: Any, kernel: Any) -> Any:
 
 def _image_gradient(upstream: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     *_, channels, multiplier = kernel.shape
-    split = tf.reshape(upstream, [-1, rows.made, columns.made * channels, multiplier])
+    split = tf.reshape(upstream, [-1, rows.outputs, columns.outputs * channels, multiplier])
     by_tap = {}
     for row in range(rows.kernel):
         for column in range(columns.kernel):
-            weights = tf.tile(kernel[row, column], [columns.made, 1])
+            weights = tf.tile(kernel[row, column], [columns.outputs, 1])
             product = split * weights
             summed = tf.reduce_sum(product, -1) if multiplier > 1 else product
-            by_tap[row, column] = tf.reshape(summed, [-1, rows.made, columns.made, channels])
+            by_tap[row, column] = tf.reshape(summed, [-1, rows.outputs, columns.outputs, channels])
     return scattered(by_tap, rows, columns)
 
 

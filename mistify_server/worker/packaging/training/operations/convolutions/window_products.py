@@ -89,7 +89,7 @@ def _windows(image: Any, blocks: _Blocks) -> Any:
     rows, columns = blocks.rows.windows, blocks.columns.windows
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
     _, height, width, channels = image.shape
-    places, positions = rows.made * columns.made, rows.kernel * columns.kernel
+    places, positions = rows.outputs * columns.outputs, rows.kernel * columns.kernel
     unit = math.gcd(columns.kernel, columns.stride, width) if columns.dilation == 1 else 1
     read = rows.read[:, None, :, None] * (width // unit) + columns.read[None, :, None, ::unit] // unit
     if np.array_equal(read.ravel(), np.arange(height * width // unit)):
@@ -104,7 +104,7 @@ def _windows(image: Any, blocks: _Blocks) -> Any:
 def _outputs(image: Any, matrix: Any, blocks: _Blocks, channels: int) -> Any:
     """Return the product of all windows with a matrix as an image."""
     groups, width, _ = matrix.shape
-    rows, columns = blocks.rows.windows.made, blocks.columns.windows.made
+    rows, columns = blocks.rows.windows.outputs, blocks.columns.windows.outputs
     down, across = (axis.taps.shape[1] for axis in blocks)
     product = tf.matmul(tf.reshape(_windows(image, blocks), [groups, -1, width]), matrix)
     if down > 1:
