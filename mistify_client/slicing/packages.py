@@ -155,12 +155,10 @@ def _with_scale(info: TensorInfo, described: Any) -> TensorInfo:
 
 
 def _labels(manifest: Manifest, task: AskedTask) -> dict[str, tuple[str, ...]]:
-    """Return the names of the classes of each output, of which the task may have some."""
+    """Return the names of the classes of each output; the package itself may have others than the task."""
     if not task.classes:
         return manifest.labels
-    return {
-        name: tuple(labels[number] for number in task.classes) for name, labels in manifest.labels.items()
-    }
+    return {output.name: task.config.classes for output in manifest.outputs}
 
 
 def _described_files(manifest: Manifest) -> dict[str, PackagedFile]:

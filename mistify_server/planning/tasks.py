@@ -24,6 +24,10 @@ def unserved_tasks(index: int, config: PortingConfig, inspection: Inspection) ->
         example = '"task": {"classes": ["cat", "dog"]}'
         expected = f"a task, as {algorithm} makes a network for each one of them"
         yield Problem(f"[{index}].task", "nothing", expected, f"add a task, for example {example}")
+    elif serves and not profiles[algorithm].prepares:
+        expected = "a model with enough units inside its blocks for tasks to choose from"
+        fix = 'write another algorithm, or leave "algorithm" out'
+        yield Problem(f"[{index}].algorithm", f"{algorithm} for a model without them", expected, fix)
     elif profiles and not serves and task is not None and task.properties:
         serving = [name for name, known in built_in().items() if known.serves_tasks]
         use = f', or write "algorithm": "{serving[0]}"' if serving else ""

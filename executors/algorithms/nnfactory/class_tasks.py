@@ -79,9 +79,13 @@ class ClassTasks(TaskDistribution):
         rng = np.random.default_rng(0)
         targets = data.targets[self._output]
         there = np.unique(targets[targets >= 0])
+        scored = set[tuple[int, ...]]()
         for _ in range(_SCORED_TASKS):
             size = rng.integers(2, min(len(there), _MOST) + 1)
             classes = np.sort(rng.choice(there, size, replace=False))
+            if (drawn := tuple(classes.tolist())) in scored:
+                continue
+            scored.add(drawn)
             values = [self.space.axes[_AXIS][number] for number in classes]
             rows = rng.permutation(np.flatnonzero(np.isin(targets, classes)))[:_SCORED]
             task = self.space.parse(values)

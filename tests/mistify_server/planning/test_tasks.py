@@ -15,8 +15,11 @@ from mistify_server.tasks.results import Inspection
 ANIMALS = ("cat", "bird", "dog", "frog")
 
 
-def inspected(classes: tuple[str, ...] | None = ANIMALS, *, serves: bool = False) -> Inspection:
+def inspected(
+    classes: tuple[str, ...] | None = ANIMALS, *, serves: bool = False, prepares: bool = True
+) -> Inspection:
     profile: AlgorithmProfile = unprepared(Params(), None)
+    changes = {"serves_tasks": serves, "preparation": (100,) if serves and prepares else ()}
     return Inspection(
         costs={"flops": 10.0},
         floor={},
@@ -24,7 +27,7 @@ def inspected(classes: tuple[str, ...] | None = ANIMALS, *, serves: bool = False
         estimates=EdgeEstimates(
             features=NetworkFeatures(model="", kind="", blocks=0),
             source_steps=0,
-            profiles={"chosen": profile.model_copy(update={"serves_tasks": serves})},
+            profiles={"chosen": profile.model_copy(update=changes)},
             scaled=(),
         ),
     )
@@ -93,6 +96,14 @@ def test_an_algorithm_that_serves_tasks_needs_one() -> None:
     (problem,) = problems(inspected(serves=True), None)
     assert problem.startswith("[3].task: got nothing; expected a task, as chosen makes a network for each")
     assert problems(inspected(serves=True), {"classes": ["cat", "dog"]}) == []
+
+
+def test_an_algorithm_that_serves_tasks_needs_units_to_choose_from() -> None:
+    """Without any, its network would answer everything that the source does, and no single task."""
+    assert problems(inspected(serves=True, prepares=False), {"classes": ["cat", "dog"]}) == [
+        "[3].algorithm: got chosen for a model without them; expected a model with enough units inside its "
+        'blocks for tasks to choose from; write another algorithm, or leave "algorithm" out'
+    ]
 
 
 @pytest.mark.parametrize("classes", [("frog", "cat"), ("cat", "frog"), ("3", "cat"), ("0", "3")])
