@@ -55,6 +55,7 @@ def test_the_loss_is_the_cross_entropy_among_the_classes_of_the_task(activation)
 def test_other_classes_do_not_count_in_scores():
     tasks = tasks_of(data_of([0, 1, 2, 3] * 5))
     scored = list(tasks.scored(data_of([0, 1, 2, 3] * 5)))
+    assert len({each.name for each in scored}) == len(scored) > 5
     task = next(each for each in scored if each.encoded.sum() == 2)
     first, second = np.flatnonzero(task.encoded)
     targets = task.data.targets["colour"]

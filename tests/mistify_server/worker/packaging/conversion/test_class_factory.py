@@ -1,5 +1,7 @@
 """Factories of classifiers: a device cuts a network for some classes, into a package of its own."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -77,6 +79,17 @@ def test_a_network_for_some_classes_is_a_package_of_its_own(package, supernet, t
     answered = load(out, task={"classes": ["frog", "cat"]})(images(16))
     np.testing.assert_allclose(answered, reference, atol=1e-5)
     assert current(package) == package
+
+
+@pytest.mark.slow
+def test_the_package_itself_may_be_for_other_classes(package, tmp_path):
+    shutil.copytree(package, tmp_path / "dogs-owls")
+    shipped = Manifest.load(package).model_copy(update={"labels": {"answer": ("dog", "owl")}})
+    shipped.save(tmp_path / "dogs-owls")
+    customize(
+        tmp_path / "dogs-owls", SliceRequest("newt,frog", limit=0.5), out=tmp_path / "out", seconds=1e-3
+    )
+    assert Manifest.load(tmp_path / "out").labels == {"answer": ("frog", "newt")}
 
 
 @pytest.mark.slow
