@@ -3,8 +3,8 @@
 #
 # Expected: each layer reads a kernel and a bias of its own, so that a tool that edits a `.tflite` can change one layer.
 # Observed: layers with equal kernels, such as two that start from the same checkpoint, read the same tensor: to cut or
-# tune one of them changes the other. A layer whose bias is all zero has no bias to change, although the same layer with any
-# other bias has one. The file of a network therefore depends on the values of its weights.
+# tune one of them changes the other. A layer whose bias is all zero has no bias to change, although the same layer with
+# any other bias has one. The file of a network therefore depends on the values of its weights.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
