@@ -9,7 +9,7 @@ even; further ones are about other sets, from which a network learns what sets o
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,10 @@ NAMED: Final = 60
 #: Digits in an image.
 _PLACES: Final = 4
 
-#: Images of single digits that are only in training data; 597 others are only in test data.
-_TRAIN_DIGITS: Final = 1200
+#: Images of single digits that are only in training data, and only in validation data; 597 others are only in
+#: test data.
+_TRAIN_DIGITS: Final = 1080
+_VALIDATION_DIGITS: Final = 120
 
 #: The counts of digits to which each quantifier says yes [quantifiers, counts].
 _YES: Final = np.array(
@@ -46,15 +48,45 @@ class Extent:
 
     Attributes:
         train: Images of the training data.
+        validated: Images of the validation data.
         tested: Images of the test data for each of the 60 questions, half of them with the answer yes.
         extra: Questions about sets of digits without a name.
-        share: Share of the training images that are made for such a question.
+        share: Share of the training and validation images that are made for such a question.
     """
 
-    train: int = 40_000
+    train: int = 36_000
+    validated: int = 4_000
     tested: int = 160
     extra: int = 400
     share: float = 0.6
+
+
+class FourDigits(NamedTuple):
+    """Data sets of questions about four digits.
+
+    Attributes:
+        train: The training data.
+        validation: Data on which choices are based.
+        test: The test data.
+        unseen: Indices of the questions that are never trained.
+    """
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset
+    unseen: Ints
+
+
+class SingleDigits(NamedTuple):
+    """Images of one digit each.
+
+    Attributes:
+        images: The images [n, 8, 8].
+        classes: Their digits [n].
+    """
+
+    images: npt.NDArray[np.uint8]
+    classes: Ints
 
 
 @dataclass(frozen=True)
@@ -145,12 +177,12 @@ def space_of(*questions: Questions) -> TaskSpace:
     return TaskSpace.model_validate({"properties": axes, "names": NAMES, "tasks": tasks})
 
 
-def four_digits(seed: int = 0, extent: Extent = Extent()) -> tuple[Dataset, Dataset, Ints]:
-    """Return training data, test data, and the indices of the questions that are never trained.
+def four_digits(seed: int = 0, extent: Extent = Extent()) -> FourDigits:
+    """Return images of four digits, none of which is in two of the data sets.
 
-    Both data have the same tasks, the 60 first. Training data have all answers but those of held-out
-    questions. An image of the test data only answers the question that it was made for, since for most
-    questions most images are easy.
+    All data have the same tasks, the 60 first. Training and validation data have all answers but those of
+    held-out questions. An image of the test data only answers the question that it was made for, since for
+    most questions most images are easy.
 
     Args:
         seed: Seed for the images, the held-out questions and the extra ones.
@@ -160,42 +192,48 @@ def four_digits(seed: int = 0, extent: Extent = Extent()) -> tuple[Dataset, Data
     held = held_out(named, seed)
     extra = extra_questions(named, held, extent.extra, seed)
     space = space_of(named, extra)
-    (train_digits, test_digits) = _single_digits(seed)
+    train_digits, validation_digits, test_digits = _single_digits(seed)
     rng = np.random.default_rng([seed, 3])
     trained = named.subset(np.setdiff1d(np.arange(NAMED), held))
-    for_extra = round(extent.share * extent.train) if extent.extra else 0
-    digits = np.concatenate(
-        [_made_for(trained, extent.train - for_extra, rng)[0], _made_for(extra, for_extra, rng)[0]]
-    )
-    answers = np.concatenate([named.answers(digits), extra.answers(digits)], axis=1).astype(np.int8)
-    answers[:, held] = -1
-    train = _dataset(_images(digits, *train_digits, rng), answers, space)
+
+    def learned(singles: SingleDigits, count: int) -> Dataset:
+        for_extra = round(extent.share * count) if extent.extra else 0
+        made = [_made_for(trained, count - for_extra, rng)[0], _made_for(extra, for_extra, rng)[0]]
+        digits = np.concatenate(made)
+        answers = np.concatenate([named.answers(digits), extra.answers(digits)], axis=1).astype(np.int8)
+        answers[:, held] = -1
+        return _dataset(_images(digits, singles, rng), answers, space)
+
+    train = learned(train_digits, extent.train)
+    validation = learned(validation_digits, extent.validated)
     digits, asked = _made_for(named, NAMED * extent.tested, rng)
     answers = np.full((len(digits), len(space.tasks)), -1, np.int8)
     rows = np.arange(len(digits))
     answers[rows, asked] = named.answers(digits)[rows, asked]
-    return train, _dataset(_images(digits, *test_digits, rng), answers, space), held
+    test = _dataset(_images(digits, test_digits, rng), answers, space)
+    return FourDigits(train, validation, test, held)
 
 
-def with_names_as_values(data: Dataset) -> Dataset:
-    """Return data of the 60 questions alone, with odd and even as values of their own, as in the paper."""
-    if data.space is None or data.answers is None:
-        raise ValueError("the data have no answers; expected those of four_digits")
-    tasks = dict(list(data.space.tasks.items())[:NAMED])
+def with_names_as_values(data: FourDigits) -> FourDigits:
+    """Return the 60 questions alone, with odd and even as values of their own, as in the paper."""
+    space = space_of(named_questions())
     axes = {"how many": QUANTIFIERS, "which": (*DIGITS, *NAMES)}
-    space = TaskSpace.model_validate({"properties": axes, "tasks": tasks})
-    return replace(data, answers=data.answers[:, :NAMED], space=space)
+    space = TaskSpace.model_validate({"properties": axes, "tasks": space.tasks})
+
+    def named(part: Dataset) -> Dataset:
+        answers = None if part.answers is None else part.answers[:, :NAMED]
+        return replace(part, answers=answers, space=space)
+
+    return FourDigits(named(data.train), named(data.validation), named(data.test), data.unseen)
 
 
-def _single_digits(
-    seed: int,
-) -> tuple[tuple[npt.NDArray[np.uint8], Ints], tuple[npt.NDArray[np.uint8], Ints]]:
-    """Return images [n, 8, 8] and classes [n] of the digits of training data, and those of test data."""
+def _single_digits(seed: int) -> list[SingleDigits]:
+    """Return the digits of training, validation and test data."""
     bunch = load_digits()
     images, classes = np.minimum(bunch.images * 16, 255).astype(np.uint8), bunch.target
     order = np.random.default_rng([seed, 0]).permutation(len(images))
-    parts = order[:_TRAIN_DIGITS], order[_TRAIN_DIGITS:]
-    return tuple((images[part], classes[part]) for part in parts)  # type: ignore[return-value]
+    ends = [_TRAIN_DIGITS, _TRAIN_DIGITS + _VALIDATION_DIGITS]
+    return [SingleDigits(images[part], classes[part]) for part in np.split(order, ends)]
 
 
 def _made_for(questions: Questions, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -214,15 +252,13 @@ def _made_for(questions: Questions, count: int, rng: np.random.Generator) -> tup
     return digits, asked
 
 
-def _images(
-    digits: Ints, singles: npt.NDArray[np.uint8], classes: Ints, rng: np.random.Generator
-) -> npt.NDArray[np.uint8]:
+def _images(digits: Ints, singles: SingleDigits, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """Return images of four digits each [images, 16, 16, 1]."""
     chosen = np.zeros(digits.shape, np.int64)
     for digit in range(10):
         places = digits == digit
-        chosen[places] = rng.choice(np.flatnonzero(classes == digit), int(places.sum()))
-    grid = singles[chosen].reshape(-1, 2, 2, 8, 8)
+        chosen[places] = rng.choice(np.flatnonzero(singles.classes == digit), int(places.sum()))
+    grid = singles.images[chosen].reshape(-1, 2, 2, 8, 8)
     return grid.transpose(0, 1, 3, 2, 4).reshape(-1, 16, 16, 1)
 
 

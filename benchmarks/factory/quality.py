@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
-from benchmarks.factory.digits import NAMED, Extent, Ints, four_digits, with_names_as_values
+from benchmarks.factory.digits import NAMED, Extent, FourDigits, Ints, four_digits, with_names_as_values
 from benchmarks.factory.networks import quad_resnet
 from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
 from executors.algorithms.nnfactory.executor import NNFactoryExecutor
@@ -38,7 +38,7 @@ from executors.algorithms.nnfactory.params import NNFactoryParams
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.contract.assignment import Assignment
 from executors.contract.preparation import PreparationProgress
-from executors.data import Dataset, split
+from executors.data import Dataset
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 
@@ -70,10 +70,7 @@ TARGETS: Final[dict[str, Target]] = {
     )
 }
 
-#: Share of the training images that are only validated on.
-_VALIDATED: Final = 0.1
-
-_QUICK: Final = Extent(train=600, tested=4, extra=40)
+_QUICK: Final = Extent(train=600, validated=200, tested=4, extra=40)
 _QUICK_STEPS: Final = {"answer_steps": 16, "gate_steps": 16}
 
 
@@ -86,14 +83,14 @@ class SlicesWithin:
         scores: Balanced accuracy of each in per cent [60].
         unseen: Indices of the tasks that were not trained.
         gates: Whether each unit is open [60, units].
-        tasks: Encoded tasks [60, properties].
+        tasks: Properties of each [60].
     """
 
     limit: float
     scores: npt.NDArray[np.float64]
     unseen: Ints
     gates: npt.NDArray[np.bool_]
-    tasks: npt.NDArray[np.float32]
+    tasks: Sequence[Sequence[str]]
 
     @property
     def figures(self) -> dict[str, float]:
@@ -128,20 +125,19 @@ def measure(options: Namespace) -> Figures:
 
 def tested_side(side: str, seed: int, quick: bool) -> list[SlicesWithin]:
     """Train a supernet, and test the slices of all tasks within each limit."""
-    train, test, unseen = four_digits(seed, _QUICK if quick else Extent())
+    data = four_digits(seed, _QUICK if quick else Extent())
     if side == PAPER:
-        train, test = with_names_as_values(train), with_names_as_values(test)
+        data = with_names_as_values(data)
     steps = _QUICK_STEPS if quick else {}
     params = NNFactoryParams.model_validate({"seed": seed, **steps, **SIDES[side]})
-    supernet = trained(train, params)
-    return [tested_within(supernet, test, unseen, limit) for limit in LIMITS]
+    supernet = trained(data, params)
+    return [tested_within(supernet, data.test, data.unseen, limit) for limit in LIMITS]
 
 
-def trained(data: Dataset, params: NNFactoryParams) -> Supernet:
+def trained(data: FourDigits, params: NNFactoryParams) -> Supernet:
     """Return the supernet that the algorithm prepares."""
-    train, validation = split(data, _VALIDATED)
     model = quad_resnet()
-    setup = TrainingSetup(train, validation, None, params)
+    setup = TrainingSetup(data.train, data.validation, None, params)
     assignment = Assignment(model, {}, (), setup, params.seed, analyse(model))
     keras.utils.set_random_seed(params.seed)
     content = NNFactoryExecutor(params).prepare(assignment, PreparationProgress())
@@ -158,23 +154,24 @@ def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float)
         raise ValueError("the test data have no tasks")
     scores, gates, tasks = [], [], []
     for task in list(test.space.listed)[:NAMED]:
-        data, encoded = test.of_task(task), test.space.encode(task)
-        (assembly,) = supernet.assemblies(encoded, [limit])
+        data = test.of_task(task)
+        (assembly,) = supernet.assemblies(test.space.encode(task), [limit])
         says_yes = supernet.outputs(data.inputs, assembly).ravel() > 0.5
         is_yes = data.targets["answer"].ravel() == 1
         scores.append(50 * (says_yes[is_yes].mean() + (~says_yes[~is_yes]).mean()))
         gates.append(np.concatenate([*assembly.open.values()]))
-        tasks.append(encoded)
-    return SlicesWithin(limit, np.array(scores), unseen, np.array(gates), np.array(tasks))
+        tasks.append(task.properties)
+    return SlicesWithin(limit, np.array(scores), unseen, np.array(gates), tasks)
 
 
-def alikeness(gates: npt.NDArray[np.bool_], tasks: npt.NDArray[np.float32]) -> float:
+def alikeness(gates: npt.NDArray[np.bool_], tasks: Sequence[Sequence[str]]) -> float:
     """Return the rank correlation of common units and common properties over all pairs of tasks.
 
-    Both are Jaccard indices (figure 15 of the paper shows the former).
+    Common units are a Jaccard index (figure 15 of the paper shows it), common properties a count.
     """
     pairs = list(combinations(range(len(tasks)), 2))
-    of_gates, of_tasks = ([_jaccard(of[a], of[b]) for a, b in pairs] for of in (gates, tasks > 0))
+    of_gates = [_jaccard(gates[a], gates[b]) for a, b in pairs]
+    of_tasks = [len(set(tasks[a]) & set(tasks[b])) for a, b in pairs]
     return float(spearmanr(of_gates, of_tasks).statistic)
 
 

@@ -13,7 +13,7 @@ from benchmarks.factory.digits import (
     with_names_as_values,
 )
 
-EXTENT = Extent(train=1200, tested=8, extra=20)
+EXTENT = Extent(train=1200, validated=300, tested=8, extra=20)
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,13 @@ def corners(images):
     return images.reshape(-1, 2, 8, 2, 8).transpose(0, 1, 3, 2, 4).reshape(-1, 64)
 
 
-def test_no_digit_of_the_test_data_is_in_the_training_data(data):
-    train, test, _ = data
-    seen, tested = ({row.tobytes() for row in corners(part.inputs["image"])} for part in (train, test))
-    assert len(tested) > 500
-    assert not seen & tested
+def test_no_digit_is_in_two_data_sets(data):
+    parts = data.train, data.validation, data.test
+    train, validation, test = ({row.tobytes() for row in corners(part.inputs["image"])} for part in parts)
+    assert [len(train) > 900, len(validation) > 90, len(test) > 500] == [True] * 3
+    assert not train & test
+    assert not train & validation
+    assert not validation & test
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -60,11 +62,12 @@ def test_no_question_that_is_trained_is_a_held_out_one_in_other_words():
         assert 0 < agreeing.min() <= agreeing.max() < 1
 
 
-def test_training_data_answer_all_questions_but_those_held_out(data):
-    train, _, held = data
-    assert train.answers.shape == (1200, 80)
-    assert (train.answers[:, held] == -1).all()
-    assert (np.delete(train.answers, held, axis=1) >= 0).all()
+@pytest.mark.parametrize(("part", "images"), [("train", 1200), ("validation", 300)])
+def test_training_and_validation_data_answer_all_questions_but_those_held_out(data, part, images):
+    own = getattr(data, part)
+    assert own.answers.shape == (images, 80)
+    assert (own.answers[:, data.unseen] == -1).all()
+    assert (np.delete(own.answers, data.unseen, axis=1) >= 0).all()
 
 
 def test_the_answers_are_true():
@@ -79,7 +82,7 @@ def test_the_answers_are_true():
 
 
 def test_each_image_of_the_test_data_answers_its_question_half_of_them_yes(data):
-    _, test, _ = data
+    test = data.test
     assert ((test.answers >= 0).sum(axis=1) == 1).all()
     asked = (test.answers >= 0).argmax(axis=1)
     assert np.bincount(asked, minlength=80).tolist() == [8] * 60 + [0] * 20
@@ -89,8 +92,7 @@ def test_each_image_of_the_test_data_answers_its_question_half_of_them_yes(data)
 
 
 def test_the_papers_names_are_values_of_their_own(data):
-    train, _, _ = data
-    own = with_names_as_values(train)
+    own = with_names_as_values(data).train
     assert own.answers.shape == (1200, 60)
     odd, one = (own.space.encode(own.space.parse(["has", which])) for which in ("odd", "1"))
     assert odd.sum() == 2
