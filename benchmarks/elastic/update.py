@@ -52,17 +52,17 @@ from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
 from mistify.profiling.measuring import best_ms
 from mistify.wording import counted
-from mistify_client.assembly.background_stitcher import BackgroundStitcher
+from mistify_client.assembly.background_process import BackgroundProcess
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
-from mistify_client.assembly.stitched_networks import STITCHED
+from mistify_client.assembly.stitched_networks import STITCHED, STITCHER
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
-from mistify_client.runtime.paged import PagedSubnets, open_subnets
+from mistify_client.runtime.paged import PagedOptions, open_subnets
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.search_session import adapt
@@ -196,7 +196,7 @@ class SlowableSubnets:
         times: Number of times that each inference runs.
     """
 
-    def __init__(self, subnets: PagedSubnets) -> None:
+    def __init__(self, subnets: PagedOptions[ChosenBlocks]) -> None:
         self.times = 1
         self.manifest, self.threads = subnets.manifest, subnets.threads
         self.running, self.warm_up = subnets.running, subnets.warm_up
@@ -335,7 +335,7 @@ def _stitched_ms(package: Path, files: Sequence[str], threads: int) -> float:
     with TemporaryDirectory() as state:
         blocks = Blocks.of(opened, Path(state))
         if len(files) > 1 and (
-            problem := BackgroundStitcher().stitch(package, Path(state) / STITCHED, files)
+            problem := BackgroundProcess().run(STITCHER, str(package), str(Path(state) / STITCHED), *files)
         ):
             raise RuntimeError(problem)
         example = zeros(opened.manifest.inputs)

@@ -1,4 +1,4 @@
-"""The files of a block store; each is opened once and verified at every read."""
+"""Networks in the files of a directory; each file is opened once and verified at every read."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,17 +9,16 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from mistify.errors import MistifyError, Problem
-from mistify.package.blocks import BlockVariant
-from mistify.package.records import PackagedFile, corrupt_package, digest_of
+from mistify.package.records import NamedFile, PackagedFile, corrupt_package, digest_of
 
 
 class BlockFiles:
-    """The files of a block store, opened at first use and kept open until the end of a `with` statement.
+    """The files of networks, such as a block store, opened at first use and kept open during a `with` block.
 
     Files of another version of the package that replace them during this time have no effect.
 
     Attributes:
-        directory: The block store.
+        directory: The directory of the files, such as a block store.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -34,7 +33,7 @@ class BlockFiles:
     ) -> None:
         self.forget(list(self._opened))
 
-    def has(self, variant: BlockVariant) -> bool:
+    def has(self, variant: NamedFile) -> bool:
         """Check whether the file of a variant exists and is undamaged."""
         try:
             with self.mapped(variant):
@@ -48,7 +47,7 @@ class BlockFiles:
             if name in self._opened:
                 self._opened.pop(name).close()
 
-    def read(self, variant: BlockVariant) -> bytes:
+    def read(self, variant: NamedFile) -> bytes:
         """Return the content of a variant's file.
 
         Raises:
@@ -58,7 +57,7 @@ class BlockFiles:
             return bytes(content)
 
     @contextmanager
-    def mapped(self, variant: BlockVariant) -> Iterator[bytes | mmap]:
+    def mapped(self, variant: NamedFile) -> Iterator[bytes | mmap]:
         """Return a context with the content of a variant's file, memory-mapped for its duration.
 
         Raises:
@@ -77,7 +76,7 @@ class BlockFiles:
             raise self._damaged(variant, digest_of(actual))
         yield content
 
-    def _file(self, variant: BlockVariant) -> BinaryIO:
+    def _file(self, variant: NamedFile) -> BinaryIO:
         if variant.file not in self._opened:
             try:
                 self._opened[variant.file] = (self.directory / variant.file).open("rb")
@@ -85,7 +84,7 @@ class BlockFiles:
                 raise self._damaged(variant, "no such file", f"{variant.content.size} bytes") from error
         return self._opened[variant.file]
 
-    def _damaged(self, variant: BlockVariant, actual: str, expected: str | None = None) -> MistifyError:
+    def _damaged(self, variant: NamedFile, actual: str, expected: str | None = None) -> MistifyError:
         path = str(self.directory / variant.file)
         problem = Problem(path, actual, expected or digest_of(variant.content), "fetch it again")
         return corrupt_package(self.directory, [problem])

@@ -4,7 +4,7 @@ import hashlib
 import json
 from mmap import mmap
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -35,6 +35,20 @@ class PackagedFile(Record):
     def of(cls, content: bytes | mmap) -> "PackagedFile":
         """Return the size and the digest of the content."""
         return cls(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+class NamedFile(Protocol):
+    """A file with its name and its expected content."""
+
+    @property
+    def file(self) -> str:
+        """Its name in a directory."""
+        ...
+
+    @property
+    def content(self) -> PackagedFile:
+        """Its size and digest."""
+        ...
 
 
 def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _Kind:

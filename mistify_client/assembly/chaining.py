@@ -1,12 +1,15 @@
 """Chaining: run blocks of a store one after the other, each on the previous one's output."""
 
 from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.block_files import BlockFiles
-from mistify.package.blocks import BlockVariant
-from mistify.package.records import Record
+from mistify.package.records import NamedFile, Record
 from mistify_client.assembly.executions import Array, Execution, Tensors, open_network, part_that_runs
+
+#: Identifies a network that can be chosen.
+Choice = TypeVar("Choice")
 
 
 class ChosenBlocks(Record):
@@ -25,14 +28,14 @@ class LoadedBlock:
     """A block in memory, for one thread at a time. Its file may be removed after loading.
 
     Attributes:
-        variant: The block's entry in the store.
+        variant: The block's file, such as its entry in the store.
     """
 
-    def __init__(self, files: BlockFiles, variant: BlockVariant, threads: int, execution: Execution) -> None:
+    def __init__(self, files: BlockFiles, variant: NamedFile, threads: int, execution: Execution) -> None:
         """Load a block.
 
         Args:
-            files: The files of the block store.
+            files: The files of its directory.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or if LiteRT cannot
@@ -58,15 +61,16 @@ class LoadedBlock:
         return self._run(tensors)
 
 
-class Chain:
+class Chain(Generic[Choice]):
     """Blocks that make a network.
 
     Attributes:
-        blocks: From the inputs of the network to its outputs. A stitched network is a single block.
-        chosen: The files in the store that the network consists of, and their execution.
+        blocks: From the inputs of the network to its outputs. A stitched network is a single block, and so is
+            a slice.
+        chosen: Identifies the network, such as the files of its blocks and their execution.
     """
 
-    def __init__(self, blocks: Sequence[LoadedBlock], chosen: ChosenBlocks) -> None:
+    def __init__(self, blocks: Sequence[LoadedBlock], chosen: Choice) -> None:
         self.blocks = tuple(blocks)
         self.chosen = chosen
 

@@ -1,4 +1,4 @@
-"""Paging: only the current network is in memory; others are loaded while it runs.
+"""Paging of subnets: only the blocks of the current one are in memory.
 
 A subnet first runs as a chain of blocks, until they have been stitched in the background into one network,
 which is faster. If memory is short, the blocks keep running as a chain.
@@ -6,9 +6,8 @@ which is faster. If memory is short, the blocks keep running as a chain.
 
 import logging
 import threading
-import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,12 +16,13 @@ from mistify.errors import MistifyError
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify.package.opened import Package
-from mistify_client.assembly.background_stitcher import BackgroundStitcher
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
-from mistify_client.assembly.executions import Array, Tensors
+from mistify_client.assembly.executions import Tensors
+from mistify_client.assembly.made_networks import MadeNetworks
 from mistify_client.assembly.memory import available_bytes, return_memory
+from mistify_client.assembly.pager import Pager
 from mistify_client.assembly.shipped import blocks_of, with_shipped
-from mistify_client.assembly.stitched_networks import STITCHED, StitchedNetworks
+from mistify_client.assembly.stitched_networks import STITCHED, STITCHER, stitched_key
 
 #: Memory needed for stitching: that of an idle process, and multiples of the size of the blocks' files.
 _PROCESS_BYTES: Final = 120_000_000
@@ -58,11 +58,8 @@ class Blocks(NamedTuple):
         return cls(package.directory, with_shipped(blocks_of(package), package), state / STITCHED)
 
 
-class PagedNetwork:
-    """A network of blocks from a store that can switch to other blocks while it runs.
-
-    Several threads may call it; calls run one at a time.
-    """
+class PagedNetwork(Pager[ChosenBlocks]):
+    """A network of blocks from a store that can switch to other blocks while it runs."""
 
     def __init__(
         self,
@@ -81,53 +78,25 @@ class PagedNetwork:
         """
         self._directory = blocks.directory
         self._store = blocks.store
-        self._stitched = None if blocks.stitched is None else StitchedNetworks(blocks.stitched)
+        self._stitched = None if blocks.stitched is None else MadeNetworks(blocks.stitched)
         self._threads = threads
         self._available = available
-        self._running = threading.Lock()
-        self._loader = ThreadPoolExecutor(1, "blocks")
-        self._process = BackgroundStitcher()
         self._stitching: threading.Thread | None = None
-        weakref.finalize(self, self._process.stop)  # also when the app exits
-        self._chain = self._loaded(first, {})
-
-    @property
-    def running(self) -> ChosenBlocks:
-        """The current blocks, and their execution."""
-        return self._chain.chosen
-
-    @property
-    def is_whole(self) -> bool:
-        """True if a single network runs rather than a chain of blocks."""
-        return len(self._chain.blocks) == 1
-
-    def __call__(self, inputs: Tensors) -> tuple[dict[str, Array], ChosenBlocks]:
-        """Run the network.
-
-        Args:
-            inputs: Input name -> [batch, ...].
-
-        Returns:
-            Its outputs by name, in its own dtypes, and the blocks that computed them.
-        """
-        with self._running:
-            chain = self._chain
-            return chain(inputs), chain.chosen
+        super().__init__(self._chain_of(first, {}))
 
     def switch(self, chosen: ChosenBlocks) -> Future[None]:
-        """Switch to other blocks: load missing ones in the background, and unload the others.
-
-        Until they are loaded, and if one cannot be loaded, the old blocks run. The most recent call wins.
-
-        Returns:
-            A future that completes when they run; it raises the errors of `LoadedBlock`.
+        """Switch to other blocks; see `Pager.switch`. Blocks of both networks are kept in memory.
 
         Raises:
             MistifyError: As for `BlockStore.network_of`.
             RuntimeError: The network is closed.
         """
         self._store.network_of(chosen.files)
-        return self._loader.submit(self._switch, chosen)
+        return super().switch(chosen)
+
+    def improve(self, example: Tensors) -> bool:
+        """Stitch the current blocks; see `Pager.improve`."""
+        return self.stitch(example)
 
     def stitch(self, example: Tensors) -> bool:
         """Stitch the current blocks in the background, and switch to the resulting network.
@@ -147,7 +116,7 @@ class PagedNetwork:
             return True
         if self._stitching is not None and self._stitching.is_alive():
             return False
-        arguments = (self._stitched, self._chain.chosen, example)
+        arguments = (self._stitched, self._current.chosen, example)
         self._stitching = threading.Thread(target=self._stitch, args=arguments, name="stitching", daemon=True)
         self._stitching.start()
         return True
@@ -157,25 +126,17 @@ class PagedNetwork:
         self._process.stop()
         if self._stitching is not None:
             self._stitching.join()
-        self._loader.shutdown()
+        super().close()
 
-    def _switch(self, chosen: ChosenBlocks) -> None:
-        try:
-            self._replace(self._loaded(chosen, self._in_memory(chosen)))
-        finally:
-            return_memory()
+    def _load(self, chosen: ChosenBlocks) -> Chain[ChosenBlocks]:
+        return self._chain_of(chosen, self._in_memory(chosen))
 
     def _in_memory(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
         """Return the blocks in memory with the same execution as the chosen ones, by file."""
-        blocks = self._chain.blocks
+        blocks = self._current.blocks
         return {block.variant.file: block for block in blocks if block.execution is chosen.execution}
 
-    def _replace(self, chain: Chain) -> None:
-        self._chain = chain  # for the next call; threads that call all the time would never release the lock
-        with self._running:
-            pass  # until the last call of the previous blocks has ended
-
-    def _loaded(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain:
+    def _chain_of(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain[ChosenBlocks]:
         """Return the stitched network of the blocks, or a chain of them, reusing blocks in memory."""
         whole = self._stitched_chain(chosen)
         if whole is not None:
@@ -187,11 +148,13 @@ class PagedNetwork:
             ]
         return Chain(blocks, chosen)
 
-    def _stitched_chain(self, chosen: ChosenBlocks) -> Chain | None:
+    def _stitched_chain(self, chosen: ChosenBlocks) -> Chain[ChosenBlocks] | None:
         """Return the stitched network of the blocks; None if there is none, or not enough memory."""
         blocks = self._store.network_of(chosen.files)
-        network = None if self._stitched is None or len(blocks) == 1 else self._stitched.find(blocks)
-        if self._stitched is None or network is None or not self._has_room(_LOADING * network.content.size):
+        if self._stitched is None or len(blocks) == 1:
+            return None
+        network = self._stitched.find(stitched_key(blocks))
+        if network is None or not self._has_room(_LOADING * network.content.size):
             return None
         try:
             with BlockFiles(self._stitched.directory) as files:
@@ -203,11 +166,11 @@ class PagedNetwork:
         self._stitched.note_use(network)
         return Chain([loaded], chosen)
 
-    def _stitch(self, stitched: StitchedNetworks, chosen: ChosenBlocks, example: Tensors) -> None:
+    def _stitch(self, stitched: MadeNetworks, chosen: ChosenBlocks, example: Tensors) -> None:
         size = sum(variant.content.size for variant in self._store.network_of(chosen.files))
         if not self._has_room(_PROCESS_BYTES + _STITCHING * size):
             return
-        problem = self._process.stitch(self._directory, stitched.directory, chosen.files)
+        problem = self._process.run(STITCHER, str(self._directory), str(stitched.directory), *chosen.files)
         if problem is not None:
             logger.warning(
                 "blocks keep running one after the other, because they cannot be stitched: %s", problem
@@ -218,7 +181,7 @@ class PagedNetwork:
 
     def _switch_to_stitched(self, chosen: ChosenBlocks, example: Tensors) -> None:
         """Switch to the stitched network of the blocks if these still run."""
-        if self._chain.chosen != chosen:
+        if self._current.chosen != chosen:
             return
         try:
             whole = self._stitched_chain(chosen)

@@ -22,8 +22,9 @@ from mistify.package.blocks import BlockVariant
 from mistify.package.opened import Package
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
 from mistify.wording import listed
+from mistify_client.assembly.made_networks import MadeNetworks
 from mistify_client.assembly.shipped import blocks_of, with_shipped
-from mistify_client.assembly.stitched_networks import StitchedNetworks
+from mistify_client.assembly.stitched_networks import stitched_key
 
 #: The lowest priority in Linux.
 _NICE: Final = 19
@@ -160,7 +161,7 @@ def main(package: str, networks: str, *names: str) -> None:
         opened = Package.open(Path(package))
         blocks = with_shipped(blocks_of(opened), opened).network_of(names)
         with BlockFiles(opened.directory) as files:
-            StitchedNetworks(Path(networks)).make(blocks, partial(stitch, files, blocks))
+            MadeNetworks(Path(networks)).make(stitched_key(blocks), partial(stitch, files, blocks))
     except (MistifyError, OSError) as error:
         sys.exit(" ".join(str(error).split()))
 

@@ -1,20 +1,20 @@
-"""The subnets of a package, with the blocks of one in memory while another is loaded."""
+"""Options of which one is in memory while another is loaded: the subnets of a package."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
-from mistify.package.option_kinds import OptionKind, option_id
-from mistify_client.assembly.chaining import ChosenBlocks
+from mistify_client.assembly.chaining import Choice, ChosenBlocks
+from mistify_client.assembly.pager import Pager
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
@@ -23,18 +23,22 @@ from mistify_client.runtime.options import Option, PackageOptions
 #: Seconds until a failed load is retried: the cause may have gone.
 RETRY_SECONDS: Final = 60.0
 
-#: Seconds that a subnet runs as blocks before these are stitched: another switch may follow soon.
+#: Seconds that an option runs before it is improved, such as stitched: another switch may follow soon.
 SETTLED_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
 
-class PagedSubnets:
-    """The subnets of a package, for one thread at a time.
+class PagedOptions(Generic[Choice]):
+    """The options of a package, for one thread at a time.
 
-    The chosen subnet runs once its blocks are in memory. Until then, and if loading fails, the previous one
-    runs; loading is retried after `RETRY_SECONDS`. The blocks of a subnet that has run for `SETTLED_SECONDS`
-    are stitched in the background.
+    The chosen option runs once it is in memory. Until then, and if loading fails, the previous one runs;
+    loading is retried after `RETRY_SECONDS`. An option that has run for `SETTLED_SECONDS` is improved in the
+    background: the blocks of a subnet are stitched.
+
+    Args:
+        choices: The id of each option, in order -> its network.
+        network: Runs one of these networks.
 
     Attributes:
         threads: Number of threads of LiteRT.
@@ -43,20 +47,20 @@ class PagedSubnets:
     def __init__(
         self,
         manifest: Manifest,
-        subnets: Sequence[ChosenBlocks],
-        network: PagedNetwork,
+        choices: Mapping[str, Choice],
+        network: Pager[Choice],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.manifest = manifest
         self.threads = threads
-        self._subnets = subnets
+        self._ids, self._choices = tuple(choices), tuple(choices.values())
         self._network = network
         self._clock = clock
-        self._blocks = network.running
-        self._number = self._wanted = subnets.index(self._blocks)
+        self._ran = network.running
+        self._number = self._wanted = self._choices.index(self._ran)
         self._retry_at = math.inf
-        self._stitch_at = clock() + SETTLED_SECONDS
+        self._settled_at = clock() + SETTLED_SECONDS
         self._shapes: Shapes | None = None
 
     @property
@@ -66,12 +70,12 @@ class PagedSubnets:
 
     @property
     def is_whole(self) -> bool:
-        """True if the current subnet runs as one network, rather than as several blocks."""
+        """True if the current option runs as one network, rather than as several blocks."""
         return self._network.is_whole
 
     def running(self, wanted: int) -> int:
-        """Return the index of the subnet whose blocks are in memory, whichever is requested."""
-        return self._subnets.index(self._network.running)
+        """Return the index of the option in memory, whichever is requested."""
+        return self._choices.index(self._network.running)
 
     def prepared(self, inputs: Mapping[str, Array]) -> Run:
         """Return a function that runs inferences on inputs of these shapes."""
@@ -79,7 +83,7 @@ class PagedSubnets:
         return self._run
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
-        """Run the subnet in memory once, on zeros, so that its first inference is not slower than others.
+        """Run the option in memory once, on zeros, so that its first inference is not slower than others.
 
         Args:
             shapes: Shapes of the inputs; single examples by default.
@@ -95,24 +99,24 @@ class PagedSubnets:
         now = self._clock()
         if wanted != self._wanted or now >= self._retry_at:
             self._load(wanted, now)
-        elif now >= self._stitch_at:
-            self._stitch(now)
-        outputs, blocks = self._network(inputs)
-        if blocks is not self._blocks:  # full comparison only after a switch, because this is timed
-            self._blocks, self._number = blocks, self._subnets.index(blocks)
+        elif now >= self._settled_at:
+            self._improve(now)
+        outputs, ran = self._network(inputs)
+        if ran is not self._ran:  # full comparison only after a switch, because this is timed
+            self._ran, self._number = ran, self._choices.index(ran)
         return outputs, self._number
 
-    def _stitch(self, now: float) -> None:
+    def _improve(self, now: float) -> None:
         try:
-            begun = self._network.stitch(zeros(self.manifest.inputs, self._shapes))
+            begun = self._network.improve(zeros(self.manifest.inputs, self._shapes))
         except RuntimeError:  # no thread can be started
             begun = False
-        self._stitch_at = math.inf if begun else now + SETTLED_SECONDS
+        self._settled_at = math.inf if begun else now + SETTLED_SECONDS
 
     def _load(self, wanted: int, now: float) -> None:
-        self._wanted, self._retry_at, self._stitch_at = wanted, math.inf, now + SETTLED_SECONDS
+        self._wanted, self._retry_at, self._settled_at = wanted, math.inf, now + SETTLED_SECONDS
         try:
-            loading = self._network.switch(self._subnets[wanted])
+            loading = self._network.switch(self._choices[wanted])
         except RuntimeError as error:  # no thread can be started
             self._retry_later(wanted, error)
         else:
@@ -123,7 +127,7 @@ class PagedSubnets:
             self._retry_later(number, error)
 
     def _retry_later(self, number: int, error: BaseException) -> None:
-        logger.warning("%s cannot be loaded, so the current one keeps running: %s", _id(number), error)
+        logger.warning("%s cannot be loaded, so the current one keeps running: %s", self._ids[number], error)
         if number == self._wanted:
             self._retry_at = self._clock() + RETRY_SECONDS
 
@@ -135,7 +139,7 @@ def chosen_blocks(option: Option) -> ChosenBlocks:
 
 def open_subnets(
     package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
-) -> PagedSubnets:
+) -> PagedOptions[ChosenBlocks]:
     """Open the subnets of a package, with the requested one in memory.
 
     If that cannot be loaded, the default one is, and the first inference tries again.
@@ -150,14 +154,13 @@ def open_subnets(
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.
     """
-    subnets = [chosen_blocks(option) for option in options.options]
+    subnets = {option.id: chosen_blocks(option) for option in options.options}
+    blocks = Blocks.of(package, state)
     try:
-        loaded = PagedSubnets(
-            package.manifest,
-            subnets,
-            _network(Blocks.of(package, state), subnets, options.default, wanted, threads),
-            threads,
+        network = _opened(
+            options, wanted, lambda option: PagedNetwork(blocks, chosen_blocks(option), threads)
         )
+        loaded = PagedOptions(package.manifest, subnets, network, threads)
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
         message = f"the blocks in {package.directory / BLOCKS} cannot be used: {error}"
@@ -165,17 +168,14 @@ def open_subnets(
     return loaded
 
 
-def _network(
-    blocks: Blocks, subnets: Sequence[ChosenBlocks], default: int, wanted: int, threads: int
-) -> PagedNetwork:
+def _opened(options: PackageOptions, wanted: int, load: Callable[[Option], Pager[Choice]]) -> Pager[Choice]:
+    """Return a network that runs the requested option; the default one if that cannot be loaded."""
     try:
-        return PagedNetwork(blocks, subnets[wanted], threads)
+        return load(options.options[wanted])
     except MistifyError as error:
-        if wanted == default:
+        if wanted == options.default:
             raise
-        logger.warning("%s cannot be loaded, %s runs at first: %s", _id(wanted), _id(default), error)
-        return PagedNetwork(blocks, subnets[default], threads)
-
-
-def _id(number: int) -> str:
-    return option_id(OptionKind.SUBNET, number)
+        ids = options.ids
+        message = "%s cannot be loaded, %s runs at first: %s"
+        logger.warning(message, ids[wanted], ids[options.default], error)
+        return load(options.options[options.default])

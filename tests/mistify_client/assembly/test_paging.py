@@ -46,7 +46,7 @@ def outputs(network):
 
 
 def loaded(network):
-    return {block.variant.file: block for block in network._chain.blocks}
+    return {block.variant.file: block for block in network._current.blocks}
 
 
 def test_switching_keeps_the_blocks_that_are_still_used(store, paged):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mistify.costs.quantization import Quantization
-from mistify_client.assembly.background_stitcher import BackgroundStitcher
+from mistify_client.assembly.background_process import BackgroundProcess
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import Blocks, PagedNetwork
-from mistify_client.assembly.stitched_networks import STITCHED
+from mistify_client.assembly.stitched_networks import STITCHED, STITCHER
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.chains import load_chain, store_in
 from tests.mistify_client.pools import FAST, make_block_package
@@ -46,6 +46,11 @@ def stitched(network):
     assert network.stitch(inputs())
     join(network)
     return network
+
+
+def stitch(package, names):
+    """Stitch blocks in a process of their own, and return the reason if it fails."""
+    return BackgroundProcess().run(STITCHER, str(package), str(networks_of(package)), *names)
 
 
 def join(network):
@@ -116,7 +121,7 @@ def test_stitching_replaces_a_damaged_network(package):
     (path,) = files_of(package)
     content = path.read_bytes()
     path.write_bytes(b"")
-    assert BackgroundStitcher().stitch(package, networks_of(package), ORIGINAL) is None
+    assert stitch(package, ORIGINAL) is None
     assert path.read_bytes() == content
 
 
@@ -181,10 +186,10 @@ def test_processes_can_share_a_state_directory(package):
     """Six processes stitch three subnets: every network is complete, and at most two are kept."""
     problems = []
 
-    def stitch(names):
-        problems.append(BackgroundStitcher().stitch(package, networks_of(package), names))
+    def note_problem(names):
+        problems.append(stitch(package, names))
 
-    threads = [threading.Thread(target=stitch, args=[names]) for names in (ORIGINAL, FAST, THIRD) * 2]
+    threads = [threading.Thread(target=note_problem, args=[names]) for names in (ORIGINAL, FAST, THIRD) * 2]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -21,7 +21,7 @@ from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.options import OptionScore, options_of
-from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedSubnets
+from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedOptions
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_pool, state_directory
@@ -48,6 +48,11 @@ def fast(package):
 def join_loading(model):
     """Wait until no blocks are being loaded."""
     model._loaded.network._network.close()
+
+
+def subnets_of(choices):
+    """Return blocks by the ids of their subnets."""
+    return {f"subnet-{number}": chosen for number, chosen in enumerate(choices)}
 
 
 def options(package):
@@ -136,7 +141,7 @@ def test_a_damaged_block_is_retried_while_the_previous_subnet_runs(package, capl
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
     network = PagedNetwork(Blocks(package, store_in(package)), choices[1], 1)
-    subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
+    subnets = PagedOptions(Manifest.load(package), subnets_of(choices), network, 1, clock=lambda: now)
 
     def run():
         """Run an inference, wait until no blocks are being loaded, and return the subnet that ran."""
@@ -385,7 +390,7 @@ def test_a_subnet_is_stitched_after_running_for_a_while(package):
     now = 0.0
     choices = [ChosenBlocks(files=entry.files) for entry in SUBNETS]
     network = PagedNetwork(Blocks.of(Package.open(package), state_directory(package)), choices[1], 1)
-    subnets = PagedSubnets(Manifest.load(package), choices, network, 1, clock=lambda: now)
+    subnets = PagedOptions(Manifest.load(package), subnets_of(choices), network, 1, clock=lambda: now)
 
     def run(wanted):
         """Run an inference, wait for background work, and return whether a stitched network ran."""

@@ -1,21 +1,15 @@
-"""A low-priority process that stitches the blocks of a subnet while the app keeps running them."""
+"""Programs that make networks in a process of their own, while the app keeps running."""
 
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
-
-#: The module to run. It is not imported here, because it needs more libraries than inference does.
-_PROGRAM: Final = "mistify_client.assembly.stitching"
 
 
-class BackgroundStitcher:
-    """Stitches subnets one after the other, each in a separate process.
+class BackgroundProcess:
+    """Runs programs one after the other, each in a separate process.
 
-    In a thread of the app, stitching would delay inferences.
+    In a thread of the app, their work would delay inferences.
     """
 
     def __init__(self) -> None:
@@ -23,24 +17,22 @@ class BackgroundStitcher:
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
-    def stitch(self, package: Path, networks: Path, names: Sequence[str]) -> str | None:
-        """Stitch blocks and wait for the result.
+    def run(self, program: str, *arguments: str) -> str | None:
+        """Run a program and wait for its end.
 
         Args:
-            package: The package version that contains the blocks.
-            networks: The directory for stitched networks.
-            names: The files of the blocks, from the inputs of the network to its outputs.
+            program: The module to run. It is not imported here, because it needs more libraries than
+                inference does.
 
         Returns:
             The reason if it failed, else None.
         """
-        command = [str(sys.executable), "-m", _PROGRAM, str(package), str(networks), *names]
         try:
             with self._changing:
                 if self._stopped:
                     return "it was stopped"
                 self._process = process = subprocess.Popen(  # noqa: S603 - Mistify itself
-                    command,
+                    [str(sys.executable), "-m", program, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
