@@ -31,7 +31,7 @@ class NNFactoryParams(IterativePruningParams):
 
     answer_steps: int = Field(default=1500, ge=0)
     gate_steps: int = Field(default=3000, ge=0)
-    least_limit: float = Field(default=0.05, gt=0, le=1)
+    least_limit: float = Field(default=0.03, gt=0, le=1)
     encoder: int = Field(default=128, ge=1, le=4096)
     gaters: int = Field(default=4, ge=1, le=64)
     gate_weight: float = Field(default=100.0, ge=0)

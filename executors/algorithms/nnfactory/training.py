@@ -41,7 +41,7 @@ _RATE: Final = 2e-3
 _CURRICULUM: Final = 0.4
 
 #: The fewest open units of a limit that is trained, with gates alone and with scales and shifts.
-_LEAST_OPEN: Final = {False: 24, True: 14}
+_LEAST_OPEN: Final = {False: 24, True: 8}
 
 
 @dataclass(frozen=True)
