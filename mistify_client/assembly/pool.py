@@ -1,17 +1,16 @@
 """The pool: the best subnets that a device has found and switches between (AdaptiveNet 5.3)."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from mistify.config.data.metric import Metric
-from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files.writing import write_json
 from mistify.package.opened import Package
 from mistify.package.records import FileName, Record, Sha256
 from mistify.parsing.validation import InvalidValue
 from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.recorded_options import RecordedOptions
 
 #: Name of the file in the state directory.
 POOL: Final = "pool.json"
@@ -41,7 +40,7 @@ class PoolEntry(Record):
     engine: Engine = Engine()
 
 
-class SubnetPool(Record):
+class SubnetPool(RecordedOptions):
     """The best subnets for all latency budgets, the fastest first.
 
     Attributes:
@@ -54,10 +53,13 @@ class SubnetPool(Record):
         examples: Number of examples on which accuracies are measured.
         data: Path of the file with these examples.
         strategy: The search strategy that found the subnets.
-        generation: The switchboard's generation from which on the package runs these subnets.
         entries: The subnets: each is slower than the previous one, has a higher score, and is at least as
             accurate.
     """
+
+    FILE: ClassVar[str] = POOL
+    NAME: ClassVar[str] = "pool of subnets"
+    FIX: ClassVar[str] = "remove it, or replace it with mistify adapt"
 
     format_version: Literal[2] = 2
     store: Sha256
@@ -67,7 +69,6 @@ class SubnetPool(Record):
     examples: Count
     data: str
     strategy: str
-    generation: Annotated[int, Field(ge=0)] = 0
     entries: tuple[PoolEntry, ...]
 
     @model_validator(mode="before")
@@ -102,14 +103,6 @@ class SubnetPool(Record):
         fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
         return fitting[-1] if fitting else None
 
-    def save(self, state: Path) -> None:
-        """Write the pool into a state directory; a power cut leaves either the old or the new one.
-
-        Raises:
-            OSError: The pool cannot be written.
-        """
-        write_json(state / POOL, self.model_dump(mode="json"), durable=True)
-
     @classmethod
     def load(cls, state: Path, package: Package) -> "SubnetPool | None":
         """Return the pool in a state directory; None if there is none for the package's block store.
@@ -122,15 +115,5 @@ class SubnetPool(Record):
         """
         if not package.blocks_digest:
             return None
-        path = state / POOL
-        try:
-            pool = cls.model_validate_json(path.read_bytes())
-            return pool if pool.store == package.blocks_digest else None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValidationError) as error:
-            value = error.strerror if isinstance(error, OSError) else f"{error.error_count()} mistakes"
-            fix = "remove it, or replace it with mistify adapt"
-            problem = Problem(str(path), value or str(error), "a pool of subnets", fix)
-            message = "the pool of subnets cannot be read"
-            raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message, [problem]) from error
+        pool = cls.read(state)
+        return pool if pool is not None and pool.store == package.blocks_digest else None

@@ -101,11 +101,6 @@ class _Choices(NamedTuple):
     manifest: Manifest
     options: PackageOptions
 
-    @property
-    def pool(self) -> SubnetPool | None:
-        """The pool whose subnets are the options."""
-        return self.options.pool
-
 
 class Foreground:
     """The loop body of the foreground path: measure, let the policy decide, set the switchboard.

@@ -17,7 +17,6 @@ from mistify.files.places import cache_directory
 from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.verification import verify
-from mistify_client.assembly.pool import SubnetPool
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import open_network
@@ -335,11 +334,6 @@ class _Opened(NamedTuple):
 
     network: Runnable
     options: PackageOptions
-
-    @property
-    def pool(self) -> SubnetPool | None:
-        """The pool whose subnets are its options."""
-        return self.options.pool
 
 
 def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None) -> PortedModel:

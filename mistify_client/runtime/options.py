@@ -86,12 +86,15 @@ class PackageOptions:
         options: In a fixed order: the switchboard and recorders, files of numbers, refer to them by index.
         default: Index of the option that runs until another one is chosen.
         hardware: The profile of the latencies, or `THIS_DEVICE`.
+        generation: The switchboard's generation from which on a package runs options that a device found;
+            None for those of its manifest.
         pool: The pool whose subnets are the options; None if they are branches.
     """
 
     options: tuple[Option, ...]
     default: int
     hardware: str
+    generation: int | None = None
     pool: SubnetPool | None = None
 
     @property
@@ -200,6 +203,7 @@ def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
         tuple(_subnet(number, entry, pool.metric, store) for number, entry in enumerate(pool.entries)),
         0 if best is None else pool.entries.index(best),
         THIS_DEVICE,
+        pool.generation,
         pool,
     )
 

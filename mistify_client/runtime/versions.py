@@ -30,9 +30,10 @@ from mistify.files.writing import sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.verification import verify
-from mistify_client.assembly.pool import SubnetPool
+from mistify_client.assembly.recorded_options import RecordedOptions
 from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
+from mistify_client.runtime.options import PackageOptions
 from mistify_client.runtime.switchboard import Switchboard
 
 __all__ = ["current", "install", "previous", "roll_back"]
@@ -45,16 +46,17 @@ _PREVIOUS: Final = "previous"
 _BASE_DIGITS: Final = 16
 
 
-class HasPool(Protocol):
-    """A result of reading a package that includes the pool of its subnets, if it has one."""
+class HasOptions(Protocol):
+    """A result of reading a package that includes its options."""
 
     @property
-    def pool(self) -> SubnetPool | None:
-        """The pool; None if there is none."""
+    def options(self) -> PackageOptions:
+        """The options."""
         ...
 
 
-_Read = TypeVar("_Read", bound=HasPool)
+_Read = TypeVar("_Read", bound=HasOptions)
+_Recorded = TypeVar("_Recorded", bound=RecordedOptions)
 
 
 def state_directory(package: Path) -> Path:
@@ -155,32 +157,32 @@ def copy_package(package: Path, directory: Path) -> None:
             sync_path(directory / name)
 
 
-def install_pool(package: Path, pool: SubnetPool, *, expected: Path) -> SubnetPool:
-    """Make the subnets of a pool the options of a package, starting with the best one within the budget.
+def install_options(package: Path, recorded: _Recorded, *, expected: Path) -> _Recorded:
+    """Make the subnets of a pool, or other recorded options, those of a package, starting with the default.
 
-    The change is atomic, whenever the process ends: an option chosen among other subnets is never applied to
-    these. A process that reads the pool before it is announced announces it (`read_consistently`).
+    The change is atomic, whenever the process ends: an option chosen among others is never applied to these.
+    A process that reads the options before they are announced announces them (`read_consistently`).
 
     Args:
         package: The directory of the shipped package.
-        pool: The pool of the expected version.
+        recorded: The options of the expected version.
         expected: The version that has to be current, as for `check_current`.
 
     Returns:
-        The pool as it was written, with its generation.
+        The options as they were written, with their generation.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
-        OSError: The pool cannot be written; the previous one is kept.
+        OSError: The options cannot be written; the previous ones are kept.
     """
     state = state_directory(package)
     with damage_reported(state), locked(state):
         check_current(package, expected)
         switchboard = Switchboard.open(state)
-        pool = pool.model_copy(update={"generation": switchboard.following})
-        pool.save(state)
-        switchboard.announce(pool.generation)
-    return pool
+        recorded = recorded.model_copy(update={"generation": switchboard.following})
+        recorded.save(state)
+        switchboard.announce(recorded.generation)
+    return recorded
 
 
 def read_consistently(
@@ -190,15 +192,15 @@ def read_consistently(
     read: Callable[[Package, int], _Read],
     shipped: Package | None = None,
 ) -> tuple[_Read, int]:
-    """Open the current version, with a consistent version, pool and option.
+    """Open the current version, with a consistent version, options and choice among them.
 
-    A pool that was written but not announced is announced: its writer was killed, or is still running.
+    Options that were written but not announced are announced: their writer was killed, or is still running.
 
     Args:
         package: The directory of the shipped package.
         state: Its state directory.
-        read: Called with the current version and its generation; called again if another version or pool
-            has become current in the meantime.
+        read: Called with the current version and its generation; called again if another version, or other
+            options, have become current in the meantime.
         shipped: The shipped package, if it is already open.
 
     Returns:
@@ -207,17 +209,18 @@ def read_consistently(
     while True:
         generation = switchboard.generation
         result = read(_open_current(package, state, shipped), generation)
-        if result.pool is not None and switchboard.is_before(result.pool.generation):
-            _announce_pool(state, result.pool, switchboard)
+        announced = result.options.generation
+        if announced is not None and switchboard.is_before(announced):
+            _announce(state, announced, switchboard)
         if switchboard.generation == generation:
             return result, generation
         shipped = None  # it may have been replaced by another package
 
 
-def _announce_pool(state: Path, pool: SubnetPool, switchboard: Switchboard) -> None:
+def _announce(state: Path, generation: int, switchboard: Switchboard) -> None:
     with locked(state):
-        if switchboard.is_before(pool.generation):
-            switchboard.announce(pool.generation)
+        if switchboard.is_before(generation):
+            switchboard.announce(generation)
 
 
 def check_current(package: Path, expected: Path) -> None:

@@ -20,7 +20,7 @@ from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import damage_reported, held_alone
-from mistify_client.runtime.versions import install_pool, open_current, state_directory
+from mistify_client.runtime.versions import install_options, open_current, state_directory
 from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.block_latencies import SECONDS, LatencyTable, latency_table
 from mistify_client.subnets.scoring.reuse import GroupEvaluation
@@ -134,7 +134,7 @@ def adapt(
                 _without_copy(candidates, space), scorer.figure, candidates[0], measured.table.engine
             ),
         )
-        pool = install_pool(package, pool, expected=version.directory)
+        pool = install_options(package, pool, expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as checked above
     original = candidates[0].entry(scorer.figure, measured.table.engine)
     return AdaptationResult(

@@ -17,7 +17,7 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import install_pool, state_directory
+from mistify_client.runtime.versions import install_options, state_directory
 from mistify_client.subnets.search_session import adapt
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.test_config import GOAL
@@ -43,7 +43,7 @@ class Narrow:
         np.savez(self.data, x=images[1000:1100], y=classes[1000:1100])
         self.whole = adapt(self.package, self.data, parse_time("1x"), seconds=1e-6).pool
         narrow = self.whole.model_copy(update={"entries": self.whole.entries[:1]})
-        install_pool(self.package, narrow, expected=self.package)
+        install_options(self.package, narrow, expected=self.package)
         (tmp_path / "goal.json").write_text(json.dumps(GOAL))
         self.state = MonitorState.of(self.package)
         self.state.directory.mkdir(parents=True)

@@ -24,7 +24,7 @@ from mistify_client.runtime.options import OptionScore, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedOptions
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import install_pool, state_directory
+from mistify_client.runtime.versions import install_options, state_directory
 from tests.mistify_client.chains import load_chain, store_in
 from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
@@ -258,7 +258,7 @@ def test_a_new_pool_is_adopted(package):
     write_pool(package)
     model = load(package)
     model.switch("subnet-1")
-    pool = install_pool(package, write_pool(package, SUBNETS[:1]), expected=package)
+    pool = install_options(package, write_pool(package, SUBNETS[:1]), expected=package)
     assert (pool.generation, pool.entries) == (1, SUBNETS[:1])
     join_taking_over(model)
     np.testing.assert_array_equal(model(images(2)), fast(package))
@@ -285,7 +285,7 @@ def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
     pool = write_pool(package)
     (state_directory(package) / "pool.json").unlink()
     with pytest.raises(MistifyError, match="has another version") as caught:
-        install_pool(package, pool, expected=tmp_path / "another")
+        install_options(package, pool, expected=tmp_path / "another")
     assert caught.value.code is ErrorCode.CONFLICT
     assert load(package).options[0].kind == "branch"
 
