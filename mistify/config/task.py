@@ -1,15 +1,16 @@
 """The `task` of a config: requested properties, or some of a classifier's classes."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_serializer, model_validator
 
-from mistify.parsing.validation import InvalidValue, Keys, Settings, together
-from mistify.scenarios.space import SEPARATOR, Word, as_word
+from mistify.parsing.validation import InvalidValue, Keys, Settings, mistake_of, together
+from mistify.scenarios.space import SEPARATOR, Word, as_word, number_as_text
 
 #: Unlike a property, it may have commas in it.
-ClassName = Annotated[str, BeforeValidator(as_word), StringConstraints(min_length=1, max_length=1024)]
+ClassName = Annotated[str, BeforeValidator(number_as_text), StringConstraints(min_length=1, max_length=1024)]
 
 _EXAMPLE = 'for example ["exactly:2", "odd"], or {"classes": ["cat", "dog"]}'
 
@@ -35,14 +36,17 @@ class TaskConfig(Settings):
     def _from_properties(cls, raw: Any) -> Any:
         if isinstance(raw, str):
             return {"properties": [part.strip() for part in raw.split(SEPARATOR)]}
-        if isinstance(raw, list | tuple):
-            return {"properties": raw}
-        return raw
+        if not isinstance(raw, list | tuple):
+            return raw
+        mistakes = ((index, mistake_of(partial(as_word, each))) for index, each in enumerate(raw))
+        if found := [((index,), mistake) for index, mistake in mistakes if mistake is not None]:
+            raise together(cls.__name__, found)
+        return {"properties": raw}
 
     @model_validator(mode="after")
     def _one_kind(self) -> "TaskConfig":
         if bool(self.properties) == bool(self.classes):
-            raise InvalidValue(self._parts(), 'either properties or "classes"', _EXAMPLE)
+            raise InvalidValue(self._parts() or [], 'either properties or "classes"', _EXAMPLE)
         if mistakes := list(self._mistakes()):
             raise together(type(self).__name__, mistakes)
         return self

@@ -63,6 +63,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
             duplicates[id(made)] = (made, [key for key, count in counts.items() if count > 1])
         return made
 
+    text = text.removeprefix("\ufeff")  # editors of Windows write this mark
     plain = _plain_json(text)
     try:
         value = json.loads(plain, object_pairs_hook=make_object, parse_int=_integer)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, get_args, get_origin
 
@@ -20,8 +20,22 @@ Keys: TypeAlias = tuple[str | int, ...]
 #: Placeholder for an unavailable value.
 _UNKNOWN: Final = object()
 
+#: Expectations by the type of pydantic's error, where its own message is written for programmers.
+_EXPECTATIONS: Final[Mapping[str, str]] = {
+    "dict_type": "an object",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "string_type": "a text",
+    "too_short": "{min_length} or more items",
+    "too_long": "at most {max_length} items",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_too_long": "a text of at most {max_length} characters",
+}
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 80
+#: The most names in a message.
+_LISTED: Final = 40
 
 
 class InvalidValue(ValueError):  # noqa: N818 (not named like an error: each becomes a `Problem`)
@@ -61,6 +75,12 @@ def json_path(keys: Iterable[str | int], start: str = "") -> str:
     return path
 
 
+def some_of(names: Collection[str]) -> str:
+    """Return names with commas between them: the first ones, and how many others there are."""
+    listed = ", ".join([*names][:_LISTED])
+    return f"{listed} and {len(names) - _LISTED:,} more" if len(names) > _LISTED else listed
+
+
 def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
     """Return the known names as an expectation, and the way to fix an unknown name."""
     known = sorted(known)
@@ -68,7 +88,7 @@ def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
         candidate for candidate in known if candidate.casefold() == name.casefold()
     ]
     fix = f'did you mean "{close[0]}"?' if close else "remove it or use a known name"
-    return f"one of {', '.join(known)}", fix
+    return f"one of {some_of(known)}", fix
 
 
 def mistake_of(check: Callable[[], object]) -> InvalidValue | None:
@@ -114,7 +134,17 @@ def problems_of(
         same = keys, -1 if keys != details["loc"] else number  # a union reports one error for each type
         if same not in innermost or len(innermost[same]["loc"]) < len(details["loc"]):
             innermost[same] = details
-    return [_problem(details, model, keys, place) for (keys, _), details in innermost.items()]
+    places = [keys for keys, _ in innermost]
+    return [
+        _problem(details, model, keys, place)
+        for (keys, _), details in innermost.items()
+        if not (details["type"] == "too_short" and _any_inside(keys, places))
+    ]
+
+
+def _any_inside(keys: Keys, places: Iterable[Keys]) -> bool:
+    """Check whether a place lies inside a value, such as a list, which counts its valid items alone."""
+    return any(len(place) > len(keys) and place[: len(keys)] == keys for place in places)
 
 
 def existing(details: ErrorDetails, value: Any) -> Keys:
@@ -146,12 +176,13 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: Keys, start: 
         fields = ", ".join(_keys(model_at(model, keys)))
         return Problem(path, shown(details["input"]), "an object", f"its keys can be {fields}")
     value = "nothing" if details["type"] == "missing" else shown(details["input"])
-    return Problem(path, value, *_advice(field_at(model, keys) or field_at(model, place), details["msg"]))
+    return Problem(path, value, *_advice(field_at(model, keys) or field_at(model, place), details))
 
 
-def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
+def _advice(field: FieldInfo | None, details: ErrorDetails) -> tuple[str, str]:
     """Return what a field expects, and an example."""
-    expected, fix = _without_examples(message)
+    message = details["msg"]
+    expected, fix = _without_examples(details)
     if field is None:
         return expected, fix
     if field.examples:
@@ -161,8 +192,11 @@ def _advice(field: FieldInfo | None, message: str) -> tuple[str, str]:
     return field.description or expected, fix
 
 
-def _without_examples(message: str) -> tuple[str, str]:
-    """Return the expectation in Pydantic's message, and the way to fix the value."""
+def _without_examples(details: ErrorDetails) -> tuple[str, str]:
+    """Return the expectation of an error, and the way to fix the value."""
+    if (known := _EXPECTATIONS.get(details["type"])) is not None:
+        return known.format(**details.get("ctx", {})), "correct it"
+    message = details["msg"]
     expected = message.removeprefix("Input should be ")
     return (expected, "correct it") if expected != message else ("another value", message)
 

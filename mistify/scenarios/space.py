@@ -7,14 +7,16 @@
 A task has a value for every axis, or several values for an axis with names for several values.
 """
 
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
@@ -25,6 +27,7 @@ from mistify.parsing.validation import (
     json_path,
     problems_of,
     shown,
+    some_of,
     together,
     unknown_name,
 )
@@ -36,20 +39,49 @@ SEPARATOR: Final = ","
 #: The file name in errors about a text from an unknown file.
 _TASKS: Final = "tasks.json"
 
+_MOST_CHARACTERS: Final = 64
 
-def as_word(raw: object) -> object:
-    """Return a property, numbers as text."""
+
+def number_as_text(raw: object) -> object:
+    """Return a property or a class, numbers as text."""
     return str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
 
 
-Word = Annotated[
-    str,
-    BeforeValidator(as_word),
-    StringConstraints(min_length=1, max_length=64, strip_whitespace=True, pattern=r"^[^,\n]*$"),
-]
+def as_word(raw: object) -> str:
+    """Return a property, or a name of properties, as it is compared with others.
+
+    Raises:
+        InvalidValue: It is too long, or has characters that cannot be typed or seen.
+    """
+    text = number_as_text(raw)
+    word = _composed(text) if isinstance(text, str) else ""
+    if not 0 < len(word) <= _MOST_CHARACTERS or SEPARATOR in word or not word.isprintable():
+        expected = f"a text of 1 to {_MOST_CHARACTERS} printable characters without commas"
+        raise InvalidValue(raw, expected, "correct it")
+    return word
+
+
+def _composed(text: str) -> str:
+    """Return a text without surrounding spaces, and with one character for each letter with its accents."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def _each_key_once(raw: Any) -> Any:
+    """Refuse keys that differ in spaces alone."""
+    if isinstance(raw, Mapping):
+        seen = set[str]()
+        for key in raw:
+            if _composed(str(key)) in seen:
+                raise InvalidValue(key, "each name once", "rename it, or leave it out")
+            seen.add(_composed(str(key)))
+    return raw
+
+
+Word = Annotated[str, BeforeValidator(as_word)]
 Words = Annotated[
     tuple[Word, ...], Field(min_length=1, description="a list of words without commas", examples=[["a", "b"]])
 ]
+NamedWords = Annotated[dict[Word, Words], BeforeValidator(_each_key_once)]
 
 
 class TaskSpace(Settings):
@@ -61,9 +93,9 @@ class TaskSpace(Settings):
         tasks: Task -> its properties, in the order of the columns of the data.
     """
 
-    axes: dict[Word, Words] = Field(alias="properties", min_length=1)
-    names: dict[Word, Words] = Field(default_factory=dict)
-    tasks: dict[Word, Words] = Field(min_length=1)
+    axes: NamedWords = Field(alias="properties", min_length=1)
+    names: NamedWords = Field(default_factory=dict)
+    tasks: NamedWords = Field(min_length=1)
 
     @classmethod
     def read(cls, source: Path | str, name: str = _TASKS) -> "TaskSpace":
@@ -78,7 +110,7 @@ class TaskSpace(Settings):
             OSError: The file cannot be read.
         """
         if isinstance(source, Path):
-            return cls.read(source.read_text("utf-8", errors="replace"), source.name)
+            return cls.read(_text_of(source), source.name)
         try:
             value, problems = read_json(source)
         except JsonError as error:
@@ -88,7 +120,7 @@ class TaskSpace(Settings):
                 return cls.model_validate(value)
             except ValidationError as error:
                 problems = problems_of(error, cls, value=value)
-        raise invalid_config(problems, name)
+        raise invalid_config([replace(problem, place=problem.place or name) for problem in problems], name)
 
     @model_validator(mode="after")
     def _consistent(self) -> "TaskSpace":
@@ -100,7 +132,7 @@ class TaskSpace(Settings):
                 for keys, mistake in self._mistakes(properties)
             ]
         if not mistakes:
-            mistakes = list(self._repeated_tasks())
+            mistakes = [*self._repeated_tasks(), *self._hidden_tasks()]
         if mistakes:
             raise together(type(self).__name__, mistakes)
         return self
@@ -125,7 +157,7 @@ class TaskSpace(Settings):
         Raises:
             MistifyError: INVALID_CONFIG with every problem: its place, the value, and what was expected.
         """
-        words = [each.strip() for each in (task.split(SEPARATOR) if isinstance(task, str) else task)]
+        words = [_composed(each) for each in (task.split(SEPARATOR) if isinstance(task, str) else task)]
         if len(words) == 1 and words[0] not in self._known:
             if words[0] not in self.tasks:
                 known = {*self.tasks, *self._known}
@@ -182,11 +214,11 @@ class TaskSpace(Settings):
 
     def _canonical(self, values: Mapping[str, frozenset[str]]) -> Iterator[str]:
         by_values = {frozenset(several): name for name, several in reversed(self.names.items())}
-        for axis, chosen in values.items():
+        for chosen in values.values():
             if len(chosen) > 1 and chosen in by_values:
                 yield by_values[chosen]
             else:
-                yield from (value for value in self.axes[axis] if value in chosen)
+                yield from sorted(chosen, key=self._positions.__getitem__)
 
     def _takes_several(self, axis: str) -> bool:
         return any(len(several) > 1 and self._known[name][0] == axis for name, several in self.names.items())
@@ -203,11 +235,11 @@ class TaskSpace(Settings):
                 yield (index,), InvalidValue(each, *unknown_name(each, self._known))
         for axis, named in of_axis.items():
             if len(named) > 1 and not self._takes_several(axis):
-                expected = f'one value of "{axis}": {" or ".join(self.axes[axis])}'
+                expected = f'one value of "{axis}": {some_of(self.axes[axis])}'
                 yield (), InvalidValue(named, expected, "leave the others out")
             if not named and not unknown:
                 values = [*self.axes[axis], *(name for name in self.names if self._known[name][0] == axis)]
-                expected = f'a value of "{axis}" as well: {", ".join(values)}'
+                expected = f'a value of "{axis}" as well: {some_of(values)}'
                 yield (), InvalidValue([*properties], expected, f'add one, for example "{values[0]}"')
 
     def _repeated_values(self) -> Iterator[tuple[Keys, InvalidValue]]:
@@ -220,7 +252,7 @@ class TaskSpace(Settings):
                 seen.add(value)
 
     def _unusable_names(self) -> Iterator[tuple[Keys, InvalidValue]]:
-        """Yield names of unknown values, of values of several axes, and those that are values themselves."""
+        """Yield names that are values themselves, and of values that are unknown, repeated or of two axes."""
         axis_of = {value: axis for axis, values in self.axes.items() for value in values}
         for name, several in self.names.items():
             if name in axis_of:
@@ -228,6 +260,9 @@ class TaskSpace(Settings):
             unknown = [(index, value) for index, value in enumerate(several) if value not in axis_of]
             for index, value in unknown:
                 yield ("names", name, index), InvalidValue(value, *unknown_name(value, axis_of))
+            for index, value in enumerate(several):
+                if value in several[:index]:
+                    yield ("names", name, index), InvalidValue(value, "each value once", "leave it out")
             if not unknown and len({axis_of[value] for value in several}) > 1:
                 mistake = InvalidValue(several, "values of one axis", "make a name for each axis")
                 yield ("names", name), mistake
@@ -239,3 +274,22 @@ class TaskSpace(Settings):
             if other != name:
                 mistake = InvalidValue(properties, f'a task other than "{other}"', "leave one of them out")
                 yield ("tasks", name), mistake
+
+    def _hidden_tasks(self) -> Iterator[tuple[Keys, InvalidValue]]:
+        """Yield tasks whose names are properties, which would be read in their place."""
+        for name, properties in self.tasks.items():
+            if name in self._known and (
+                any(self._mistakes([name])) or self._task([name]) != self._task(properties)
+            ):
+                yield ("tasks", name), InvalidValue(name, "a name that is no property", "rename the task")
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        value = f"a file that is not UTF-8 ({error.reason})"
+        raise invalid_config(
+            [Problem(path.name, value, "UTF-8 text", "save it as UTF-8")], path.name
+        ) from error

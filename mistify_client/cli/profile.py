@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -197,6 +196,6 @@ def _device_table(listed: list[Device]) -> Table:
                 str(setting.threads),
                 f"{setting.median_error:.1%} ({setting.p90_error:.1%})",
                 "" if setting.watts is None else f"{setting.watts:.3g} W",
-                escape(f"{device.machine}, {device.runtime}") if first else "",
+                f"{device.machine}, {device.runtime}" if first else "",
             )
     return table

@@ -1,12 +1,13 @@
 """Tasks that are some of a classifier's classes, which a network tells apart."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from pydantic import ValidationError
 
 from executors.algorithms.nnfactory.tasks import DrawnTasks, ScoredTask, TaskDistribution
 from executors.data import Array, Dataset
@@ -19,9 +20,6 @@ from mistify.scenarios.space import TaskSpace
 #: The axis of the classes, and the name of all of them.
 _AXIS: Final = "classes"
 _ALL: Final = "all classes"
-
-#: A name of a class that can be a property of a task.
-_WORD: Final = re.compile(r"[^\s,]([^,\n]{0,62}[^\s,])?")
 
 #: The most classes of a task that is drawn.
 _MOST: Final = 10
@@ -107,8 +105,12 @@ def _names(data: Dataset, settings: DataSettings, output: str) -> tuple[str, ...
 
 
 def _space(names: tuple[str, ...]) -> TaskSpace:
-    """Return the space of all sets of classes, by their numbers where some names are no words or alike."""
-    if len({*names}) < len(names) or not all(map(_WORD.fullmatch, names)):
-        names = tuple(map(str, range(len(names))))
-    described = {"properties": {_AXIS: names}, "names": {_ALL: names}, "tasks": {_ALL: [_ALL]}}
+    """Return the space of all sets of classes, by their numbers where their names cannot be properties."""
+    with suppress(ValidationError):
+        return _of_words(names)
+    return _of_words([str(number) for number in range(len(names))])
+
+
+def _of_words(words: Sequence[str]) -> TaskSpace:
+    described = {"properties": {_AXIS: words}, "names": {_ALL: words}, "tasks": {_ALL: [_ALL]}}
     return TaskSpace.model_validate(described)

@@ -112,7 +112,9 @@ def test_a_goal_has_one_task_or_a_list() -> None:
             {"task": {"classes": ["cat", "dog", "cat"]}},
             '[0].task.classes[2]: got "cat"; expected each class once; leave it out',
         ),
-        ({"task": []}, '[0].task: got {}; expected either properties or "classes"; for example'),
+        ({"task": []}, '[0].task: got []; expected either properties or "classes"; for example'),
+        ({"task": ["odd", ""]}, '[0].task[1]: got ""; expected a text of 1 to 64 printable characters'),
+        ({"task": {"classes": ["cat", 1.0]}}, "[0].task.classes[1]: got 1.0; expected a text"),
         (
             {"task": {**CLASSES, "properties": ["odd"]}, "dataset": WITH_TASKS},
             '[0].task: got {"properties": ["odd"], "classes": ["cat", "dog", "frog"]}; expected either ',

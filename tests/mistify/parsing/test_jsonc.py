@@ -28,6 +28,10 @@ def test_plain_json_is_read_unchanged(value, indent):
     assert read_json(json.dumps(value, indent=indent)) == (value, [])
 
 
+def test_a_byte_order_mark_is_ignored():
+    assert read_json('\ufeff{"a": 1}') == ({"a": 1}, [])
+
+
 @given(JSON)
 def test_comments_and_trailing_commas_change_nothing(value):
     lines = json.dumps(value, indent=1, ensure_ascii=False).split("\n")

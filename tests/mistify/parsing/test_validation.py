@@ -16,6 +16,8 @@ class Outer(Settings):
     several: tuple[Inner, ...] = ()
     named: dict[str, Inner] = Field(default_factory=dict)
     nested: tuple["Outer", ...] = ()
+    texts: tuple[str, ...] = ()
+    few: tuple[int, ...] = Field((0, 0), min_length=2)
 
 
 def problems(value, place=""):
@@ -75,6 +77,28 @@ def test_unknown_keys_are_reported_at_any_depth():
 def test_similar_names_are_suggested():
     assert unknown_name("zzz", ["b", "a"]) == ("one of a, b", "remove it or use a known name")
     assert unknown_name("FLOP", ["flop"])[1] == 'did you mean "flop"?'
+
+
+def test_a_few_of_many_names_are_listed():
+    expected, fix = unknown_name("n901 ", [f"n{number:03}" for number in range(1000)])
+    assert expected.startswith("one of n000, n001, ")
+    assert expected.endswith("n039 and 960 more")
+    assert fix == 'did you mean "n901"?'
+
+
+def test_kinds_of_values_are_called_by_their_json_names():
+    wrong = problems({"texts": [1], "named": [], "several": "x", "few": []})
+    assert {problem.place: problem.expected for problem in wrong} == {
+        "texts[0]": "a text",
+        "named": "an object",
+        "several": "a list",
+        "few": "2 or more items",
+    }
+
+
+def test_a_list_with_a_wrong_item_is_not_too_short_as_well():
+    (problem,) = problems({"few": [1, None]})
+    assert problem.place == "few[1]"
 
 
 def test_a_value_that_should_be_an_object_is_reported_with_its_keys():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.validation import shown
 from mistify.scenarios.space import TaskSpace
 
 DIGITS = {
@@ -105,7 +106,7 @@ def test_the_nearest_tasks_share_most_values(space: TaskSpace) -> None:
         (
             ["has", "exactly:2", "odd"],
             'task: got ["has", "exactly:2"]; expected one value of "how many": '
-            "has or exactly:1 or exactly:2; leave the others out",
+            "has, exactly:1, exactly:2; leave the others out",
         ),
         (
             ["has"],
@@ -138,7 +139,12 @@ def test_all_mistakes_in_a_task_are_found(space: TaskSpace) -> None:
     [
         ('{"properties": {"which": ["0"]}', "line 1, column 32: got the end of the text"),
         (changed(colour=1), 'colour: got the key "colour"; expected one of names, properties, tasks'),
-        (changed(tasks={}), "tasks: got {}"),
+        (changed(tasks={}), "tasks: got {}; expected 1 or more items"),
+        (changed(properties={}), "properties: got {}; expected 1 or more items"),
+        (changed(properties={"a": []}), "properties.a: got []; expected 1 or more items"),
+        (changed(properties={"a": "x"}), 'properties.a: got "x"; expected a list'),
+        (changed(properties=["a"]), 'properties: got ["a"]; expected an object'),
+        ("[1]", "tasks.json: got [1]; expected an object; its keys can be properties, names, tasks"),
         (changed(tasks={"a": ["has", "9"]}), 'tasks.a[1]: got "9"; expected one of 0, 1, 2, 3, 4, even'),
         (changed(tasks={"a": ["has", "1"], "b": ["1", "has"]}), 'tasks.b: got ["1", "has"]; expected a task'),
         (changed(names={"odd": ["1", "5"]}), 'names.odd[1]: got "5"; expected one of 0, 1, 2, 3, 4'),
@@ -148,9 +154,57 @@ def test_all_mistakes_in_a_task_are_found(space: TaskSpace) -> None:
             changed(properties={"a": ["x"], "b": ["x"]}),
             'properties.b[0]: got "x"; expected a value that no other property has',
         ),
-        (changed(properties={"a": ["x,y"]}), 'properties.a[0]: got "x,y"; expected '),
+        (changed(names={"odd": ["1", "1"]}), 'names.odd[1]: got "1"; expected each value once'),
+        (changed(tasks={"odd": ["has", "1"]}), 'tasks.odd: got "odd"; expected a name that is no property'),
+        (changed(tasks={"has": ["has", "1"]}), 'tasks.has: got "has"; expected a name that is no property'),
+        (changed(names={"odd": ["1"], "odd ": ["3"]}), 'names: got "odd "; expected each name once'),
+        (
+            changed(properties={"a": ["\u00e9", "e\u0301"]}),
+            'properties.a[1]: got "\\u00e9"; expected a value that no other property has',
+        ),
     ],
 )
 def test_mistakes_in_the_file_have_places(text: str, expected: str) -> None:
     found = problems(text)
     assert any(problem.startswith(expected) for problem in found), found
+
+
+@pytest.mark.parametrize("word", ["x,y", "", " ", "x" * 65, "x\ny", "\x1b[31mred", "\u200b", 1.5, True, None])
+def test_words_can_be_typed_and_seen(word: object) -> None:
+    assert problems(changed(properties={"which": [word, "b"]}, names={}, tasks={"a": ["b"]})) == [
+        f"properties.which[0]: got {shown(word)}; expected a text of 1 to 64 printable characters without "
+        "commas; correct it"
+    ]
+
+
+def test_the_same_letters_are_the_same_property(space: TaskSpace) -> None:
+    """One letter with its accent, or the letter and the accent, as some systems write it."""
+    file = {"properties": {"what": ["caf\u00e9", "bar"]}, "tasks": {"t": ["cafe\u0301"]}}
+    read = TaskSpace.read(json.dumps(file))
+    assert read.parse("cafe\u0301") == read.parse("caf\u00e9")
+
+
+def test_a_task_may_have_the_name_of_the_property_that_it_is() -> None:
+    file = {"properties": {"which": ["1", "2"]}, "tasks": {"1": ["1"], "second": ["2"]}}
+    assert TaskSpace.read(json.dumps(file)).parse("1").properties == ("1",)
+
+
+def test_files_of_other_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(DIGITS), "utf-8-sig")
+    assert TaskSpace.read(path).size == 8
+    path.write_bytes(
+        json.dumps({**DIGITS, "names": {"caf\u00e9": ["1"]}}, ensure_ascii=False).encode("latin-1")
+    )
+    with pytest.raises(MistifyError, match=r"mine\.json: got a file that is not UTF-8") as caught:
+        TaskSpace.read(path)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_messages_name_some_of_many_properties() -> None:
+    values = [f"v{number}" for number in range(500)]
+    many = TaskSpace.read(json.dumps({"properties": {"a": values, "b": ["x"]}, "tasks": {"t": ["v0", "x"]}}))
+    for task in (["v0", "y"], ["x"], ["v0", "v1", "x"]):
+        with pytest.raises(MistifyError, match=r" and 46\d more") as caught:
+            many.parse(task)
+        assert len(str(caught.value)) < 600

@@ -69,7 +69,7 @@ def test_other_classes_do_not_count_in_scores():
     assert tasks.score(output, task) == 1
 
 
-@pytest.mark.parametrize("third", [None, "b, c", "red", 65 * "d"])
+@pytest.mark.parametrize("third", [None, "b, c", "red", "red ", "all classes", "\x1b[31m", 65 * "d"])
 def test_classes_whose_names_are_no_words_have_numbers(third):
     names = () if third is None else ("red", "green", third, "grey")
     space = tasks_of(data_of([0, 1], names=names)).space
