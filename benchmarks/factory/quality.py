@@ -9,9 +9,9 @@ are in no training image; half of the answers are yes, and all counts of digits 
 allows. Scores are balanced accuracies in per cent.
 
 Besides the settings by default, it is trained with gates alone, as in the paper, whose slices know their task
-by their open units; with the paper's names as well, where odd and even are properties of their own and no
-further questions are trained; and with the noise of the original SemHash. `--quick` has little data, few
-steps and one seed.
+by their open units; with the paper's names and several gaters as well, where odd and even are properties of
+their own and no further questions are trained; and with the noise of the original SemHash. `--quick` has
+little data, few steps and one seed.
 """
 
 import sys
@@ -47,10 +47,10 @@ LIMITS: Final = (0.05, 0.1, 0.25, 0.5)
 DEFAULT, GATES_ALONE, PAPER, NOISE = "default", "gates alone", "paper", "noise"
 
 #: The settings of each side.
-SIDES: Final[Mapping[str, Mapping[str, bool]]] = {
+SIDES: Final[Mapping[str, Mapping[str, bool | int]]] = {
     DEFAULT: {},
     GATES_ALONE: {"modulate": False},
-    PAPER: {"modulate": False},
+    PAPER: {"modulate": False, "gaters": 4},
     NOISE: {"noise": True},
 }
 

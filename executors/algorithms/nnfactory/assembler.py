@@ -45,7 +45,7 @@ class AssemblerShape:
     Attributes:
         task: Length of an encoded task.
         encoder: Width of the selection encoder.
-        gaters: Gaters for each group, which are mixed by a softmax.
+        gaters: Gaters for each group; several are mixed by a softmax.
         modulate: Whether units get scales and shifts besides gates.
     """
 
@@ -104,12 +104,14 @@ def _norm(name: str) -> keras.layers.Layer:
 
 
 def _logits(selection: Any, group: GatedGroup, gaters: int, worth: Worth | None) -> Any:
-    """Return the logits of a group: those of several gaters, mixed (NN-Factory 4)."""
+    """Return the logits of a group: those of its gater, or of several, mixed (NN-Factory 4)."""
     starts: dict[str, Any] = {"bias_initializer": keras.initializers.Constant(_OPEN)}
     if worth is not None:
         bias = np.tile(worth[group.name], gaters)
         starts = {"kernel_initializer": _SPREAD, "bias_initializer": lambda *_, **__: bias}
     each = layers.Dense(gaters * group.units, name=f"{group.name}-gaters", **starts)(selection)
+    if gaters == 1:
+        return each
     mixed = layers.Dense(gaters, activation="softmax", name=f"{group.name}-mixing")(selection)
     return layers.Dot(axes=1)([layers.Reshape((gaters, group.units))(each), mixed])
 

@@ -15,7 +15,8 @@ class NNFactoryParams(IterativePruningParams):
         least_limit: The lowest limit that is trained: a share of the units. Small networks have a higher one,
             so that some units are left.
         encoder: Width of the assembler's selection encoder.
-        gaters: Gaters that are mixed for each group of units.
+        gaters: Gaters for each group of units. The paper mixes several; one is as good, and the assembler
+            half as large.
         gate_weight: Weight of the squared excess over the limit, beside the loss of the task.
         modulate: Whether the assembler gives each unit a scale and a shift as well, which become part of a
             slice's weights. Without them, gates alone tell a network its task, as in the paper.
@@ -33,7 +34,7 @@ class NNFactoryParams(IterativePruningParams):
     gate_steps: int = Field(default=3000, ge=0)
     least_limit: float = Field(default=0.03, gt=0, le=1)
     encoder: int = Field(default=128, ge=1, le=4096)
-    gaters: int = Field(default=4, ge=1, le=64)
+    gaters: int = Field(default=1, ge=1, le=64)
     gate_weight: float = Field(default=100.0, ge=0)
     modulate: bool = True
     noise: bool = False

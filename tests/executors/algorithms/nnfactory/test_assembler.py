@@ -2,16 +2,17 @@
 
 import keras
 import numpy as np
+import pytest
 
 from executors.algorithms.nnfactory.assembler import AssemblerShape, assembler
 from executors.algorithms.nnfactory.gates import gated_groups
 from tests.executors.algorithms.nnfactory.conftest import inverted, made, residual
 
 
-def made_for(make, modulate=True, worth=None):
+def made_for(make, modulate=True, worth=None, gaters=3):
     groups = gated_groups(made(make))
     keras.utils.set_random_seed(2)
-    return assembler(AssemblerShape(5, 16, 3, modulate), groups, worth)
+    return assembler(AssemblerShape(5, 16, gaters, modulate), groups, worth)
 
 
 def asked(model, limits, task=(1, 0, 0, 1, 0)):
@@ -64,7 +65,26 @@ def test_nearly_the_same_limit_has_nearly_the_same_encoding():
     assert near < 0.5 * far
 
 
-def test_a_source_that_knows_its_tasks_starts_by_the_worth_of_its_units():
+def test_logits_are_those_of_all_gaters_weighted():
+    """Gaters whose every logit is 0, 1 and 2, of which the last one weighs all but nothing."""
+    model = made_for(residual)
+    for layer in model.layers:
+        if layer.name.endswith(("-gaters", "-mixing")):
+            kernel, bias = layer.weights
+            kernel.assign(np.zeros(kernel.shape))
+            units = bias.shape[0] // 3
+            bias.assign(np.repeat([0.0, 1, 2], units) if layer.name.endswith("-gaters") else [0, 0, 20])
+    np.testing.assert_allclose(asked(model, [0.3])[0], 2, atol=1e-3)
+
+
+def test_a_single_gater_is_not_mixed():
+    model = made_for(residual, gaters=1)
+    assert asked(model, [0.3])[0].shape == (1, 40)
+    assert not [layer for layer in model.layers if layer.name.endswith("-mixing")]
+
+
+@pytest.mark.parametrize("gaters", [1, 3])
+def test_a_source_that_knows_its_tasks_starts_by_the_worth_of_its_units(gaters):
     worth = {"inner": np.linspace(-2, 2, 24), "hidden": np.linspace(3, 1, 16)}
-    logits, *_ = asked(made_for(residual, worth=worth), [0.05, 1.0])
+    logits, *_ = asked(made_for(residual, worth=worth, gaters=gaters), [0.05, 1.0])
     np.testing.assert_allclose(logits, np.tile(np.concatenate([*worth.values()]), (2, 1)), atol=0.3)
