@@ -68,6 +68,12 @@ def foldable(graph: Graph) -> dict[Node, Node]:
     return pairs
 
 
+def folded_norms(model: keras.Model) -> dict[str, keras.layers.Layer]:
+    """Return the batch norms that `fold_batch_norm` folds into layers, by the layer's name afterwards."""
+    graph = read_graph(model)
+    return {_folded_name(graph, maker, norm): norm.layer for norm, maker in foldable(graph).items()}
+
+
 def fold_batch_norm(model: keras.Model) -> keras.Model:
     """Return an equivalent model without batch norms; those that cannot be folded become scales and shifts.
 
@@ -79,13 +85,11 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
     graph = read_graph(model)
     pairs = foldable(graph)
     slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
-    names = {maker.name: norm.name for norm, maker in pairs.items() if norm.output in graph.outputs}
+    names = {maker.name: _folded_name(graph, maker, norm) for norm, maker in pairs.items()}
     slim = replace(
         slim, nodes=tuple(replace(node, name=names.get(node.name, node.name)) for node in slim.nodes)
     )
-    folded_weights = {
-        names.get(maker.name, maker.name): _fold(maker.layer, norm.layer) for norm, maker in pairs.items()
-    }
+    folded_weights = {names[maker.name]: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
     settled_weights = {
         name: _settle(layer)
         for name, layer in slim.layers.items()
@@ -101,6 +105,11 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
         return SERVED.get(type(layer), type(layer)).from_config(config)
 
     return slim.build(make_layer, slim.weights | folded_weights | settled_weights)
+
+
+def _folded_name(graph: Graph, maker: Node, norm: Node) -> str:
+    """Return the name of a folded layer: that of its batch norm if it makes an output."""
+    return norm.name if norm.output in graph.outputs else maker.name
 
 
 def _settle(norm: keras.layers.Layer) -> list[Array]:

@@ -5,6 +5,7 @@ from copy import copy
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
@@ -18,6 +19,9 @@ _BOUND_TO_FILE: Final = frozenset(
         *("STABLEHLO_SORT", "STABLEHLO_SCATTER"),
     }
 )
+
+#: The largest code of an operator in the field of older runtimes.
+_LARGEST_BYTE: Final = 127
 
 #: Tensors of a graph by their names in a signature.
 Names = Mapping[str, int]
@@ -91,6 +95,22 @@ class CombinedNetwork:
                 tensors, list(inputs.values()), list(outputs.values()), operators, signature.encode()
             )
         )
+
+    def constant(self, content: npt.NDArray[np.int32]) -> Any:
+        """Return a tensor of this network that holds a constant."""
+        self._model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
+        return schema.TensorT(
+            shape=list(content.shape),
+            type=schema.TensorType.INT32,
+            buffer=len(self._model.buffers) - 1,
+            name=b"constant",
+            hasRank=True,
+        )
+
+    def code(self, builtin: int) -> int:
+        """Return the number of a builtin operator among the codes of this network."""
+        code = schema.OperatorCodeT(deprecatedBuiltinCode=min(builtin, _LARGEST_BYTE), builtinCode=builtin)
+        return self._code(code)
 
     def packed(self) -> bytes:
         """Return the file; afterwards, nothing can be added."""

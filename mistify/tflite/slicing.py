@@ -5,16 +5,21 @@ read it, in the shapes of activations, and in constant shapes of reshapes. Cutti
 slice computes the same as the whole network with the closed units at zero.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert import schema_py_generated as schema
 
 from mistify.package.cut_places import ConstantCut, CutAxis, CutPlaces, ShapeElement
 from mistify.tflite.combining import read_network
+from mistify.tflite.constants import (
+    constant_content,
+    drop_unused_buffers,
+    replace_constant,
+    scaled_constant,
+)
 from mistify.tflite.packing import packed
 
 __all__ = ["OpenUnits", "sliced"]
@@ -22,14 +27,6 @@ __all__ = ["OpenUnits", "sliced"]
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
-
-_TYPES: Final[Mapping[int, type[np.generic]]] = {
-    schema.TensorType.FLOAT32: np.float32,
-    schema.TensorType.FLOAT16: np.float16,
-    schema.TensorType.INT8: np.int8,
-    schema.TensorType.INT32: np.int32,
-}
-
 
 #: The largest int8, and the smallest value that it represents.
 _HIGHEST: Final = 127
@@ -77,7 +74,7 @@ def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> by
         if tensor.shapeSignature is not None:
             tensor.shapeSignature[size.axis] -= size.per_unit * closed[size.group]
     _cut_shapes(model, places.shapes, closed)
-    _drop_unused_buffers(model)
+    drop_unused_buffers(model)
     return packed(model)
 
 
@@ -90,32 +87,10 @@ def _tensor(model: Any, place: tuple[int, int]) -> Any:
     return model.subgraphs[graph].tensors[number]
 
 
-def _content(model: Any, tensor: Any) -> Array:
-    """Return a copy of a constant, in the shape of its tensor."""
-    data = np.asarray(model.buffers[tensor.buffer].data, np.uint8)
-    return data.view(_TYPES[tensor.type]).reshape(tensor.shape).copy()
-
-
-def _replace(model: Any, tensors: Sequence[Any], content: Array) -> None:
-    """Give tensors separate buffers, because other tensors may share their buffers."""
-    for tensor in tensors:
-        tensor.buffer, tensor.shape = len(model.buffers), np.array(content.shape, np.int32)
-    model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
-
-
-def _drop_unused_buffers(model: Any) -> None:
-    """Empty unused buffers; the numbers of the others do not change."""
-    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
-    used |= {entry.buffer for entry in model.metadata or ()}
-    for number, buffer in enumerate(model.buffers):
-        if number not in used:
-            buffer.data = None
-
-
 def _cut_constant(model: Any, places: CutPlaces, cut: ConstantCut, groups: Sequence[OpenUnits]) -> None:
     """Cut a constant along its axes, with its scales of integers, and modulate the units that it makes."""
     tensors = [_tensor(model, place) for place in cut.tensors]
-    content, quantization = _content(model, tensors[0]), tensors[0].quantization
+    content, quantization = constant_content(model, tensors[0]), tensors[0].quantization
     for axis in cut.axes:
         kept = _entries(axis, places.units[axis.group], groups[axis.group].kept)
         content = np.take(content, kept, axis.axis)
@@ -131,7 +106,7 @@ def _cut_constant(model: Any, places: CutPlaces, cut: ConstantCut, groups: Seque
         content = _modulated(content, quantization, cut, group)
     for tensor in tensors:
         tensor.quantization = quantization
-    _replace(model, tensors, content)
+    replace_constant(model, tensors, content)
 
 
 def _modulated(content: Array, quantization: Any, cut: ConstantCut, group: OpenUnits) -> Array:
@@ -144,7 +119,7 @@ def _modulated(content: Array, quantization: Any, cut: ConstantCut, group: OpenU
     if cut.shifted and content.dtype == np.int8:
         return _requantized(content, quantization, scale, shift)
     if scale is not None:
-        content = _scaled(content, quantization, made.axis, scale)
+        content = scaled_constant(content, quantization, made.axis, scale)
     return _shifted(content, quantization, shift) if cut.shifted and shift is not None else content
 
 
@@ -156,17 +131,6 @@ def _entries(axis: CutAxis, units: int, kept: Indices) -> Indices:
 
 def _by_entry(quantization: Any) -> bool:
     return quantization.scale is not None and len(quantization.scale) > 1
-
-
-def _scaled(content: Array, quantization: Any, axis: int, scale: Floats) -> Array:
-    """Return a constant times a scale for each entry of an axis; of integers, the quantization steps."""
-    if np.issubdtype(content.dtype, np.integer):
-        steps = np.broadcast_to(np.asarray(quantization.scale, np.float32), scale.shape)
-        quantization.scale, quantization.quantizedDimension = steps * scale, axis
-        quantization.zeroPoint = np.zeros(scale.size, np.int64)
-        return content
-    factors = scale.reshape([-1 if number == axis else 1 for number in range(content.ndim)])
-    return (content.astype(np.float32) * factors).astype(content.dtype)
 
 
 def _requantized(content: Array, quantization: Any, scale: Floats | None, shift: Floats | None) -> Array:
@@ -192,6 +156,6 @@ def _cut_shapes(model: Any, elements: Iterable[ShapeElement], closed: Sequence[i
     """Decrease elements of constant shapes."""
     for element in elements:
         tensor = _tensor(model, element.tensor)
-        shape = _content(model, tensor)
+        shape = constant_content(model, tensor)
         shape.ravel()[element.index] -= element.per_unit * closed[element.group]
-        _replace(model, [tensor], shape)
+        replace_constant(model, [tensor], shape)

@@ -1,0 +1,1 @@
+"""Benchmarks of adaptation at run time, without labels."""

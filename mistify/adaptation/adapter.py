@@ -1,0 +1,153 @@
+"""Adaptation of a network's statistics to a stream of examples without labels."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.adaptation.reservoir import Reservoir
+from mistify.adaptation.statistics import FoldedNorms, Statistics
+
+__all__ = ["BATCH", "Adapter", "GraphObserver", "spread"]
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+
+#: Examples of an update, and the share by which it moves the statistics.
+BATCH: Final = 16
+_RATE: Final = 0.1
+
+#: The predictions whose mean has to be spread over the classes, and its least entropy, as a share of the
+#: entropy of all classes alike.
+_WINDOW: Final = 100
+_LEAST_SPREAD: Final = 0.5
+
+
+@dataclass(frozen=True)
+class GraphObserver:
+    """A graph of the network and the norms that it contains: of a branch, they are not all.
+
+    Attributes:
+        norms: The numbers of its norms, in the order of its operators.
+        run: Takes inputs [1, ...] with the factors and summands of its norms; returns the probabilities of
+            classes [classes], and the means and mean squares of its norms.
+    """
+
+    norms: Sequence[int]
+    run: Callable[
+        [Mapping[str, Array], Sequence[Floats], Sequence[Floats]],
+        tuple[Array, Sequence[Floats], Sequence[Floats]],
+    ]
+
+
+class Adapter:
+    """Running statistics of a network's folded batch norms, without gradients.
+
+    An update takes as many inferences as examples have come since the last one.
+
+    Args:
+        norms: The folded norms.
+        graphs: The graphs that updates observe in turn.
+        classes: The number of classes of predictions.
+        statistics: Where to continue; None for the shipped ones.
+
+    Attributes:
+        statistics: The statistics of the stream.
+    """
+
+    def __init__(
+        self,
+        norms: FoldedNorms,
+        graphs: Sequence[GraphObserver],
+        classes: int,
+        *,
+        statistics: Statistics | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.statistics = statistics or norms.shipped
+        self._norms, self._graphs, self._classes = norms, graphs, classes
+        self._rng = np.random.default_rng(seed)
+        self._turn = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all examples, but not the statistics."""
+        self._reservoir = Reservoir(self._classes)
+        self._window: deque[Array] = deque(maxlen=_WINDOW)
+        self._pending = 0
+
+    @property
+    def move(self) -> float:
+        """How far the statistics have moved from the shipped ones."""
+        return self._norms.move(self.statistics)
+
+    @property
+    def spread(self) -> float:
+        """The entropy of the mean of recent predictions, as a share of the largest; 0 without predictions."""
+        return spread(self._window) if self._window else 0.0
+
+    def add(self, example: Mapping[str, Array], prediction: Array) -> None:
+        """Add an example of the stream.
+
+        Args:
+            example: Input -> array, without a batch axis.
+            prediction: Probabilities of its classes [classes].
+        """
+        self._window.append(prediction)
+        self._reservoir.add(example, int(prediction.argmax()))
+        self._pending += 1
+
+    def update(self) -> int:
+        """Update the statistics once for every `BATCH` examples added since the last call.
+
+        Nothing is learnt from a stream of few classes, which has other statistics than all of them.
+
+        Returns:
+            The number of updates.
+        """
+        due, self._pending = divmod(self._pending, BATCH)
+        if len(self._reservoir) < BATCH or self.spread < _LEAST_SPREAD:
+            return 0
+        for _ in range(due):
+            self._learn()
+        return due
+
+    def predictions(self, statistics: Statistics, count: int) -> list[Array]:
+        """Return the predictions [classes] for examples of the reservoir with the given statistics."""
+        graph, changes = self._graphs[0], self._norms.changes(statistics)
+        rng = np.random.default_rng(0)  # the same examples for all statistics
+        return [graph.run(one, *_of(graph, changes))[0] for one in self._reservoir.drawn(count, rng)]
+
+    def _learn(self) -> None:
+        graph = self._graphs[self._turn % len(self._graphs)]
+        self._turn += 1
+        factors, summands = self._norms.changes(self.statistics)
+        seen = [
+            graph.run(example, *_of(graph, (factors, summands)))[1:]
+            for example in self._reservoir.drawn(BATCH, self._rng)
+        ]
+        means, squares = self._norms.expected(self.statistics)
+        for place, norm in enumerate(graph.norms):
+            means[norm] = np.mean([of_norms[place] for of_norms, _ in seen], axis=0)
+            squares[norm] = np.mean([of_norms[place] for _, of_norms in seen], axis=0)
+        self.statistics = self.statistics.towards(self._norms.observed(means, squares), _RATE)
+
+
+def _of(
+    graph: GraphObserver, changes: tuple[Sequence[Floats], Sequence[Floats]]
+) -> tuple[list[Floats], list[Floats]]:
+    factors, summands = changes
+    return [factors[norm] for norm in graph.norms], [summands[norm] for norm in graph.norms]
+
+
+def spread(predictions: Sequence[Array]) -> float:
+    """Return the entropy of the mean of predictions, as a share of the largest entropy.
+
+    Args:
+        predictions: Probabilities of classes, each [classes].
+    """
+    mean = np.mean(predictions, axis=0)
+    return float(-(mean * np.log(mean + 1e-9)).sum() / np.log(len(mean)))
