@@ -9,7 +9,7 @@ BENCHMARKS := porting.default_config porting.goal_tree porting.collective portin
 	device.switching device.inference device.loaded_memory \
 	latency.prediction latency.other_device latency.data_sheets \
 	server.large_jobs server.submissions server.interruptions server.many_jobs server.web \
-	tuning.peer_lookup tuning.coordinator tuning.step tuning.accuracy tuning.convergence \
+	tuning.peer_lookup tuning.coordinator tuning.step tuning.memory tuning.accuracy tuning.convergence \
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 

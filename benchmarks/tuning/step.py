@@ -28,6 +28,7 @@ from executors.structure import fold_batch_norm
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import Activation
 from mistify.config.package.tuning import TuningConfig
+from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
 from mistify_server.worker.packaging.training.parts import trainable_layers, trainable_weights
 
@@ -138,7 +139,8 @@ def tuning_of(trainable: Literal["network"] | int) -> TuningConfig:
 def training_network(model: keras.Model, tuning: TuningConfig) -> bytes:
     """Return the training network of a package for a model."""
     objectives = {"scores": Categorical(Activation.SOFTMAX)}
-    return convert_training(TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning))
+    made = TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning)
+    return with_little_memory(convert_training(made))
 
 
 def _sides(directory: Path, threads: int, bursts: int) -> tuple[Side, Side]:

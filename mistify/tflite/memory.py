@@ -86,14 +86,20 @@ def _peak(model: Any, graph: int, shapes: Shapes) -> int:
             if output not in constants
         ]
     sizes = tuple(
-        0 if index in constants else _bytes(tensor, shapes.get(index))
+        0 if index in constants else tensor_bytes(tensor, shapes.get(index))
         for index, tensor in enumerate(subgraph.tensors)
     )
     ends = (tuple(map(int, subgraph.inputs)), tuple(map(int, subgraph.outputs)))
     return NetworkCost(tuple(layers), sizes, *ends).peak_activations + inside
 
 
-def _bytes(tensor: Any, shape: list[int] | None) -> int:
+def tensor_bytes(tensor: Any, shape: list[int] | None = None) -> int:
+    """Return the size of a tensor in bytes.
+
+    Args:
+        tensor: A tensor of a parsed file.
+        shape: Its shape where the file leaves it open.
+    """
     sizes = shape if shape is not None else [] if tensor.shape is None else list(tensor.shape)
     return _WIDTHS.get(flatbuffer_utils.type_to_name(tensor.type), 0) * int(prod(sizes))
 

@@ -14,6 +14,7 @@ from mistify.package.training import INFER, OutputEncoding, TrainedWeight, Train
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
 from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
+from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
 from mistify_server.worker.packaging.training.network import (
@@ -52,7 +53,7 @@ def convert_trainable(
         if not trained:
             raise UntrainableError("the converter merges all of its weights with others")
         made = TrainingNetwork(folded, trained, objectives, tuning)
-        training = convert_training(made)
+        training = with_little_memory(convert_training(made))
         _require_same(network, training, examples)
     except UntrainableError as error:
         return ConvertedNetworks(convert(model), note=f"cannot be trained on a device: {error}")

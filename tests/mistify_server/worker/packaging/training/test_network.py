@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure.signature import output_names
+from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.training.network import convert_training, target_of, tensor_of
 from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
 from tests.mistify_server.worker.packaging.training.networks import (
@@ -44,7 +45,7 @@ class Device:
     def __init__(self, model, **options):
         self.model = model
         self.made = trained(model, **options)
-        self.content = convert_training(self.made)
+        self.content = with_little_memory(convert_training(self.made))
         self.interpreter = Interpreter(model_content=self.content, num_threads=1)
         self.setup = lesson_of(model)
 
