@@ -5,6 +5,7 @@ the same code and settings, are reused. Both are found by a digest of all these 
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Final
@@ -126,8 +127,10 @@ def key_of(task: PrepareTask, teacher: keras.Model, setup: TrainingSetup) -> str
     recipe = task.recipe
     named = {"recipe": {"model", "teacher", "data"}}
     digest = hashlib.sha256(task.model_dump_json(exclude=named).encode())
-    digest.update(recipe.data.settings.model_copy(update={"tasks": None}).model_dump_json().encode())
+    by_content = recipe.data.settings.model_copy(update={"tasks": None, "labels": None})
+    digest.update(by_content.model_dump_json().encode())
     digest.update(setup.train.space.model_dump_json().encode() if setup.train.space else b"")
+    digest.update(json.dumps(dict(setup.train.classes)).encode())
     digest.update(teacher.to_json().encode())
     # Exclude other variables: the seeds of dropout do not affect the network.
     arrays = [weight.numpy() for weight in teacher.weights]

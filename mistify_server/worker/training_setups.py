@@ -20,6 +20,7 @@ from mistify.config.task import TaskConfig
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.description.labels import with_labels
 from mistify_server.worker.params import params_of
 from mistify_server.worker.task_scope import PropertyScope, TaskScope, scope_of
 
@@ -58,8 +59,11 @@ class TrainingSetups:
         settings = scope.settings(recipe.data.settings)
         learning = self._parts(recipe)[0]
         version = version_of(learning)  # before loading the data, because a file may change during loading
-        train, validation = self._cache.learning(learning)
-        train, validation = scope.data(train, "train"), scope.data(validation, "validation")
+        signature = signature_of(self._checkpoints.shared(recipe.teacher))
+        train, validation = (
+            scope.data(with_labels(part, recipe.data.settings, signature), name)
+            for name, part in zip(("train", "validation"), self._cache.learning(learning), strict=True)
+        )
         distilled = distilled and (task is None or not _serves_tasks(recipe))
         if learning.unlabelled is not None and params.distillation and (distilled or task is None):
             train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)

@@ -14,7 +14,6 @@ from executors.data import Array, Dataset
 from executors.outputs.objectives import SMALLEST, Categorical, objectives_for
 from executors.structure.signature import Signature
 from mistify.config.data.dataset import DataSettings
-from mistify.config.data.targets import OVERALL
 from mistify.scenarios.space import TaskSpace
 
 #: The axis of the classes, and the name of all of them.
@@ -47,7 +46,7 @@ class ClassTasks(TaskDistribution):
         self._targets = data.targets[output]
         self._rows = np.flatnonzero(self._targets >= 0)
         self._count = int(signature.outputs[0].shape[-1] or 0)
-        self.classes = _names(data, settings, output) or tuple(map(str, range(self._count)))
+        self.classes = data.classes.get(output) or tuple(map(str, range(self._count)))
         self.space = _space(self.classes)
 
     @property
@@ -95,13 +94,6 @@ class ClassTasks(TaskDistribution):
         targets = task.data.targets[self._output]
         right = predicted == targets
         return float(np.mean([right[targets == one].mean() for one in np.unique(targets)]))
-
-
-def _names(data: Dataset, settings: DataSettings, output: str) -> tuple[str, ...]:
-    """Return the names of all classes, those of the settings if they list them; none where there are none."""
-    declared = settings.labels or {}
-    listed = declared.get(output, declared.get(OVERALL, ""))
-    return data.classes.get(output, ()) if isinstance(listed, str) else tuple(listed)
 
 
 def _space(names: tuple[str, ...]) -> TaskSpace:

@@ -1,12 +1,14 @@
 """Class names of outputs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from executors.data import ClassNames
-from executors.outputs.objectives import Binary, Categorical, OutputObjective
-from executors.structure.signature import Output
+from executors.data import ClassNames, Dataset
+from executors.outputs.objectives import Binary, Categorical, OutputObjective, objectives_for
+from executors.structure.signature import Output, Signature
+from mistify.config.data.dataset import DataSettings
 from mistify.config.data.preparation import Labels
 from mistify.config.data.targets import OVERALL
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
@@ -45,6 +47,21 @@ def labels_of(
     return {
         output: names[output] for output, count in counts.items() if count and len(names[output]) == count
     }
+
+
+def with_labels(data: Dataset, settings: DataSettings, signature: Signature) -> Dataset:
+    """Return data whose classes have the names in the config, if it has any.
+
+    Args:
+        settings: Settings of the data, whose labels were checked in the inspection; their files are readable.
+        signature: The signature of the source.
+    """
+    if settings.labels is None:
+        return data
+    objectives = objectives_for(signature, data, settings)
+    counts = {output.name: label_count(output, objectives[output.name]) for output in signature.outputs}
+    labels = labels_of(settings.labels, counts, data.classes, ProblemCollector())
+    return replace(data, classes={**data.classes, **labels})
 
 
 def _output(key: str, counts: Counts) -> str:

@@ -1,25 +1,31 @@
 """Tasks of some classes, from the root to the package, with every algorithm."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from executors.contract.algorithm import built_in
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
+from mistify.config.data.dataset import DataSettings
 from mistify.config.task import TaskConfig
 from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import Manifest
+from mistify_client.cli.main import app
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.tasks import AdaptTask, PackageTask, PrepareTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
-from tests.mistify_server.digits_tasks import recipe, saved_source, taught
+from tests.mistify_server.digits_tasks import DATA, recipe, saved_source, taught
 from tests.mistify_server.worker.test_runner_edges import deeper
 
 pytestmark = pytest.mark.slow
+
+layers = keras.layers
 
 CLASSES = (3, 5, 8)
 TASK = TaskConfig(classes=tuple(map(str, CLASSES)))
@@ -36,12 +42,20 @@ OWN: dict[str, dict[str, Any]] = {
 ALGORITHMS = sorted(name for name, known in built_in().items() if not known.serves_tasks)
 
 
+def wide() -> keras.Model:
+    """Return a network with enough units for gates."""
+    inputs = keras.Input((8, 8, 1))
+    x = layers.Conv2D(32, 3, activation="relu")(inputs)
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(16, 3, activation="relu")(x))
+    return keras.Model(inputs, layers.Dense(10, "softmax")(x))
+
+
 class Job:
     """The root of a goal tree, and what makes its edges for one task."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, model: keras.Model) -> None:
         self._artifacts = artifacts_of(directory)
-        self.root = self.run(SourceTask(recipe=recipe(saved_source(directory, deeper())), exceed={}))
+        self.root = self.run(SourceTask(recipe=recipe(saved_source(directory, model)), exceed={}))
 
     def run(self, task: Any) -> Any:
         done = TaskRunner(self._artifacts, lambda progress: None).run(task)
@@ -61,7 +75,7 @@ class Job:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    return Job(tmp_path_factory.mktemp("job"))
+    return Job(tmp_path_factory.mktemp("job"), deeper())
 
 
 def examples(model: keras.Model) -> tuple[np.ndarray, np.ndarray]:
@@ -121,3 +135,34 @@ def test_the_teacher_of_a_task_is_cut_and_not_changed(job: Job) -> None:
         job.network(done.checkpoint)(images), expected / expected.sum(axis=1, keepdims=True), atol=1e-5
     )
     assert job.content(job.root.teacher) == before
+
+
+def test_a_factory_has_the_names_in_a_file(tmp_path: Path) -> None:
+    names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    (tmp_path / "labels.txt").write_text("\n".join(names))
+    labelled = DATA.model_copy(update={"settings": DataSettings(labels=str(tmp_path / "labels.txt"))})
+    job = Job(tmp_path, wide())
+    made = job.recipe("nnfactory").model_copy(
+        update={"data": labelled, "settings": {"gate_steps": 8, "inside": True}}
+    )
+    made = made.model_copy(update={"prepared": job.run(PrepareTask(recipe=made, least={})).prepared})
+    task = TaskConfig(classes=("three", "eight"))
+    budget = {"flops": job.root.root_costs["flops"]}
+    done = job.run(AdaptTask(recipe=made, parent=job.root.root, budget=budget, task=task))
+    package = PackageTask(
+        recipe=made, job_id="job", goal_id="goal", spec=PackageSpec(budget, task=task),
+        checkpoint=done.checkpoint, costs=done.costs, accuracy=done.accuracy,
+    )  # fmt: skip
+    packaged = job.run(package)
+    manifest = Manifest.model_validate_json(job.content(packaged.files["manifest.json"]))
+    assert [*manifest.labels.values()] == [("three", "eight")]
+    (tmp_path / "package").mkdir()
+    for name, artifact in packaged.files.items():
+        (tmp_path / "package" / name).write_bytes(job.content(artifact))
+    listed = CliRunner().invoke(app, ["tasks", "--package", str(tmp_path / "package"), "--json"])
+    told = json.loads(listed.stdout)
+    assert told["properties"] == {"classes": list(names)}
+    assert told["serves"] == "classes three, eight"
+    assert {name for each in told["tasks"] for name in each.split(", ")} == {*names, "all classes"}
+    factory = json.loads((tmp_path / "package" / "factory.json").read_text())
+    assert tuple(factory["classes"]) == names

@@ -205,6 +205,11 @@ CHANGES: dict[str, Callable[..., tuple[PrepareTask, keras.Model, TrainingSetup]]
     "seed": lambda t, m, s: (by_recipe(t, seed=1), m, s),
     "task": lambda t, m, s: (t.model_copy(update={"task": TaskConfig(classes=("1", "2"))}), m, s),
     "tasks that the data answer": lambda t, m, s: (t, m, answering(s)),
+    "names of classes": lambda t, m, s: (
+        t,
+        m,
+        replace(s, train=replace(s.train, classes={"y": ("cat", "dog")})),
+    ),
 }
 
 
@@ -274,3 +279,12 @@ def test_tasks_count_by_their_content_and_not_by_the_name_of_their_file(made: An
     assert len(keys) == 4
     data = DATA.model_copy(update={"settings": DataSettings(tasks="elsewhere/tasks.json")})
     assert key_of(by_recipe(task, data=data), model, answering(setup)) in keys
+
+
+def test_names_of_classes_count_by_their_content_and_not_by_the_name_of_their_file(made: Any) -> None:
+    task, model, setup = made
+    keys = {
+        key_of(by_recipe(task, data=DATA.model_copy(update={"settings": settings})), model, setup)
+        for settings in (DataSettings(labels="labels.txt"), DataSettings(labels="others.txt"))
+    }
+    assert len(keys) == 1

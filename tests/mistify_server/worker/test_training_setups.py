@@ -135,3 +135,13 @@ def test_an_algorithm_that_serves_tasks_has_a_whole_teacher_that_teaches_none(se
     assert setup.teacher is None
     assert {*setup.train.targets["y"].tolist()} == {0, 1}
     assert setups.prepare(recipe, Params()).teacher["y"].shape[1] == 3
+
+
+def test_names_in_a_file_are_those_of_the_classes(setups, tmp_path):
+    (tmp_path / "labels.txt").write_text("cat\ndog\nfrog\n")
+    settings = DataSettings(labels=str(tmp_path / "labels.txt"))
+    recipe = taught("a", data=DataSource(train="first", test="test", settings=settings))
+    setup = setups.prepare(recipe, Params())
+    assert setup.train.classes == setup.validation.classes == {"y": ("cat", "dog", "frog")}
+    some = setups.prepare(recipe, Params(), TaskConfig(classes=("frog", "cat")))
+    assert some.train.classes == {"y": ("cat", "frog")}

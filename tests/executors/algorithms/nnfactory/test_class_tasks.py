@@ -80,10 +80,9 @@ def test_classes_are_in_the_order_of_their_numbers():
     assert tasks_of(data_of([0, 1])).space.parse(["blue", "red"]).properties == ("red", "blue")
 
 
-def test_names_in_the_settings_are_those_of_the_classes():
-    labels = DataSettings(labels=["w", "x", "y", "z"])
-    tasks = ClassTasks(data_of([0, 1]), signature_of(classifier()), labels)
-    assert tasks.classes == tasks.space.axes["classes"] == ("w", "x", "y", "z")
+def test_classes_have_the_names_in_the_data():
+    tasks = tasks_of(data_of([0, 1]))
+    assert tasks.classes == tasks.space.axes["classes"] == COLOURS
 
 
 def test_a_source_knows_all_answers_already():
