@@ -2,6 +2,6 @@
 
 from executors.data.dataset import ClassNames, Dataset, HeldOut, class_counts, joined, split
 from executors.data.storage import Array
-from executors.data.tasks import one_sided_tasks
+from executors.data.tasks import unusable_answers
 
-__all__ = ["Array", "ClassNames", "Dataset", "HeldOut", "class_counts", "joined", "one_sided_tasks", "split"]
+__all__ = ["Array", "ClassNames", "Dataset", "HeldOut", "class_counts", "joined", "split", "unusable_answers"]

@@ -39,6 +39,9 @@ SEPARATOR: Final = ","
 #: The file name in errors about a text from an unknown file.
 _TASKS: Final = "tasks.json"
 
+#: The place of problems with a file as a whole.
+WHOLE: Final = "the file"
+
 _MOST_CHARACTERS: Final = 64
 
 
@@ -120,7 +123,7 @@ class TaskSpace(Settings):
                 return cls.model_validate(value)
             except ValidationError as error:
                 problems = problems_of(error, cls, value=value)
-        raise invalid_config([replace(problem, place=problem.place or name) for problem in problems], name)
+        raise invalid_config([replace(problem, place=problem.place or WHOLE) for problem in problems], name)
 
     @model_validator(mode="after")
     def _consistent(self) -> "TaskSpace":
@@ -289,7 +292,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        value = f"a file that is not UTF-8 ({error.reason})"
-        raise invalid_config(
-            [Problem(path.name, value, "UTF-8 text", "save it as UTF-8")], path.name
-        ) from error
+        problem = Problem(
+            WHOLE, f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8"
+        )
+        raise invalid_config([problem], path.name) from error

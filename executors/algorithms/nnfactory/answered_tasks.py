@@ -80,16 +80,20 @@ class AnsweredTasks(TaskDistribution):
         return self._objective.loss(tf.cast(output, tf.float32), target)
 
     def scored(self, data: Dataset) -> Iterator[ScoredTask]:
-        """Yield each task with as many examples of a yes as of a no."""
+        """Yield each task with as many examples of a yes as of a no; those with names, if there are any."""
         rng = np.random.default_rng(0)
         tasks = list(self._data_space.listed)
         answers = np.empty((0, len(tasks))) if data.answers is None else data.answers
-        for column in self.trained:
-            each = [np.flatnonzero(answers[:, column] == answer) for answer in (_NO, _YES)]
-            if _is_named(self._data_space, int(column)) and all(len(rows) for rows in each):
-                some = [rng.permutation(rows)[:_SCORED] for rows in each]
-                chosen = data.subset(np.concatenate(some)).of_task(tasks[column])
-                yield ScoredTask(str(tasks[column]), self._encoded[column], chosen)
+        rows = {
+            int(column): [np.flatnonzero(answers[:, column] == answer) for answer in (_NO, _YES)]
+            for column in self.trained
+        }
+        answered = [column for column, each in rows.items() if all(map(len, each))]
+        named = [column for column in answered if _is_named(self._data_space, column)]
+        for column in named or answered:
+            some = [rng.permutation(own)[:_SCORED] for own in rows[column]]
+            chosen = data.subset(np.concatenate(some)).of_task(tasks[column])
+            yield ScoredTask(str(tasks[column]), self._encoded[column], chosen)
 
     def score(self, output: Array, task: ScoredTask) -> float:
         """Return the mean of the accuracies on each answer."""

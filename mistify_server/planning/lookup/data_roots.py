@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 from mistify.config.files import PathKind
 from mistify.errors import ErrorCode, MistifyError
@@ -14,6 +15,8 @@ from mistify.uploads import UploadName
 from mistify_server.store.uploads import Uploads
 
 _MOST_SUGGESTIONS_FROM = 1000
+
+_OTHER_KIND: Final = {PathKind.FILE: PathKind.DIRECTORY, PathKind.DIRECTORY: PathKind.FILE}
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,18 @@ class DataRoots:
         if upload is not None and self.uploads is not None:
             return self._find_upload(upload, kind, self.uploads)
         expected = f"{kind.value} below a data root ({self})"
-        outside = False
+        outside = other_kind = False
         for candidate in self._candidates(path):
             resolved = Path(os.path.realpath(candidate))
+            inside = any(resolved.is_relative_to(root) for root in self.roots)
+            other_kind |= inside and _exists(_OTHER_KIND.get(kind), resolved)
             if not _exists(kind, resolved):
                 continue
-            if any(resolved.is_relative_to(root) for root in self.roots):
+            if inside:
                 return resolved
             outside = True
+        if other_kind:
+            raise _of_other_kind(path, expected, kind)
         if outside or (os.path.isabs(path) and not self._below_a_root(path)):
             raise InvalidValue(path, expected, "move it there, or add its root")
         raise InvalidValue(path, expected, self._advice(path))
@@ -72,9 +79,11 @@ class DataRoots:
 
     @staticmethod
     def _find_upload(upload: UploadName, kind: PathKind, uploads: Uploads) -> Path:
-        path = uploads.find(upload)
+        path, expected = uploads.find(upload), f"an upload of {kind.value}"
+        if _exists(_OTHER_KIND.get(kind), path):
+            raise _of_other_kind(upload.name, expected, kind)
         if not _exists(kind, path):
-            raise InvalidValue(str(upload), f"an upload of {kind.value}", "upload one")
+            raise InvalidValue(upload.name, expected, "upload one")
         return path
 
     def _candidates(self, path: str) -> Iterator[str]:
@@ -119,8 +128,13 @@ def _nearest(name: str, names: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, like, n=1)), None)
 
 
-def _exists(kind: PathKind, path: Path) -> bool:
+def _exists(kind: PathKind | None, path: Path) -> bool:
     # `Path.is_file` raises on names that are too long.
-    return (kind is not PathKind.DIRECTORY and os.path.isfile(path)) or (
-        kind is not PathKind.FILE and os.path.isdir(path)
+    return (kind in (PathKind.FILE, PathKind.EITHER) and os.path.isfile(path)) or (
+        kind in (PathKind.DIRECTORY, PathKind.EITHER) and os.path.isdir(path)
     )
+
+
+def _of_other_kind(path: str, expected: str, kind: PathKind) -> InvalidValue:
+    """Return the mistake of a directory in the place of a file, or the other way around."""
+    return InvalidValue(path, expected, f"it is {_OTHER_KIND[kind].value}; name another one")

@@ -9,7 +9,8 @@ from mistify.config.porting import PortingConfig
 from mistify.config.reading import CollectiveBatch
 from mistify.config.task import TaskConfig
 from mistify.errors import MistifyError, Problem
-from mistify.scenarios.space import TaskSpace
+from mistify.parsing.jsonc import JsonError
+from mistify.scenarios.space import WHOLE, TaskSpace
 from mistify_server.tasks.problems import ProblemCollector
 
 
@@ -38,8 +39,20 @@ def _read(path: Path, place: str) -> TaskSpace:
     try:
         return TaskSpace.read(path)
     except MistifyError as error:
-        moved = (Problem(f"{place}.{p.place}", p.value, p.expected, p.fix) for p in error.problems)
+        no_json = isinstance(error.__cause__, JsonError)
+        moved = (_moved(problem, place, in_text=no_json) for problem in error.problems)
         raise MistifyError(error.code, error.message, moved) from error
+
+
+def _moved(problem: Problem, place: str, *, in_text: bool) -> Problem:
+    """Return a problem with the place of the file in front of its own.
+
+    Args:
+        in_text: Whether its place is a line and a column, and no JSON path.
+    """
+    if in_text:
+        return replace(problem, place=place, value=f"{problem.value} ({problem.place})")
+    return replace(problem, place=place if problem.place == WHOLE else f"{place}.{problem.place}")
 
 
 def _canonical(

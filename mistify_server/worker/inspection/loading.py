@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from executors.data import Dataset, class_counts, one_sided_tasks
+from executors.data import Dataset, class_counts, unusable_answers
 from executors.data.errors import SchemaSourceError, invalid
 from executors.outputs.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.outputs.objectives import OutputObjective, objectives_for, with_unlabelled
@@ -125,7 +125,7 @@ class InspectedData:
                 validation = self._load("validation", partial(self._part, learning.validation, {}))
             learned = None if train is None or validation is None else (train, validation)
         if learned is not None:
-            problems.add(one_sided_tasks(learned[0], f"dataset.{name}"))
+            problems.add(unusable_answers(*learned, f"dataset.{name}"))
         beside = learning.unlabelled
         if beside is not None:
             inputs = self._load("unlabelled", partial(self._cache.data, beside))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from executors.data import Dataset, joined, one_sided_tasks
+from executors.data import Dataset, joined, unusable_answers
 from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.space import TaskSpace
 
@@ -92,14 +92,36 @@ def test_unknown_and_repeated_classes_are_refused(classes, message):
     assert str(caught.value) == message
 
 
+def answering(*rows: list[int]) -> Dataset:
+    """Data with answers to both tasks."""
+    answers = np.array(rows, np.int8)
+    return replace(answered(), inputs={"x": np.arange(len(rows))}, answers=answers)
+
+
+def reported(train: Dataset, validation: Dataset) -> list[str]:
+    return [str(problem) for problem in unusable_answers(train, validation, "dataset.train")]
+
+
 def test_tasks_whose_training_answers_are_all_alike_are_reported():
-    answers = np.array([[1, 0], [1, 1], [1, -1]], np.int8)
-    data = Dataset({"x": np.arange(3)}, {"y": np.ones(3, np.int64)}, answers=answers, space=SPACE)
-    (problem,) = one_sided_tasks(data, "dataset.train")
-    assert str(problem).startswith(
+    (problem,) = reported(answering([1, 0], [1, 1], [1, -1]), answering([1, 0], [1, 1]))
+    assert problem.startswith(
         "dataset.train: got the task any-odd with 3 yes and 0 no; expected examples of both"
     )
+    unanswered = answering([1, -1], [0, -1])
+    assert reported(unanswered, unanswered) == []
+    assert reported(ANIMALS, ANIMALS) == []
 
-    unanswered = replace(data, answers=np.array([[1, -1], [0, -1], [1, -1]], np.int8))
-    assert list(one_sided_tasks(unanswered, "dataset.train")) == []
-    assert list(one_sided_tasks(ANIMALS, "dataset.train")) == []
+
+def test_data_without_a_single_answer_are_reported():
+    nothing = answering([-1, -1], [-1, -1])
+    (problem,) = reported(nothing, nothing)
+    assert problem.startswith("dataset.train: got no answer that is known; expected answers to at least one")
+
+
+@pytest.mark.parametrize("rows", [[[1, 1], [1, 1]], [[-1, 0], [-1, 1]], [[-1, -1]]])
+def test_validation_data_have_to_tell_networks_apart(rows):
+    """By a task that is trained, which only the first one is."""
+    train = answering([1, -1], [0, -1])
+    (problem,) = reported(train, answering(*rows))
+    assert problem.startswith("dataset.validation: got answers to none of the tasks; expected a yes and a no")
+    assert reported(train, answering([1, 0], [0, 0])) == []

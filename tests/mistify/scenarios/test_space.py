@@ -144,7 +144,7 @@ def test_all_mistakes_in_a_task_are_found(space: TaskSpace) -> None:
         (changed(properties={"a": []}), "properties.a: got []; expected 1 or more items"),
         (changed(properties={"a": "x"}), 'properties.a: got "x"; expected a list'),
         (changed(properties=["a"]), 'properties: got ["a"]; expected an object'),
-        ("[1]", "tasks.json: got [1]; expected an object; its keys can be properties, names, tasks"),
+        ("[1]", "the file: got [1]; expected an object; its keys can be properties, names, tasks"),
         (changed(tasks={"a": ["has", "9"]}), 'tasks.a[1]: got "9"; expected one of 0, 1, 2, 3, 4, even'),
         (changed(tasks={"a": ["has", "1"], "b": ["1", "has"]}), 'tasks.b: got ["1", "has"]; expected a task'),
         (changed(names={"odd": ["1", "5"]}), 'names.odd[1]: got "5"; expected one of 0, 1, 2, 3, 4'),
@@ -196,7 +196,9 @@ def test_files_of_other_encodings(tmp_path: Path) -> None:
     path.write_bytes(
         json.dumps({**DIGITS, "names": {"caf\u00e9": ["1"]}}, ensure_ascii=False).encode("latin-1")
     )
-    with pytest.raises(MistifyError, match=r"mine\.json: got a file that is not UTF-8") as caught:
+    with pytest.raises(
+        MistifyError, match=r"mine\.json: 1 problem.*\n  the file: got bytes that are not UTF-8"
+    ) as caught:
         TaskSpace.read(path)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 

@@ -71,6 +71,12 @@ def test_named_tasks_are_scored_with_as_many_examples_of_each_answer(data):
         assert len(task.data) <= 100
 
 
+def test_tasks_without_names_are_scored_where_there_are_no_others(data):
+    answers = np.where(np.arange(len(LISTED)) < 6, -1, data.answers).astype(np.int8)
+    unnamed = replace(data, answers=answers)
+    assert [task.name for task in tasks_of(unnamed).scored(unnamed)] == [str(task) for task in LISTED[6:8]]
+
+
 def test_the_score_is_the_mean_over_the_answers(data):
     tasks = tasks_of(data)
     task = next(tasks.scored(data))

@@ -63,8 +63,16 @@ def test_files_and_directories_are_found(roots: DataRoots, tmp_path: Path) -> No
         with pytest.raises(InvalidValue, match=f"{wanted.value} below a data root"):
             roots.find("out", wanted)
     assert roots.find("test.npz", PathKind.EITHER) == tmp_path / "second" / "test.npz"
-    with pytest.raises(InvalidValue, match="a directory below a data root"):
+    with pytest.raises(
+        InvalidValue, match=r"a directory below a data root .*; it is a file; name another one"
+    ):
         roots.find("test.npz", PathKind.DIRECTORY)
+    with pytest.raises(
+        InvalidValue, match=r"a file below a data root .*; it is a directory; name another one"
+    ):
+        roots.find("saved")
+    (tmp_path / "first" / "test.npz").mkdir()
+    assert roots.find("test.npz") == tmp_path / "second" / "test.npz"
 
 
 @pytest.mark.parametrize(

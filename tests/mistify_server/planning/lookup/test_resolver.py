@@ -112,6 +112,27 @@ def test_data_of_a_job_have_to_answer_the_tasks_that_are_added_to_it(tmp_path: P
     assert str(problem).startswith("[1].task: got null; expected a task with properties")
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"properties": ', "[0].dataset.tasks: got the end of the text (line 1, column 16); expected JSON"),
+        (
+            b"null",
+            "[0].dataset.tasks: got null; expected an object; its keys can be properties, names, tasks",
+        ),
+        (b'{"caf\xe9": 1}', "[0].dataset.tasks: got bytes that are not UTF-8 (invalid continuation byte)"),
+    ],
+)
+def test_a_file_that_describes_no_tasks_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "tasks.json").write_bytes(content)
+    data = {"dataset": {"train": "t.npz", "test": "t.npz", "tasks": "tasks.json"}, "model": "net"}
+    goal = {"id": "a", "task": ["a", "b"], "adaptation_goal": {"FLOP": "0.5x"}}
+    (batch,) = collective_batches(parse_batch(json.dumps([goal]), common=data))
+    problems = ProblemCollector()
+    lookup_tasks.with_tasks(batch, str(tmp_path / "tasks.json"), problems)
+    assert [str(problem).startswith(expected) for problem in problems.problems] == [True], problems.problems
+
+
 def test_a_mistake_in_the_file_of_tasks_is_found_with_its_place(store: Store, tmp_path: Path) -> None:
     space = {**SPACE, "names": {"odd": ["1", "5"]}}
     assert with_tasks(store, tmp_path, space, "two-odd") == (
