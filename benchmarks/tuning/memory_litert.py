@@ -1,6 +1,5 @@
 """A process of `tuning.memory`, which only loads what a device needs."""
 
-import hashlib
 import sys
 import time
 from typing import Final
@@ -14,30 +13,28 @@ from mistify.package import training
 _STEPS: Final = 10
 
 
-def main(network: str, size: int) -> None:
-    """Train, and print megabytes, milliseconds, and a digest of losses and weights."""
+def main(network: str, size: int, result: str) -> None:
+    """Train, and write memory, time, losses and weights to a file."""
     batch = random_batch(size)
     interpreter = Interpreter(model_path=network, num_threads=1)
     before = _peak_megabytes()
     train = interpreter.get_signature_runner(training.TRAIN_STEP)
     scalars = {training.KD_WEIGHT: np.float32(KD_WEIGHT), training.LEARNING_RATE: np.float32(RATE)}
-    digest = hashlib.sha256()
 
-    def step() -> None:
+    def loss() -> np.float32:
         trained = train(
             image=batch.images, target_scores=batch.classes, teacher_scores=batch.taught, **scalars
         )
-        digest.update(trained["loss"].tobytes())
+        return np.float32(trained["loss"])
 
-    step()
+    losses = [loss()]
     start = time.process_time()
-    for _ in range(_STEPS):
-        step()
+    losses += [loss() for _ in range(_STEPS)]
     milliseconds = 1000 * (time.process_time() - start) / _STEPS
     megabytes = _peak_megabytes() - before
-    for _, weight in sorted(interpreter.get_signature_runner(training.WEIGHTS)().items()):
-        digest.update(weight.tobytes())
-    print(megabytes, milliseconds, digest.hexdigest())
+    weights = interpreter.get_signature_runner(training.WEIGHTS)()
+    flat = np.concatenate([weights[name].ravel() for name in sorted(weights)])
+    np.savez(result, megabytes=megabytes, milliseconds=milliseconds, losses=np.array(losses), weights=flat)
 
 
 def _peak_megabytes() -> float:
@@ -46,4 +43,4 @@ def _peak_megabytes() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from mistify.parsing.validation import InvalidValue, Settings
+from mistify.parsing.validation import InvalidValue, Settings, together
 
 _PARTS: Final = '"none", "network", "head", or the number of last blocks'
 
@@ -31,6 +31,8 @@ class TuningConfig(Settings):
         optimizer: Adam's step sizes do not depend on the range of the inputs; "sgd" learns very slowly from
             values such as pixels from 0 to 255.
         batch_size: The examples per training step.
+        micro_batch: The examples that a step computes at once; it adds up their gradients, which takes less
+            memory. By default, all of them.
     """
 
     trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
@@ -40,3 +42,17 @@ class TuningConfig(Settings):
     batch_size: int = Field(
         default=32, ge=1, le=4096, description="the examples per step, from 1 to 4096", examples=[32]
     )
+    micro_batch: int | None = Field(
+        default=None, ge=1, description="a number that divides batch_size without a rest", examples=[8]
+    )
+
+    @model_validator(mode="after")
+    def _micro_batches_fill_batches(self) -> "TuningConfig":
+        if self.micro_batch is not None and self.batch_size % self.micro_batch:
+            mistake = InvalidValue(
+                self.micro_batch,
+                f"a number that divides the {self.batch_size} examples of a step without a rest",
+                "write another number, or change batch_size",
+            )
+            raise together("TuningConfig", [(("micro_batch",), mistake)])
+        return self

@@ -58,6 +58,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("compression.sparsity", 5, "compression.sparsity"),
     ("compression.sparcity", 0.5, "compression.sparcity"),
     ("tuning", {"trainable": "all"}, "tuning.trainable"),
+    ("tuning", {"batch_size": 16, "micro_batch": 5}, "tuning.micro_batch"),
 ]
 
 #: Values that are only wrong in combination; reported at the object that contains them.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from executors.outputs.objectives import Binary, Categorical, OutputObjective
@@ -44,6 +45,9 @@ from mistify_server.worker.resource_errors import RESOURCE_ERRORS
 Tensors = dict[str, Any]
 Signatures = Mapping[str, Any]
 
+#: Computes a loss from the outputs of a batch, and from the inputs of a signature.
+LossOfOutputs = Callable[[Tensors, Tensors], Any]
+
 
 def tensor_of(number: int) -> str:
     """Return the name of a weight in signatures."""
@@ -79,6 +83,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     ) -> None:
         super().__init__()
         self._model, self._batch = model, tuning.batch_size
+        self._micro_batch = tuning.micro_batch or tuning.batch_size
         self.objectives = dict(objectives)
         self._outputs = output_names(model)
         self._trained = {id(variable): at for at, variable in enumerate(trained.values())}
@@ -137,7 +142,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     def _train(self, **tensors: Any) -> Tensors:
         """Take a step on the targets and, weighted by `kd_weight`, on a teacher's predictions (5.1, iii)."""
         rate = tensors.pop(LEARNING_RATE)
-        loss, gradients = self._differentiated(self.loss, tensors, self.weights)
+        loss, gradients = self._differentiated(self._loss, tensors, self.weights)
         self.optimizer.apply(self.weights, gradients, rate)
         return {"loss": loss}
 
@@ -175,14 +180,14 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         return [tf.convert_to_tensor(weight) for weight in self.weights]
 
     def _differentiated(
-        self, function: Callable[..., Any], tensors: Tensors, weights: Sequence[tf.Variable]
+        self, loss_of: LossOfOutputs, tensors: Tensors, weights: Sequence[tf.Variable]
     ) -> tuple[Any, list[Any]]:
         """Return a loss and its gradients with respect to some of the weights."""
         places = [next(at for at, weight in enumerate(self.weights) if weight is one) for one in weights]
+        gradients_of = self._gradients if self._micro_batch == self._batch else self._summed_gradients
 
         def differentiated(values: list[Any], tensors: Tensors) -> tuple[Any, list[Any]]:
-            loss = in_builtins(function)(values, tensors)
-            gradients = tf.gradients(loss, [values[at] for at in places])
+            loss, gradients = gradients_of(loss_of, values, [values[at] for at in places], tensors)
             return loss, [
                 tf.zeros(weight.shape) if gradient is None else tf.convert_to_tensor(gradient)
                 for weight, gradient in zip(weights, gradients, strict=True)
@@ -190,6 +195,39 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
         loss, gradients = with_sums_of_two(differentiated)(self._values(), tensors)
         return loss, gradients
+
+    def _gradients(
+        self, loss_of: LossOfOutputs, values: list[Any], chosen: list[Any], tensors: Tensors
+    ) -> tuple[Any, list[Any]]:
+        """Return a loss, and its gradients with respect to the chosen ones of the weights' values."""
+        loss = in_builtins(lambda values, tensors: loss_of(self._call(values, tensors), tensors))(
+            values, tensors
+        )
+        return loss, tf.gradients(loss, chosen)
+
+    def _summed_gradients(
+        self, loss_of: LossOfOutputs, values: list[Any], chosen: list[Any], tensors: Tensors
+    ) -> tuple[Any, list[Any]]:
+        """Return the same, with the activations of only one micro-batch at a time.
+
+        The outputs of each micro-batch are computed twice: for the loss of the whole batch, which may be any
+        function of it, and for their gradients.
+        """
+        call = in_builtins(self._call)
+        parts = np.split(np.arange(self._batch, dtype=np.int32), self._batch // self._micro_batch)
+        inputs = {tensor.name: tensors[tensor.name] for tensor in self._model.inputs}
+        before = [call(values, _rows(inputs, rows)) for rows in parts]
+        outputs = {name: tf.concat([part[name] for part in before], 0) for name in self._outputs}
+        loss = in_builtins(loss_of)(outputs, tensors)
+        slopes = dict(zip(outputs, tf.gradients(loss, list(outputs.values())), strict=True))
+        slopes = {name: slope for name, slope in slopes.items() if slope is not None}
+        total: list[Any] = [None] * len(chosen)
+        for rows in parts:
+            own = call(values, _rows(inputs, rows + _zero_after([loss, *total])))
+            given = _rows(slopes, rows)
+            gradients = tf.gradients([own[name] for name in given], chosen, list(given.values()))
+            total = list(map(_sum_of_known, total, gradients))
+        return loss, total
 
     def _call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
         """Return the outputs by name."""
@@ -208,17 +246,16 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         )
         return dict(zip(self._outputs, tf.nest.flatten(outputs), strict=True))
 
-    def loss(self, weights: Sequence[Any], tensors: Tensors) -> Any:
+    def _loss(self, outputs: Tensors, tensors: Tensors) -> Any:
         """Return the loss of a step [].
 
         The distillation loss is the cross entropy. It differs from the divergence in paper 5.1 only by the
         teacher's entropy, which does not depend on the weights.
 
         Args:
-            weights: Values of the trained weights, in order.
+            outputs: Outputs of the batch, by name.
             tensors: Input of `train` -> tensor.
         """
-        outputs = self._call(weights, tensors)
         losses = [
             objective.loss(outputs[name], tensors[target_of(name)])
             + tensors[KD_WEIGHT]
@@ -227,8 +264,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         ]
         return tf.add_n(losses)
 
-    def _entropy(self, weights: Sequence[Any], inputs: Tensors) -> Any:
-        outputs = self._call(weights, inputs)
+    def _entropy(self, outputs: Tensors, inputs: Tensors) -> Any:
         return tf.add_n(
             [
                 mean_entropy(objective, outputs[name])
@@ -280,6 +316,25 @@ def _first_line(error: Exception) -> str:
 
 def _concrete(function: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Any:
     return tf.function(function, autograph=False).get_concrete_function(**{spec.name: spec for spec in specs})
+
+
+def _rows(tensors: Tensors, rows: Any) -> Tensors:
+    """Return some rows of each tensor."""
+    return {name: tf.gather(tensor, rows) for name, tensor in tensors.items()}
+
+
+def _zero_after(tensors: Sequence[Any]) -> Any:
+    """Return the integer 0, which depends on tensors: whatever needs it is computed after them.
+
+    Nothing else keeps a micro-batch from being computed beside the one before, as they are independent.
+    """
+    some = [tf.reshape(tensor, [-1])[0] for tensor in tensors if tensor is not None]
+    return tf.minimum(tf.cast(tf.add_n(some) > 0, tf.int32), 0)
+
+
+def _sum_of_known(one: Any, other: Any) -> Any:
+    """Return the sum of two gradients, of which those that do not depend on a weight are None."""
+    return other if one is None else one if other is None else one + other
 
 
 def _has_entropy(objective: OutputObjective) -> bool:

@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure.signature import output_names
+from mistify.tflite.memory import memory_bytes
 from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.training.network import convert_training, target_of, tensor_of
 from mistify_server.worker.packaging.training.operations.builtins import UntrainableError
@@ -130,6 +131,47 @@ def test_steps_of_adam_agree_with_tensorflow(name):
     device = Device(network(name), optimizer="adam")
     reference = Reference(device.model, "adam")
     assert_same_course([device.step() for _ in range(STEPS)], [reference.step() for _ in range(STEPS)])
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 3])
+@pytest.mark.parametrize("name", ALL)
+def test_micro_batches_take_the_steps_of_the_whole_batch(name, micro_batch):
+    """Some targets are ignored, so that micro-batches count differently."""
+    whole, parts = Device(network(name)), Device(network(name), micro_batch=micro_batch)
+    for device in (whole, parts):
+        for target in map(target_of, device.made.objectives):
+            if device.setup[target].dtype == np.int32:
+                device.setup[target].reshape(-1)[[0, 3]] = -1
+    losses = [[device.step() for _ in range(5)] for device in (whole, parts)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    for ours, theirs in zip(parts.weights(), whole.weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-4 * max(np.abs(theirs).max(), 0.1))
+
+
+def test_a_micro_batch_takes_the_step_of_the_whole_batch():
+    """Two of three targets of the second micro-batch are ignored."""
+    inputs = keras.Input((4,), name="steps")
+    model = keras.Model(inputs, layers.Dense(3, name="out")(layers.Dense(5, activation="relu")(inputs)))
+    whole, parts = Device(model), Device(model, micro_batch=3)
+    for device in (whole, parts):
+        device.setup["target_out"][[3, 5]] = -1
+    assert parts.step() == pytest.approx(whole.step(), rel=1e-5)
+    for ours, theirs in zip(parts.weights(), whole.weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_micro_batches_adapt_as_the_whole_batch_does():
+    devices = [Device(network("depthwise"), **options) for options in ({}, {"micro_batch": 2})]
+    for device in devices:
+        for _ in range(3):
+            device.run("adapt", **inputs_of(device.model), learning_rate=np.float32(0.1))
+    for ours, theirs in zip(*[device.weights() for device in devices], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_micro_batches_take_less_memory():
+    whole, parts = (Device(network("depthwise"), **options) for options in ({}, {"micro_batch": 1}))
+    assert memory_bytes(parts.content, ["train"]) < 0.75 * memory_bytes(whole.content, ["train"])
 
 
 def restored(device, weights):
