@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mistify.package.records import Record
 
@@ -47,6 +47,12 @@ class ConstantCut(Record):
     modulated: bool = False
     shifted: bool = False
 
+    @model_validator(mode="after")
+    def _cut_once(self) -> "ConstantCut":
+        if len({axis.axis for axis in self.axes}) < len(self.axes):
+            raise ValueError("an axis shrinks twice")
+        return self
+
 
 class ActivationSize(Record):
     """The length of an activation's axis, which shrinks by `per_unit` for each closed unit of a group."""
@@ -81,3 +87,13 @@ class CutPlaces(Record):
     constants: tuple[ConstantCut, ...]
     activations: tuple[ActivationSize, ...]
     shapes: tuple[ShapeElement, ...] = ()
+
+    @model_validator(mode="after")
+    def _of_all_groups(self) -> "CutPlaces":
+        cut = {axis.group for constant in self.constants for axis in constant.axes}
+        others = {own.group for own in self.activations} | {own.group for own in self.shapes}
+        if unknown := (cut | others) - set(range(len(self.units))):
+            raise ValueError(f"there is no group {min(unknown)}")
+        if whole := set(range(len(self.units))) - cut:
+            raise ValueError(f"group {min(whole)} has no constant")
+        return self

@@ -181,14 +181,13 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: Keys, start: 
 
 def _advice(field: FieldInfo | None, details: ErrorDetails) -> tuple[str, str]:
     """Return what a field expects, and an example."""
-    message = details["msg"]
     expected, fix = _without_examples(details)
     if field is None:
         return expected, fix
     if field.examples:
         fix = f"for example {json.dumps(field.examples[0])}"
     elif field.description:
-        fix = message
+        fix = _message(details)
     return field.description or expected, fix
 
 
@@ -196,9 +195,13 @@ def _without_examples(details: ErrorDetails) -> tuple[str, str]:
     """Return the expectation of an error, and the way to fix the value."""
     if (known := _EXPECTATIONS.get(details["type"])) is not None:
         return known.format(**details.get("ctx", {})), "correct it"
-    message = details["msg"]
+    message = _message(details)
     expected = message.removeprefix("Input should be ")
     return (expected, "correct it") if expected != message else ("another value", message)
+
+
+def _message(details: ErrorDetails) -> str:
+    return details["msg"].removeprefix("Value error, ")
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:

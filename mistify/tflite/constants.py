@@ -1,13 +1,14 @@
 """The constants of a network: their content, replaced or scaled."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-__all__ = ["constant_content", "drop_unused_buffers", "replace_constant", "scaled_constant"]
+__all__ = ["constant_content", "drop_unused_buffers", "is_constant", "replace_constant", "scaled_constant"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -24,6 +25,12 @@ def constant_content(model: Any, tensor: Any) -> Array:
     """Return a copy of a constant, in the shape of its tensor."""
     data = np.asarray(model.buffers[tensor.buffer].data, np.uint8)
     return data.view(_TYPES[tensor.type]).reshape(tensor.shape).copy()
+
+
+def is_constant(model: Any, tensor: Any) -> bool:
+    """Check whether a tensor has a content of numbers in the file."""
+    data, kind = model.buffers[tensor.buffer].data, _TYPES.get(tensor.type)
+    return data is not None and kind is not None and len(data) == np.dtype(kind).itemsize * prod(tensor.shape)
 
 
 def replace_constant(model: Any, tensors: Sequence[Any], content: Array) -> None:

@@ -21,6 +21,7 @@ from mistify.tflite.constants import (
     scaled_constant,
 )
 from mistify.tflite.packing import packed
+from mistify.tflite.place_checks import check_places
 
 __all__ = ["OpenUnits", "sliced"]
 
@@ -57,11 +58,12 @@ def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> by
         groups: The open units, in the order of `places.units`.
 
     Raises:
-        ValueError: A group has no open unit.
+        ValueError: A group has no open unit, or the network lacks a place.
     """
     if empty := [number for number, group in enumerate(groups) if not group.kept.size]:
         raise ValueError(f"group {empty[0]} has no open unit; at least one has to stay open")
     model = read_network(network)
+    check_places(model, places)
     for graph in model.subgraphs:
         for tensor in graph.tensors:
             tensor.shape, tensor.shapeSignature = _writable(tensor.shape), _writable(tensor.shapeSignature)

@@ -50,9 +50,12 @@ def candidates(
     Args:
         assembler: Content of the assembler's `.tflite`.
         most: The largest limit.
+
+    Raises:
+        ValueError: The assembler is no network, or one for other tasks or units.
     """
     limits = [limit for limit in store.quality.tried_limits() if limit <= most]
-    outputs = _assembled(assembler, task.encoded, limits)
+    outputs = _assembled(assembler, task.encoded, limits, sum(group.units for group in store.groups))
     rows = (OpenUnits(np.array(task.classes)),) if task.classes else ()
     found: dict[bytes, SliceCandidate] = {}
     for row, limit in enumerate(limits):
@@ -63,13 +66,18 @@ def candidates(
     return list(found.values())
 
 
-def _assembled(assembler: bytes, task: Floats, limits: list[float]) -> Mapping[str, npt.NDArray[Any]]:
+def _assembled(
+    assembler: bytes, task: Floats, limits: list[float], units: int
+) -> Mapping[str, npt.NDArray[Any]]:
     """Return the outputs of the assembler [limits, units] by name, computed at once."""
     requests = {
         TASK_INPUT: np.tile(task, (len(limits), 1)),
         LIMIT_INPUT: np.array(limits, np.float32)[:, None],
     }
-    return Session(assembler, threads=1)(requests)
+    outputs = Session(assembler, threads=1)(requests)
+    if LOGITS not in outputs or {array.shape for array in outputs.values()} != {(len(limits), units)}:
+        raise ValueError(f"the assembler does not answer for {units} units")
+    return outputs
 
 
 def _open(store: FactoryStore, limit: float, outputs: Mapping[str, Floats]) -> Iterator[OpenUnits]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from mistify.errors import Problem, invalid_config
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.factory import AskedTask, FactoryStore
 from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_bytes, format_time
@@ -134,7 +134,7 @@ def customize(
     examples = None if request.data is None else _examples(request.data, version, store, task)
     check_place(out, other_outputs=bool(task.classes))
     state = state_directory(package)
-    with damage_reported(state), _held(state / SLICES) as directory:
+    with damage_reported(state), _unusable_reported(version), _held(state / SLICES) as directory:
         threads = threads or version.manifest.latency.threads
         factory = _Factory(version, store, _Measurement(directory, threads, seconds, on_progress))
         made, limits = factory.best(task, request, examples)
@@ -147,6 +147,20 @@ def customize(
             done = install(package, new, expected=before) if out is None else move_to(new, out)
     share = sum(made.candidate.widths) / sum(group.units for group in store.groups)
     return Customization(task, made, limits, share, count, note, done)
+
+
+@contextmanager
+def _unusable_reported(version: Package) -> Iterator[None]:
+    """Report networks that cannot be cut as described, or that LiteRT refuses, as damage.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE.
+    """
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        message = f"the factory of {version.directory} cannot be used: {error}"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
 
 
 @contextmanager
