@@ -1,7 +1,9 @@
 """How a command reports errors to the user."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import typer
 from rich.console import Console
@@ -9,6 +11,13 @@ from rich.console import Console
 from mistify.errors import THE_CONFIG, MistifyError
 from mistify.uploads import as_written
 from mistify_client.porting.printing import print_line
+
+#: Number of an operating system's error -> the way to fix it.
+_ADVICE: Final = {
+    errno.ENOSPC: "free some space, and repeat the command",
+    errno.EDQUOT: "free some space, and repeat the command",
+    errno.EROFS: "copy the package to a directory that can be written to",
+}
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -35,5 +44,13 @@ def reported_errors() -> Iterator[None]:
         print_line(Console(stderr=True), f"mistify: {as_written(str(error))}")
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
-        print_line(Console(stderr=True), f"mistify: {error}")
+        print_line(Console(stderr=True), f"mistify: {_of_system(error)}")
         raise typer.Exit(EXIT_FAILED) from error
+
+
+def _of_system(error: OSError) -> str:
+    """Return an error of the operating system for people: the file if it is known, and the way to fix it."""
+    files = " or ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    reason = error.strerror or str(error)
+    advice = _ADVICE.get(error.errno or 0, "")
+    return f"{files}{': ' if files else ''}{reason}{'; ' if advice else ''}{advice}"

@@ -1,16 +1,18 @@
-"""Commands that are killed at many points, and what apps make of what is left."""
+"""Commands that end at many points, and what apps make of what is left."""
 
 import json
 import subprocess
 import sys
 
+import pytest
+
+from mistify.package.verification import verify
 from tests.support.factories import make_package
 
-#: Cuts a slice again and again, killed each time when it comes to another file, and prints a line of JSON on
-#: each. An audit hook counts what the process does with files: all that writes is a point to be killed at.
-#: An app runs all the time, and another one is started when the process is dead.
-KILLED = """
-import json, os, signal, sys, threading
+#: Ends the process, or fails like a full disk, when a command comes to another file. An audit hook counts
+#: what the command does with files: all that writes is a point where it can end.
+POINTS = """
+import errno, json, os, signal, sys, threading
 from pathlib import Path
 import numpy as np
 from mistify.parsing.quantities import Quantity
@@ -18,13 +20,16 @@ from mistify_client import load
 from mistify_client.slicing.customizing import SliceRequest, customize
 from tests.support.factories import images
 
-root = Path(sys.argv[1])
+root, full = Path(sys.argv[1]), sys.argv[2] == "full"
 package, state = root / "package", root / "package.state"
 pictures = images(2)
+MAKING = ("os.mkdir", "os.symlink")
+ENDING = ("os.rename", "os.remove", "os.rmdir")
+TOLERATED = 1  # an error that needs not be one, such as of a directory that exists
 
 
-def customized(task):
-    customize(package, SliceRequest(task, Quantity(1e3)), seconds=1e-4)
+def customized(task, **options):
+    customize(package, SliceRequest(task, Quantity(1e3)), seconds=1e-4, **options)
 
 
 def serves(model):
@@ -32,67 +37,111 @@ def serves(model):
     return None if task is None else list(task.properties)
 
 
-def killed_at(point):
+def ended_at(point, **options):
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1]
     seen = 0
 
-    def kill(event, arguments):
+    def end(event, arguments):
         nonlocal seen
         if not arguments or not str(arguments[0]).startswith(str(root)):
             return
         writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in ("os.rename", "os.mkdir", "os.remove", "os.symlink", "os.rmdir"):
+        if writes or event in MAKING or (event in ENDING and not full):
             seen += 1
+            if seen == point and full:
+                raise OSError(errno.ENOSPC, "No space left on device")
             if seen == point:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(kill)
-    customized("exactly:2,odd")
-    os._exit(0)
+    sys.addaudithook(end)
+    try:
+        customized("exactly:2,odd", **options)
+    except OSError as error:
+        os._exit(error.errno)
+    os._exit(0 if seen < point else TOLERATED)
+"""
 
-
+#: Installs a slice again and again, and prints a line of JSON on each. An app runs all the time, and another
+#: one is started when the process has ended.
+INSTALLED = """
 answers = {}
 for task in ("has,4", "exactly:2,odd"):
     customized(task)
     model = load(package)
     answers[str(serves(model))] = model(pictures)
-point, status = 1, signal.SIGKILL
+point, status = 1, -1
 while status:
     customized("has,4")
     (state / "slices" / "latency-1.json").unlink()
     running = load(package)
-    status = killed_at(point)
+    status = ended_at(point)
+    left = (state / "slices" / "installing").exists()
     fresh = load(package)
     running(pictures)
     for thread in threading.enumerate():
         if thread.name == "mistify-version":
             thread.join()
     right = all(np.array_equal(one(pictures), answers[str(serves(one))]) for one in (fresh, running))
-    line = {"status": status, "right": right, "fresh": serves(fresh), "running": serves(running)}
+    line = {"status": status, "left": left, "right": right}
+    line |= {"fresh": serves(fresh), "running": serves(running)}
     customized("exactly:2,odd")
     print(json.dumps(line | {"again": serves(load(package))}))
+    point += 1
+"""
+
+#: The same for a package of the slice's own.
+WRITTEN = """
+point, status = 1, -1
+while status:
+    out = root / f"out-{point}"
+    status = ended_at(point, out=out)
+    left = (root / f".out-{point}.part").exists()
+    there = serves(load(out)) if out.exists() else None
+    if there is None:
+        customized("exactly:2,odd", out=out)
+    names = sorted(path.name for path in root.iterdir() if not path.name.startswith("out-"))
+    print(json.dumps({"status": status, "left": left, "out": str(out), "there": there, "names": names}))
     point += 1
 """
 
 OLD, NEW = ["has", "4"], ["exactly:2", "odd"]
 
 
-def test_sigkill_at_any_point_leaves_the_old_slice_or_the_new_one(tmp_path):
-    package = make_package(tmp_path / "package")
-    before = {path.name: path.read_bytes() for path in package.iterdir()}
+def lines(program, directory, end):
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", POINTS + program, str(directory), end],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    kills = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [kill["status"] for kill in kills].count(0) == 1
-    assert len(kills) > 10
-    for kill in kills:
-        assert kill["right"], kill
-        assert kill["fresh"] in (OLD, NEW), kill
-        assert kill["running"] in (OLD, kill["fresh"]), kill
-        assert kill["again"] == NEW, kill
-    assert {tuple(kill["fresh"]) for kill in kills if kill["status"]} == {tuple(OLD), tuple(NEW)}
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["status"] for one in found].count(0) == 1
+    assert len(found) > 4
+    assert any(one["left"] for one in found) == (end == "SIGKILL")
+    return found
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "full"])
+def test_at_any_point_the_old_slice_or_the_new_one_is_left(tmp_path, end):
+    package = make_package(tmp_path / "package")
+    before = {path.name: path.read_bytes() for path in package.iterdir()}
+    ends = lines(INSTALLED, tmp_path, end)
+    for one in ends:
+        assert one["right"], one
+        assert one["fresh"] in (OLD, NEW), one
+        assert one["running"] in (OLD, one["fresh"]), one
+        assert one["again"] == NEW, one
+    assert tuple(OLD) in {tuple(one["fresh"]) for one in ends if one["status"]}
     assert {path.name: path.read_bytes() for path in package.iterdir()} == before
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "full"])
+def test_at_any_point_a_complete_package_of_its_own_is_left_or_none(tmp_path, end):
+    make_package(tmp_path / "package")
+    for one in lines(WRITTEN, tmp_path, end):
+        assert one["there"] in (None, NEW), one
+        assert one["names"] == ["package", "package.state"], one
+        verify(tmp_path / one["out"])
