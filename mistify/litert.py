@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from mistify.machine import MOST_THREADS
+
 __all__ = ["Interpreter", "OpResolverType", "open_compiled", "open_interpreter"]
 
 _STANDARD_ERROR: Final = 2
@@ -30,8 +32,9 @@ def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
         threads: None leaves the number to LiteRT.
 
     Raises:
-        ValueError: It is not a `.tflite` file.
+        ValueError: It is not a `.tflite` file, or there are too many threads.
     """
+    _check_threads(threads)
     if not _noticed.is_set():
         _noticed.set()
         # Triggers the notice with a separate interpreter: input shapes may still be unknown.
@@ -48,7 +51,9 @@ def open_compiled(network: bytes, threads: int) -> Any:
 
     Raises:
         RuntimeError: It is not a `.tflite` file.
+        ValueError: There are too many threads.
     """
+    _check_threads(threads)
     from ai_edge_litert.compiled_model import CompiledModel  # noqa: PLC0415 - loads GPU and NPU libraries
     from ai_edge_litert.options import Options  # noqa: PLC0415
 
@@ -63,6 +68,11 @@ def _environment() -> Any:
     from ai_edge_litert.environment import Environment  # noqa: PLC0415 - as above
 
     return Environment.create()
+
+
+def _check_threads(threads: int | None) -> None:
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise ValueError(f"{threads} threads cannot be started; expected 1 to {MOST_THREADS}")
 
 
 def _interpreter(network: bytes | Path, threads: int | None) -> Interpreter:

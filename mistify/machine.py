@@ -3,6 +3,10 @@
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+#: Maximum number of threads for running a network: far more would crash LiteRT.
+MOST_THREADS: Final = 1024
 
 _CPU_INFO = Path("/proc/cpuinfo")
 

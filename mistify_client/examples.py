@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -101,18 +101,26 @@ def read_arrays(
     if not targets and not labels_needed:
         missing_targets = []
         unknown = [name for name in arrays if name not in values and name != _ALIASES[0]]
-    problems = [
-        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {names}", fix)
-        for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
-    ] + [
-        Problem(
-            f"{path}: {name}",
-            "an array that is neither an input nor labels",
-            f"labels to be named like the outputs: {', '.join(kinds) or 'none can have any'}",
-            "rename it, or leave it out",
-        )
-        for name in unknown
-    ]
+    problems = (
+        [
+            Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {names}", fix)
+            for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
+        ]
+        + [
+            Problem(
+                f"{path}: {name}",
+                "an array that is neither an input nor labels",
+                f"labels to be named like the outputs: {', '.join(kinds) or 'none can have any'}",
+                "rename it, or leave it out",
+            )
+            for name in unknown
+        ]
+        + [
+            Problem(f"{path}: {name}", "no example", "at least one", "add some")
+            for name, array in (*values.items(), *targets.items())
+            if array.ndim and not len(array)
+        ]
+    )
     if not problems:
         values = checked_inputs(values, inputs, path)
         labelled = {name: kinds[name] for name in targets}
@@ -178,9 +186,17 @@ def read_npz(path: Path) -> dict[str, Array]:
     except FileNotFoundError as error:
         raise invalid_data(Problem(str(path), "no such file", expected, "check the path")) from error
     except _UNREADABLE as error:
-        value = str(error).partition(".")[0]  # the rest is advice for those who trust the file
-        raise invalid_data(Problem(str(path), value, expected, fix)) from error
+        raise invalid_data(Problem(str(path), _reason(error, path), expected, fix)) from error
     raise invalid_data(Problem(str(path), "a single array without a name", expected, fix))
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Return why a file has no arrays; NumPy takes files of most other formats for pickled objects."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if not is_zipfile(path):
+        return "a file of another format"
+    return str(error).partition(".")[0]  # the rest is advice for those who trust the file
 
 
 def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:

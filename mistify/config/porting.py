@@ -29,9 +29,9 @@ from mistify.config.task import TaskConfig
 from mistify.costs.axes import Axis, axis_registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
-from mistify.costs.devices import MOST_THREADS
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import PRECISIONS, Quantization
+from mistify.machine import MOST_THREADS
 from mistify.parsing.quantities import Quantity, format_share, parse_figure
 from mistify.parsing.rechecking import FIELDS_ALONE
 from mistify.parsing.validation import InvalidValue, Settings, mistake_of, shown, together

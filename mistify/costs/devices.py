@@ -9,12 +9,10 @@ from datetime import datetime
 from mistify.costs.catalogue import catalogue, is_host
 from mistify.costs.operators import Operation
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.machine import MOST_THREADS
 
 #: Maximum number of readings in a table.
 MOST_READINGS = 20_000
-
-#: Maximum number of threads for running a network.
-MOST_THREADS = 1024
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 

@@ -30,7 +30,7 @@ from mistify.package.training import OutputEncoding
 from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.classes import class_numbers, class_texts
 from mistify.scenarios.quality import Quality
-from mistify.scenarios.space import SEPARATOR, TaskSpace
+from mistify.scenarios.space import SEPARATOR, THE_TASK, TaskSpace
 
 __all__ = ["FACTORY", "AskedTask", "FactoryStore", "SlicedGroup"]
 
@@ -151,7 +151,7 @@ class FactoryStore(Record):
                 raise InvalidValue(task, "at least two classes to tell apart", "add another one")
             numbers = class_numbers(words, self.classes, len(self.classes))
         except InvalidValue as error:
-            raise invalid_config([error.problem(place)], "the task") from error
+            raise invalid_config([error.problem(place)], THE_TASK) from error
         encoded = np.isin(np.arange(len(self.classes)), numbers).astype(np.float32)
         return AskedTask(TaskConfig(classes=class_texts(numbers, self.classes)), encoded, numbers)
 

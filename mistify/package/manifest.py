@@ -22,6 +22,7 @@ from mistify.config.data.targets import OVERALL, Target
 from mistify.config.package.compression import CompressionConfig
 from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
+from mistify.machine import MOST_THREADS
 from mistify.package.records import (
     FileName,
     PackagedFile,
@@ -123,7 +124,7 @@ class MeasuredLatency(Record):
     median_ms: Annotated[float, Field(gt=0)]
     p95_ms: Annotated[float, Field(gt=0)]
     runs: Annotated[int, Field(gt=0)]
-    threads: Annotated[int, Field(gt=0)]
+    threads: Annotated[int, Field(gt=0, le=MOST_THREADS)]
     machine: str
     runtime: str
 

@@ -39,6 +39,9 @@ SEPARATOR: Final = ","
 #: The file name in errors about a text from an unknown file.
 _TASKS: Final = "tasks.json"
 
+#: The name of a task in errors.
+THE_TASK: Final = "the task"
+
 #: The place of problems with a file as a whole.
 WHOLE: Final = "the file"
 
@@ -164,10 +167,12 @@ class TaskSpace(Settings):
         if len(words) == 1 and words[0] not in self._known:
             if words[0] not in self.tasks:
                 known = {*self.tasks, *self._known}
-                raise invalid_config([Problem(place, shown(words[0]), *unknown_name(words[0], known))])
+                raise invalid_config(
+                    [Problem(place, shown(words[0]), *unknown_name(words[0], known))], THE_TASK
+                )
             return self._task(self.tasks[words[0]])
         if problems := [each.problem(json_path(keys, place)) for keys, each in self._mistakes(words)]:
-            raise invalid_config(problems)
+            raise invalid_config(problems, THE_TASK)
         return self._task(words)
 
     def encode(self, task: Task) -> npt.NDArray[np.float32]:

@@ -17,7 +17,7 @@ from mistify.parsing.quantities import Quantity, format_bytes, format_time, pars
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
 from mistify_client.cli.errors import reported_errors
-from mistify_client.cli.options import PackageOption
+from mistify_client.cli.options import PackageOption, ThreadsOption
 from mistify_client.porting.printing import print_line
 from mistify_client.runtime.versions import current
 from mistify_client.slicing.customizing import Customization, SliceRequest, customize, factory_of
@@ -62,7 +62,7 @@ def customize_package(
             metavar="DIR", help="Directory for a package of its own. Default: the package's current version."
         ),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cut a network for a task out of a package, the best one within a latency and a memory.

@@ -5,9 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+from mistify.machine import MOST_THREADS
 from mistify.wire.address import is_address
 
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, max=MOST_THREADS, help="Default: the package's.")
+]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the server's access token.")]
 
 

@@ -16,6 +16,7 @@ from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files.writing import write_json
+from mistify.machine import MOST_THREADS
 from mistify.package.manifest import Manifest
 from mistify.profiling.isolated import measure_isolated
 from mistify.tables import plain_table
@@ -158,7 +159,7 @@ def _read(path: Path) -> DeviceTable:
 
 def _numbers(text: str) -> list[int]:
     numbers = [number.strip() for number in text.split(",")]
-    if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in numbers):
+    if not all(number.isdecimal() and 0 < int(number) <= MOST_THREADS for number in numbers):
         problem = Problem("--threads", f'"{text}"', "numbers of threads", 'for example "1,2"')
         raise invalid_config([problem], "the command line")
     return [int(number) for number in numbers]

@@ -13,6 +13,7 @@ from mistify.costs.budget import LATENCY
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.formatting import amount
 from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import ThreadsOption
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.model import load
 
@@ -32,7 +33,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="File to write: .npy, or .npz for several outputs.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+    threads: ThreadsOption = None,
 ) -> None:
     """Run a package on arrays and print its latency."""
     with reported_errors():

@@ -23,7 +23,7 @@ from mistify.tables import plain_table
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.cli.errors import reported_errors
-from mistify_client.cli.options import PackageOption
+from mistify_client.cli.options import PackageOption, ThreadsOption
 from mistify_client.porting.printing import print_line
 from mistify_client.runtime.versions import open_current, state_directory
 from mistify_client.subnets.search.strategies import Strategy
@@ -53,7 +53,7 @@ def adapt_package(
     ],
     *,
     strategy: Annotated[Strategy, typer.Option(help="Search strategy for subnets.")] = Strategy.ADDITIVE,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
+    threads: ThreadsOption = None,
     token_file: Annotated[
         Path | None,
         typer.Option(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from mistify.errors import Problem, invalid_config
+from mistify.machine import MOST_THREADS
 from mistify.package.training import Training
 from mistify.package.verification import verify
 from mistify.tokens import read_token
@@ -49,7 +50,9 @@ def tune_package(
         typer.Option(metavar="FILE", help="Other data, to measure what the package forgets."),
     ] = None,
     token_file: TokenFile = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: LiteRT's own choice.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=MOST_THREADS, help="Default: LiteRT's own choice.")
+    ] = None,
 ) -> None:
     """Tune a package on the data of this device, which never leave it; with --server also with its peers.
 

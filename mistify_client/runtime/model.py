@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import cache_directory
+from mistify.machine import MOST_THREADS
 from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.verification import verify
@@ -274,12 +275,12 @@ def load(
     Raises:
         MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
             match its digest), INVALID_CONFIG (there is no such task), UNAVAILABLE.
-        ValueError: `threads` is below 1.
+        ValueError: `threads` is below 1 or above 1024.
     """
     if threads is not None:
         threads = operator.index(threads)
-        if threads < 1:
-            raise ValueError(f"threads is {threads}: give at least 1, or leave it out")
+        if not 1 <= threads <= MOST_THREADS:
+            raise ValueError(f"threads is {threads}: give 1 to {MOST_THREADS}, or leave it out")
     if package is not None and server is None and job is None and goal is None:
         return _open(Path(package), threads, check, task)
     if package is None and server is not None and job is not None and goal is not None:

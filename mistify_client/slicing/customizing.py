@@ -262,7 +262,7 @@ def _examples(data: Path, version: Package, store: FactoryStore, task: AskedTask
 def _check_limit(limit: float, store: FactoryStore) -> None:
     least = store.quality.limits[0]
     if not least <= limit <= 1:
-        problem = Problem("--limit", f"{limit:g}", f"a share from {least:g} to 1", "correct it")
+        problem = Problem("--limit", f"{limit:.12g}", f"a share from {least:g} to 1", "correct it")
         raise invalid_config([problem], "the command line")
 
 

@@ -1,5 +1,7 @@
 """The score of a slice on the examples of a device."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,16 +24,18 @@ class SliceScorer:
     """Scores slices by balanced accuracy: the mean recall over the answers.
 
     Raises:
-        MistifyError: INVALID_DATASET, no answer is known.
+        MistifyError: INVALID_DATASET, fewer than two different answers are known, which every slice could
+            give, or they are fractions.
     """
 
     def __init__(self, store: FactoryStore, output: TensorInfo, examples: Examples) -> None:
         self._kind = store.kind_of(output)
         self._output, self._examples = output.name, examples
-        self._right = examples.targets[output.name].astype(np.int64).ravel()
+        self._right = _whole(examples.targets[output.name]).ravel()
         self._answers = np.unique(self._right[self._right >= 0])
-        if not self._answers.size:
-            raise invalid_data(Problem("the labels", "none that is known", "answers from 0 on", "add some"))
+        if self._answers.size < 2:
+            given = f"the answer {self._answers[0]} alone" if self._answers.size else "none that is known"
+            raise invalid_data(Problem("the labels", given, "at least two different answers", "add some"))
 
     def __call__(
         self, network: bytes, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...]
@@ -58,3 +62,10 @@ class SliceScorer:
             least = 0.5 if self._kind is OutputEncoding.SIGMOID else 0.0
             return (output > least).astype(np.int64).ravel()
         return np.asarray(output.argmax(axis=-1)).ravel()
+
+
+def _whole(labels: npt.NDArray[Any]) -> Answers:
+    """Return labels as integers."""
+    if (labels % 1).any():
+        raise invalid_data(Problem("the labels", "fractions", "numbers of answers, or -1", "round them"))
+    return labels.astype(np.int64)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mistify.litert import open_interpreter
+from mistify.litert import open_compiled, open_interpreter
 from tests.support.paths import DATA
 
 TINY = DATA / "tiny.tflite"
@@ -15,7 +15,7 @@ TINY = DATA / "tiny.tflite"
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from mistify.litert import open_interpreter
+from mistify.litert import open_compiled, open_interpreter
 
 class Talking(type(Path())):
     def __str__(self):
@@ -67,3 +67,11 @@ def test_an_invalid_network_is_refused() -> None:
     with pytest.raises(ValueError, match=r"model"):
         open_interpreter(b"no network at all", 1)
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize("threads", [0, 1025, 100_000])
+def test_numbers_of_threads_that_would_crash_the_process_are_refused(threads: int) -> None:
+    with pytest.raises(ValueError, match=f"{threads} threads cannot be started; expected 1 to 1024"):
+        open_interpreter(TINY, threads)
+    with pytest.raises(ValueError, match="expected 1 to 1024"):
+        open_compiled(TINY.read_bytes(), threads)

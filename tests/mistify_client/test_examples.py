@@ -87,3 +87,21 @@ def read_unlabelled(tmp_path, more):
     outputs = (TensorInfo(name="answer", dtype="float32", shape=(-1, 1)),)
     kinds = {"answer": OutputEncoding.SIGMOID}
     return read_arrays(tmp_path / "data.npz", INPUTS, outputs, kinds, labels_needed=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "reported"),
+    [
+        (b"a,b\n1,2\n", "a file of another format"),
+        (b"", "a file of another format"),
+        (None, "Is a directory"),
+    ],
+)
+def test_a_file_without_arrays_is_reported(tmp_path, content, reported):
+    path = tmp_path / "data.npz"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(
+        MistifyError, match=f"data.npz: got {reported}; expected an .npz file with arrays"
+    ) as caught:
+        read_arrays(path, INPUTS, (), {})
+    assert caught.value.code is ErrorCode.INVALID_DATASET

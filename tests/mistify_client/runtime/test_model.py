@@ -214,7 +214,8 @@ def test_exactly_one_complete_source_is_required(arguments):
 @pytest.mark.parametrize(
     ("threads", "error", "message"),
     [
-        (0, ValueError, "threads is 0: give at least 1"),
+        (0, ValueError, "threads is 0: give 1 to 1024"),
+        (100_000, ValueError, "threads is 100000: give 1 to 1024"),
         (-1, ValueError, "threads is -1"),
         (1.5, TypeError, "integer"),
         ("2", TypeError, "integer"),

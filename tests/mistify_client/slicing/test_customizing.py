@@ -175,12 +175,12 @@ def test_an_existing_directory_is_not_written_to(package, cut, tmp_path):
 
 
 def test_data_decide_between_slices(package, cut, tmp_path):
-    pictures = images(60)
+    pictures = 3 * images(60)
     answered = {}
-    for limit in (0.1, 1.0):
+    for limit in (0.34, 1.0):
         cut(UNSEEN, limit=limit)
         answered[limit] = (load(package)(pictures) > 0).astype(np.int64).ravel()
-    assert (answered[0.1] != answered[1.0]).any()
+    assert (answered[0.34] != answered[1.0]).any()
     for limit, answers in answered.items():
         known = np.where(np.arange(60) > 0, answers, -1)
         np.savez(tmp_path / "mine.npz", x=pictures, y=known[:, None])
@@ -198,6 +198,10 @@ def test_data_decide_between_slices(package, cut, tmp_path):
         ({"x": images(3), "y": np.full((3, 1), -1)}, "none that is known"),
         ({"x": images(3)[:, :4], "y": np.ones((3, 1), np.int64)}, "8, 8, 1"),
         ({"x": images(3), "y": np.full((3, 1), 2)}, "0 to 1, or -1"),
+        ({"x": images(3), "y": np.array([[0], [1], [2]], np.int8)}, "classes from 0 to 2"),
+        ({"x": images(3), "y": np.array([[1], [1], [-1]])}, "the answer 1 alone; expected at least two"),
+        ({"x": images(3), "y": np.array([[0.5], [1], [0]])}, "got fractions; expected numbers of answers"),
+        ({"x": images(0), "y": np.zeros((0, 1))}, "image: got no example; expected at least one"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(cut, package, tmp_path, arrays, message):
