@@ -134,8 +134,8 @@ class Kind:
         """Return the variant of `span` blocks; None if they have none of this kind.
 
         Raises:
-            UnfitVariantError: The maker fails, or its graph has different inputs or outputs, or unknown
-                layers.
+            UnfitVariantError: The maker fails, or its graph has different inputs or outputs, weights that
+                are not finite, or unknown layers.
         """
         try:
             made = self.maker.make(blocks, self.amount, features)
@@ -182,6 +182,9 @@ def _check(made: Graph, blocks: Sequence[Structure]) -> None:
         if actual != [wanted]:
             found = " and ".join(_shown(*tensor) for tensor in actual) or "nothing"
             raise UnfitVariantError(f"{what} {found}; expected {_shown(*wanted)}, as the original does")
+    for name, weights in made.weights.items():
+        if not all(np.isfinite(weight).all() for weight in weights):
+            raise UnfitVariantError(f"has weights in {name} that are not finite; expected numbers")
     try:
         analyse(model_of(made))
     except UnsupportedLayerError as error:

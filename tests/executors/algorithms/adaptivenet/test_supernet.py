@@ -1,5 +1,6 @@
 """A supernet: the outputs of its subnets, and the weights that training changes."""
 
+import re
 from itertools import cycle
 
 import keras
@@ -195,19 +196,31 @@ class Wide(VariantMaker):
 class Broken(Wide):
     def make(self, blocks, amount, features):
         raise KeyError("stride")
+class Undefined(Wide):
+    def make(self, blocks, amount, features):
+        graph = super().make(blocks, amount, features)
+        for layer in graph.layers.values():
+            layer.set_weights([weight * float("nan") for weight in layer.get_weights()])
+        return graph
 """
 
 
 @pytest.fixture
 def makers(tmp_path, monkeypatch):
     points = {"wide": "unfit_variants:Wide", "broken": "unfit_variants:Broken"}
+    points["undefined"] = "unfit_variants:Undefined"
     monkeypatch.syspath_prepend(installed(tmp_path, "unfit_variants", MAKERS, points, VARIANTS))
 
 
 @pytest.mark.usefixtures("makers")
 def test_unsuitable_variants_are_left_out_by_name(deep, digits):
     """A convolution with 8 channels only fits some of the blocks."""
-    own = {"variants": {"wide": [8], "broken": [1]}, "merge": [2], "shrink": [], "largest": 0.05}
+    own = {
+        "variants": {"wide": [8], "broken": [1], "undefined": [8]},
+        "merge": [2],
+        "shrink": [],
+        "largest": 0.05,
+    }
     supernet = Supernet.expanded(analyse(deep), parse_params(AdaptiveNetParams, own), digits[0])
     names = [place.name for place in supernet.space.places[supernet.space.blocks :]]
     assert [name for name in names if "wide" in name] == [
@@ -221,6 +234,8 @@ def test_unsuitable_variants_are_left_out_by_name(deep, digits):
         "block-04-wide-8 writes [8, 8, 8] of float32; expected [4, 4, 16] of float32, as the original does"
     )
     assert "block-01-broken-1 could not be made: KeyError: 'stride'" in supernet.unfit
+    (undefined, *_) = (reason for reason in supernet.unfit if reason.startswith("block-01-undefined-8 "))
+    assert re.search(r"weights in conv2d\S* that are not finite", undefined)
     again = Supernet.loaded(supernet.saved([0.0] * len(supernet.space.places)), analyse(deep), 0.05).supernet
     assert again.unfit == supernet.unfit
 
