@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Dataset
+from executors.pruning.least_squares import ridge_regression
 from executors.pruning.windows import places_of, sampled, window_rows
 from executors.structure import Keep, Structure, foldable
 from executors.structure.graph import Graph, Node
@@ -37,10 +38,6 @@ _MOST_PLACES: Final = 24_000
 #: Kernels with more columns are not fitted as a whole, and kernels with more input channels not at all: this
 #: would take long, and gigabytes.
 _MOST_COLUMNS: Final = 2_500
-
-#: Share of the mean variance of a kernel's inputs added to each, so that weights that the inputs do not
-#: determine stay unchanged.
-_RIDGE: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -161,34 +158,22 @@ class _FitTarget:
         rows = window_rows(inputs[..., channels], self.window or Window(), self.places)
         start = self.kernel.values
         if self.window is not None:
-            fitted, shift = self._solved(rows, start.reshape(rows.shape[1], -1))
+            fitted, shift = ridge_regression(
+                rows, self.rows, start.reshape(rows.shape[1], -1), centred=self.centred
+            )
         else:
             others = [ids for axis, ids in enumerate(self.kernel.left) if axis != product.axis]
             whole = np.moveaxis(self.kernel.whole, product.axis, 0)
             whole = whole[np.ix_(np.arange(len(whole)), *others)]
-            mixed, offset = self._solved(rows, np.eye(len(whole))[self.kernel.left[product.axis]])
+            mixed, offset = ridge_regression(
+                rows, self.rows, np.eye(len(whole))[self.kernel.left[product.axis]], centred=self.centred
+            )
             fitted = np.moveaxis(np.tensordot(mixed, whole, 1), 0, product.axis)
             shift = np.tensordot(offset, whole, 1)
         self.kernel.assign(product.kernel, fitted.reshape(start.shape))
         if product.bias is not None and self.bias is not None:
             bias = self.bias.values
             self.bias.assign(product.bias, bias + product.added(shift, bias.ndim))
-
-    def _solved(self, inputs: Array, start: Array) -> tuple[Array, Array]:
-        """Return the weights [columns, outputs] that fit the target best, and the constant to add.
-
-        Args:
-            inputs: [places, columns].
-            start: Weights to keep where the inputs determine nothing.
-        """
-        share = 1.0 if self.centred else 0.0
-        read, wanted = share * inputs.mean(0), share * self.rows.mean(0)
-        inputs, rows = inputs - read, self.rows - wanted
-        products = (inputs.T @ inputs).astype(np.float64) / len(rows)
-        crossed = (inputs.T @ rows).astype(np.float64) / len(rows)
-        ridge = _RIDGE * max(np.diag(products).mean(), float(np.finfo(np.float32).tiny))
-        weights = np.linalg.solve(products + ridge * np.eye(len(products)), crossed + ridge * start)
-        return weights, wanted - read @ weights
 
 
 class _UncutNetwork:

@@ -2,13 +2,13 @@
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths.
 `residual_blocks` finds removable blocks. `segments` finds where a network can be divided; `in_series` and
-`in_parallel` compose graphs, and `model_of` turns a graph into a model.
+`in_parallel` compose graphs; `model_of` turns a graph into a model; `model_with` also replaces layers.
 `at_resolution` reduces the image size. `fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse, trainable_weights
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.composition import in_parallel, in_series, model_of
+from executors.structure.composition import in_parallel, in_series, model_of, model_with
 from executors.structure.edits.depth import (
     ResidualBlock,
     removable_blocks,
@@ -58,6 +58,7 @@ __all__ = [
     "in_parallel",
     "in_series",
     "model_of",
+    "model_with",
     "narrow",
     "narrow_arrays",
     "register",

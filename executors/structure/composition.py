@@ -1,7 +1,8 @@
 """Composition of graphs in series or in parallel, and conversion of a graph to a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import keras
 
@@ -44,6 +45,20 @@ def in_parallel(graphs: Sequence[Graph], name: str) -> Graph:
 def model_of(graph: Graph) -> keras.Model:
     """Return the model of a graph, with new layers and the same weights."""
     return graph.build(_copied, graph.weights)
+
+
+def model_with(graph: Graph, replaced: Mapping[str, Callable[[Any], Any]]) -> keras.Model:
+    """Return the model of a graph in which functions of a tensor replace some of the layers.
+
+    Args:
+        replaced: Layer name -> a function of the layer's only input, such as other layers.
+    """
+
+    def made(name: str, layer: keras.layers.Layer) -> Any:
+        return replaced[name] if name in replaced else _copied(name, layer)
+
+    kept = {name: weights for name, weights in graph.weights.items() if name not in replaced}
+    return graph.build(made, kept)
 
 
 def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:

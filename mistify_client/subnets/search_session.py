@@ -29,6 +29,7 @@ from mistify_client.subnets.search.additive import fastest
 from mistify_client.subnets.search.candidates import Candidate, best_entries
 from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import SubnetSpace
+from mistify_client.subnets.worthwhile import worthwhile
 
 #: Name of the directory of latency tables in the state directory.
 TABLES: Final = "subnets"
@@ -113,7 +114,7 @@ def adapt(
             latency_table, files, state=tables, threads=threads, seconds=seconds, on_progress=on_progress
         )
         downloads = BlockDownloads(files, state, store, token_file, on_progress)
-        measured = _measured_space(version, downloads, latency, measure)
+        measured = _measured_space(version, downloads, latency, measure, on_progress)
         space = measured.space
         on_progress(f"searching {counted(space.count, 'subnet')} on {_as_text(examples)}")
         evaluation = GroupEvaluation(files, space.store, measured.table, examples.inputs)
@@ -155,8 +156,11 @@ def _measured_space(
     downloads: BlockDownloads,
     latency: Quantity,
     measure: Callable[[BlockStore], LatencyTable],
+    on_progress: Callable[[str], None],
 ) -> _MeasuredSpace:
     """Download required and possibly useful blocks; measure them and the shipped network.
+
+    Variants that do not pay are left out.
 
     Args:
         version: The package's version.
@@ -182,7 +186,10 @@ def _measured_space(
         downloads.fetch(whole.variants)
         space, table = measured()
     _check_reachable(space, table, latency, budget_ms)
-    return _MeasuredSpace(space, table, budget_ms)
+    paying = SubnetSpace(worthwhile(space, table))
+    if dropped := len(space.variants) - len(paying.variants):
+        on_progress(f"dropping {counted(dropped, 'block')}, no faster here than the original ones")
+    return _MeasuredSpace(paying, table, budget_ms)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """AdaptiveNet's settings, defined without TensorFlow."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -28,6 +28,11 @@ def _maker(name: str) -> str:
     return name
 
 
+#: The name of a plug-in that makes variants, and its amounts.
+Maker: TypeAlias = Annotated[str, AfterValidator(_maker)]
+Amounts: TypeAlias = Annotated[tuple[float, ...], AfterValidator(_different)]
+
+
 class AdaptiveNetParams(IterativePruningParams):
     """The settings of AdaptiveNet.
 
@@ -52,9 +57,9 @@ class AdaptiveNetParams(IterativePruningParams):
         0.5,
         0.25,
     )
-    variants: dict[
-        Annotated[str, AfterValidator(_maker)], Annotated[tuple[float, ...], AfterValidator(_different)]
-    ] = Field(default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}])
+    variants: dict[Maker, Amounts] = Field(
+        default={}, description="numbers by the names of plug-ins", examples=[{"factored": [0.5]}]
+    )
     distil_steps: int = Field(default=600, ge=0)
     path_steps: int = Field(default=2400, ge=0)
     blocks: bool = False

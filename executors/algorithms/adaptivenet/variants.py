@@ -1,7 +1,7 @@
 """Variants that replace a network's blocks (AdaptiveNet 4.1, granularity-aware expansion)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,11 +68,14 @@ class Shrunk(VariantMaker):
         widths = {name: max(group.least, round(amount * group.size)) for name, group in block.groups.items()}
         if widths == block.widths:
             return None
-        whole = {name: np.ones(group.size, bool) for name, group in block.groups.items()}
-        keep = {name: _largest(worth, widths[name]) for name, worth in importances(block, whole).items()}
+        keep = {name: _largest(worth, widths[name]) for name, worth in self.worth(block).items()}
         graph = analyse(narrow(block, keep), block.rules).graph
         refit(Original.of(block), keep, graph, features)
         return graph
+
+    def worth(self, block: Structure) -> Mapping[str, np.ndarray]:
+        """Return a score of each unit by its group; the units with the highest scores are kept."""
+        return importances(block, {name: np.ones(group.size, bool) for name, group in block.groups.items()})
 
 
 class ShrunkTogether(Shrunk):

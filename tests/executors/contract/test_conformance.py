@@ -44,6 +44,7 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 #: Additional settings that make an algorithm fast.
 QUICKER = {
     "adaptivenet": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
+    "crowdhmt": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
     "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
     "nested": {"segment_steps": 12},
     "nnfactory": {"cuts": 1},
@@ -53,7 +54,7 @@ QUICKER = {
 
 
 #: The minimum share of a limit that has to be used: a subnet may stay below it by a whole block.
-LEAST_USED = {"adaptivenet": 0.5}
+LEAST_USED = {"adaptivenet": 0.5, "crowdhmt": 0.4}
 
 
 def assignment(model, training_setup, budget, seed=3, rules=None):

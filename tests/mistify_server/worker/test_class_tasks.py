@@ -34,6 +34,7 @@ TASK = TaskConfig(classes=tuple(map(str, CLASSES)))
 SETTINGS: dict[str, Any] = {"source_steps": 4, "adapt_steps": 4, "tune_steps": 2, "max_steps": 8}
 OWN: dict[str, dict[str, Any]] = {
     "adaptivenet": {"distil_steps": 4, "path_steps": 4},
+    "crowdhmt": {"distil_steps": 4, "path_steps": 4},
     "chamnet": {"samples": 4, "init_population": 4},
     "morphnet": {"cuts": 2},
     "nested": {"segment_steps": 8, "batch_size": 32},
