@@ -132,7 +132,7 @@ def customize(
     task = store.asked(request.task, "--task")
     _check_limit(request.limit, store)
     examples = None if request.data is None else _examples(request.data, version, store, task)
-    check_place(out, other_outputs=bool(task.classes))
+    check_place(out, package, other_outputs=bool(task.classes))
     state = state_directory(package)
     with damage_reported(state), _unusable_reported(version), _held(state / SLICES) as directory:
         threads = threads or version.manifest.latency.threads

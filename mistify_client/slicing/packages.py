@@ -20,6 +20,7 @@ from mistify.package.opened import Package
 from mistify.package.records import PackagedFile
 from mistify.tflite.resizable import resizable
 from mistify.tflite.session import Session
+from mistify_client.runtime.versions import state_directory
 from mistify_client.slicing.search import MadeSlice, SliceLimits
 
 #: Why a device cannot tune a slice.
@@ -96,16 +97,18 @@ def staging(directory: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def check_place(out: Path | None, *, other_outputs: bool) -> None:
+def check_place(out: Path | None, package: Path, *, other_outputs: bool) -> None:
     """Check that a directory can be made for a package.
 
     Args:
         out: None to install the slice as a version.
+        package: The directory of the package that was shipped.
         other_outputs: Whether the slice has other outputs than the shipped package, so that it needs one of
             its own.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is needed; there is something in its place, or no directory for it.
+        MistifyError: INVALID_CONFIG, it is needed; there is something in its place, or no directory for it; or
+            it would be a part of the shipped package.
     """
     if out is None:
         if not other_outputs:
@@ -116,6 +119,9 @@ def check_place(out: Path | None, *, other_outputs: bool) -> None:
         problem = Problem("--out", str(out), "a directory that does not exist yet", "give another one")
     elif not out.parent.is_dir():
         problem = Problem("--out", str(out), f"a name in a directory; {out.parent} is none", "make it first")
+    elif any(out.resolve().is_relative_to(own) for own in (package.resolve(), state_directory(package))):
+        expected = f"a directory outside {package} and its state"
+        problem = Problem("--out", str(out), expected, "give another one")
     else:
         return
     raise invalid_config([problem], "the command line")

@@ -172,6 +172,10 @@ def test_an_existing_directory_is_not_written_to(package, cut, tmp_path):
     assert problem_of(error).place == "--out"
     with pytest.raises(MistifyError, match=r"--out: got .*; expected a name in a directory"):
         cut(out=tmp_path / "none" / "out")
+    cut()
+    for place in (package / "own", state_directory(package) / "slices" / ".." / "own"):
+        with pytest.raises(MistifyError, match=r"--out: got .*; expected a directory outside .*package and"):
+            cut(out=place)
 
 
 def test_data_decide_between_slices(package, cut, tmp_path):
