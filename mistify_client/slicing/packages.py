@@ -107,8 +107,8 @@ def check_place(out: Path | None, package: Path, *, other_outputs: bool) -> None
             its own.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is needed; there is something in its place, or no directory for it; or
-            it would be a part of the shipped package.
+        MistifyError: INVALID_CONFIG, it is needed; there is something in its place, or no directory for it;
+            or it would be a part of the shipped package.
     """
     if out is None:
         if not other_outputs:
