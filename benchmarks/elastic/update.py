@@ -62,7 +62,7 @@ from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
-from mistify_client.runtime.paged import PagedOptions, open_subnets
+from mistify_client.runtime.paged import PagedOptions, open_paged
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.search_session import adapt
@@ -236,7 +236,7 @@ class _App:
         state, opened = state_directory(package), Package.open(package)
         options = options_of(opened, state)
         best = len(options.options) - 1
-        subnets = open_subnets(opened, options, state, best, options.threads)
+        subnets = open_paged(opened, options, state, best, options.threads)
         switchboard = Switchboard.open(state)
         switchboard.option = best
         self.subnets = SlowableSubnets(subnets)

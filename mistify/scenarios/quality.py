@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 _MEASURED: Final = 12
 _TRIED: Final = 24
 
+#: Limits that are shown to people, and that a monitor switches between.
+_LISTED: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -50,6 +53,11 @@ class Quality(BaseModel):
     def tried_limits(self) -> tuple[float, ...]:
         """Return the limits evaluated for a request, from the lowest measured limit to all units."""
         return _up_from(self.limits[0], _TRIED)
+
+    def listed_limits(self) -> tuple[float, ...]:
+        """Return a few limits for people and for a monitor: round numbers, or the lowest measured limit."""
+        least = max(self.limits[0], _LISTED[0])
+        return (least, *(limit for limit in _LISTED if limit > least))
 
 
 #: The quality of a network before it is trained.

@@ -20,7 +20,7 @@ _KEY_DIGITS: Final = 32
 
 
 @dataclass(frozen=True)
-class MadeNetwork:
+class NetworkFile:
     """A network on disk.
 
     Attributes:
@@ -46,7 +46,7 @@ class MadeNetworks:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def find(self, key: str) -> MadeNetwork | None:
+    def find(self, key: str) -> NetworkFile | None:
         """Return the network with a key; None if there is none.
 
         Its file may be damaged, or be removed before it is opened.
@@ -54,7 +54,7 @@ class MadeNetworks:
         for path in self.directory.glob(f"{key}-*.tflite"):
             with suppress(OSError, ValueError):  # it was removed, or its name does not contain a digest
                 content = PackagedFile(size=path.stat().st_size, sha256=path.stem.partition("-")[2])
-                return MadeNetwork(path.name, content)
+                return NetworkFile(path.name, content)
         return None
 
     def has(self, key: str) -> bool:
@@ -62,12 +62,12 @@ class MadeNetworks:
         network = self.find(key)
         return network is not None and self._is_undamaged(network)
 
-    def note_use(self, network: MadeNetwork) -> None:
+    def note_use(self, network: NetworkFile) -> None:
         """Record that a network is used, so that others are removed first."""
         with suppress(OSError):
             os.utime(self.directory / network.file)
 
-    def remove(self, network: MadeNetwork) -> None:
+    def remove(self, network: NetworkFile) -> None:
         """Remove the damaged file of a network."""
         with suppress(OSError):
             (self.directory / network.file).unlink()
@@ -91,7 +91,7 @@ class MadeNetworks:
             name = f"{key}-{hashlib.sha256(content).hexdigest()}.tflite"
             write_bytes(self.directory / name, content, durable=True)
 
-    def _is_undamaged(self, network: MadeNetwork) -> bool:
+    def _is_undamaged(self, network: NetworkFile) -> bool:
         with BlockFiles(self.directory) as files:
             return files.has(network)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,9 +23,6 @@ from mistify_client.runtime.versions import current
 from mistify_client.slicing.customizing import Customization, SliceRequest, customize, factory_of
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-#: Limits that a table has a column for; there may be more in between.
-_COLUMNS: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 def register(app: typer.Typer) -> None:
@@ -171,8 +168,8 @@ def _vocabulary(store: FactoryStore) -> Iterator[str]:
 def _table(store: FactoryStore, serves: str | None) -> Table:
     """Return the accuracy of each trained task by limit, and their mean; the one that is served is marked."""
     quality = store.quality
-    limits = [limit for limit in _COLUMNS if limit >= quality.limits[0]] or [quality.limits[-1]]
-    table = plain_table("", "task", *(f"at {limit:g}" for limit in limits))
+    limits = quality.listed_limits()
+    table = plain_table("", "task", *(f"at {limit:.3g}" for limit in limits))
     for task in quality.tasks:
         scores = (quality.score(task, limit) or 0.0 for limit in limits)
         table.add_row("*" if task == serves else "", task, *(f"{score:.1%}" for score in scores))

@@ -246,7 +246,7 @@ def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int
 
 def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: str) -> tuple[str, ...]:
     """Return the value of `IntervalOutcome.not_followed`; branches need not be loaded."""
-    if not version.options.of_blocks:
+    if not version.options.paged:
         return ()
     last = [
         runtime.inferences[-1]

@@ -23,7 +23,7 @@ from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option, PackageOptions, options_of
-from mistify_client.runtime.paged import RETRY_SECONDS, open_subnets
+from mistify_client.runtime.paged import RETRY_SECONDS, open_paged
 from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
@@ -43,8 +43,8 @@ class PortedModel:
     may be called from several threads; calls run one at a time.
 
     A monitor on the same device may switch to another of the `options`, or make another version of the
-    package current. A version, or blocks of a subnet, that are not in memory are loaded in the background and
-    used between two inferences. If loading fails, it is retried at an inference after
+    package current. A version, a slice, or blocks of a subnet that are not in memory are loaded in the
+    background and used between two inferences. If loading fails, it is retried at an inference after
     `RETRY_SECONDS`.
 
     Args:
@@ -129,7 +129,7 @@ class PortedModel:
         """The options that the package can run; they do not change while a version runs.
 
         These are its branches, the cheapest first; or the best subnets of its blocks found on this device,
-        the fastest first; or its only network.
+        the fastest first; or its only network, and the slices for its task that a monitor has offered.
         """
         return self._loaded.options.options
 
@@ -147,7 +147,8 @@ class PortedModel:
         """Run another option, in every process that uses the package.
 
         Takes no longer than writing a number. All branches are in memory, so a branch runs from the next
-        inference. The blocks of a subnet are loaded in the background, starting with the next inference.
+        inference. The blocks of a subnet are loaded in the background, starting with the next inference; so
+        is a slice, which is cut if it has not been.
 
         Args:
             option: Its id, such as "branch-0".
@@ -388,8 +389,8 @@ def _opened(package: Package, state: Path, settings: _LoadSettings, option: int)
     # The files that are used are read, and verified, later.
     package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
     threads = settings.threads or options.threads
-    if options.of_blocks:
-        return _Opened(open_subnets(package, options, state, chosen, threads), options)
+    if options.paged:
+        return _Opened(open_paged(package, options, state, chosen, threads), options)
     return _Opened(open_network(package, threads), options)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +15,11 @@ from mistify.package.opened import Package
 from mistify.package.option_kinds import OptionKind, option_id
 from mistify.wording import listed
 from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.ladder import Rung, SliceLadder
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 
-#: The hardware name for the latencies in a pool.
+#: The hardware name for the latencies in a pool or a ladder.
 THIS_DEVICE: Final = "this device"
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ class OptionCosts:
         p95_ms: The 95th percentile of the latency; None if unknown.
         memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
-        axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet.
+        axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
+            slice.
     """
 
     latency_ms: float
@@ -48,7 +50,7 @@ class OptionScore:
     """The quality of an option.
 
     Attributes:
-        value: By the metric, on the data for choosing networks.
+        value: By the metric, on the data for choosing networks; for a slice, as expected.
     """
 
     value: float
@@ -62,12 +64,12 @@ class OptionScore:
 
 @dataclass(frozen=True)
 class Option:
-    """A network that a package can run: a branch of its network, or a subnet of its blocks.
+    """A network that a package can run: a branch of its network, a subnet of its blocks, or a slice.
 
     Attributes:
         id: Unique in its package, such as "branch-2".
         costs: Costs of an inference with the engine.
-        blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for a branch.
+        blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for others.
     """
 
     kind: OptionKind
@@ -88,7 +90,8 @@ class PackageOptions:
         hardware: The profile of the latencies, or `THIS_DEVICE`.
         generation: The switchboard's generation from which on a package runs options that a device found;
             None for those of its manifest.
-        pool: The pool whose subnets are the options; None if they are branches.
+        pool: The pool whose subnets are the options; None if they are others.
+        ladder: The ladder of the version, whose slices are options beside its own network; None without one.
     """
 
     options: tuple[Option, ...]
@@ -96,11 +99,12 @@ class PackageOptions:
     hardware: str
     generation: int | None = None
     pool: SubnetPool | None = None
+    ladder: SliceLadder | None = None
 
     @property
-    def of_blocks(self) -> bool:
-        """Return True if the options are subnets of blocks."""
-        return self.pool is not None
+    def paged(self) -> bool:
+        """Return True if only the current option is in memory, and others are loaded in the background."""
+        return self.generation is not None
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -147,23 +151,29 @@ def options_of(package: Package, state: Path) -> PackageOptions:
     """Return the options of a package.
 
     They are the subnets in the pool, the fastest first, if there is a pool for the package's block store.
-    Otherwise they are the branches; a package without branches has its network as the only option. The same
-    holds for a package that was tuned, since its blocks were not, or whose pool is damaged, which is logged.
+    Otherwise they are the branches; a package without branches has its network as the only option. If a
+    device has a ladder of slices for the task of this version, these follow, the smallest first. Pools and
+    ladders do not count if the package was tuned, since blocks and slices were not, or if their file is
+    damaged, which is logged.
 
     Args:
         package: The package's version.
         state: The state directory of the package.
     """
     manifest = package.manifest
+    branches = _branches(manifest)
     if manifest.tuned_from:
-        return _branches(manifest)
+        return branches
     try:
         pool = SubnetPool.load(state, package)
-        return _branches(manifest) if pool is None or not pool.entries else _subnets(package, pool)
+        if pool is not None and pool.entries:
+            return _subnets(package, pool)
+        ladder = SliceLadder.of(package, state)
+        return branches if ladder is None else _with_slices(branches, ladder)
     except MistifyError as error:
-        message = "%s runs as it was shipped, without subnets of its blocks: %s"
+        message = "%s runs as it was shipped, without options made on this device: %s"
         logger.warning(message, package.directory, error)
-        return _branches(manifest)
+        return branches
 
 
 def own_host(manifest: Manifest) -> str:
@@ -195,6 +205,31 @@ def _branches(manifest: Manifest) -> PackageOptions:
         for number, part in enumerate(parts(manifest))
     )
     return PackageOptions(options, manifest.default_branch, own_host(manifest))
+
+
+def _with_slices(own: PackageOptions, ladder: SliceLadder) -> PackageOptions:
+    """Return the options with a ladder; without slices on it, those of the manifest do not change."""
+    if not ladder.rungs:
+        return replace(own, ladder=ladder)
+    (network,) = own.options
+    network = replace(network, costs=replace(network.costs, latency_ms=ladder.own_ms, p95_ms=None))
+    return PackageOptions(
+        (network, *(_slice(rung, ladder.threads) for rung in ladder.rungs)),
+        own.default,
+        THIS_DEVICE,
+        ladder.generation,
+        ladder=ladder,
+    )
+
+
+def _slice(rung: Rung, threads: int) -> Option:
+    return Option(
+        kind=OptionKind.SLICE,
+        id=rung.id,
+        engine=Engine(threads=threads),
+        costs=OptionCosts(rung.latency_ms, memory_bytes=rung.memory_bytes, size_bytes=rung.size_bytes),
+        score=OptionScore(rung.quality, Metric.BALANCED_ACCURACY),
+    )
 
 
 def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:

@@ -1,4 +1,4 @@
-"""Options of which one is in memory while another is loaded: the subnets of a package."""
+"""Options of which one is in memory while another is loaded: the subnets or the slices of a package."""
 
 import logging
 import math
@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic
+from typing import Any, Final, Generic
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BLOCKS
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify_client.assembly.chaining import Choice, ChosenBlocks
+from mistify_client.assembly.paged_slices import PagedSlices, SliceFiles
 from mistify_client.assembly.pager import Pager
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Run, Shapes, zeros
 from mistify_client.runtime.options import Option, PackageOptions
+from mistify_client.runtime.versions import shipped_package
 
 #: Seconds until a failed load is retried: the cause may have gone.
 RETRY_SECONDS: Final = 60.0
@@ -137,16 +139,16 @@ def chosen_blocks(option: Option) -> ChosenBlocks:
     return ChosenBlocks(files=option.blocks, execution=option.engine.execution)
 
 
-def open_subnets(
+def open_paged(
     package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
-) -> PagedOptions[ChosenBlocks]:
-    """Open the subnets of a package, with the requested one in memory.
+) -> PagedOptions[Any]:
+    """Open the options of a package, with the requested one in memory.
 
     If that cannot be loaded, the default one is, and the first inference tries again.
 
     Args:
         package: The package's version.
-        options: The options of this version; all of them subnets.
+        options: The options of this version, which are paged.
         state: The state directory of the package.
         wanted: Index of the option to load first.
         threads: Number of threads of LiteRT.
@@ -154,28 +156,43 @@ def open_subnets(
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.
     """
-    subnets = {option.id: chosen_blocks(option) for option in options.options}
-    blocks = Blocks.of(package, state)
     try:
-        network = _opened(
-            options, wanted, lambda option: PagedNetwork(blocks, chosen_blocks(option), threads)
-        )
-        loaded = PagedOptions(package.manifest, subnets, network, threads)
+        open_options = _open_subnets if options.ladder is None else _open_slices
+        loaded = open_options(package, options, state, wanted, threads)
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
-        message = f"the blocks in {package.directory / BLOCKS} cannot be used: {error}"
+        part = BLOCKS if options.ladder is None else NETWORK
+        message = f"the options of {package.directory / part} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     return loaded
 
 
-def _opened(options: PackageOptions, wanted: int, load: Callable[[Option], Pager[Choice]]) -> Pager[Choice]:
+def _open_subnets(
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
+) -> PagedOptions[ChosenBlocks]:
+    blocks = Blocks.of(package, state)
+    choices = {option.id: chosen_blocks(option) for option in options.options}
+    network = _opened(options, wanted, lambda option: PagedNetwork(blocks, choices[option], threads))
+    return PagedOptions(package.manifest, choices, network, threads)
+
+
+def _open_slices(
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
+) -> PagedOptions[str]:
+    keys = {rung.id: rung.key for rung in options.ladder.rungs} if options.ladder else {}
+    files = SliceFiles(shipped_package(state), package, state, keys)
+    network = _opened(options, wanted, lambda option: PagedSlices(files, option, threads))
+    return PagedOptions(package.manifest, {option: option for option in options.ids}, network, threads)
+
+
+def _opened(options: PackageOptions, wanted: int, load: Callable[[str], Pager[Choice]]) -> Pager[Choice]:
     """Return a network that runs the requested option; the default one if that cannot be loaded."""
+    ids = options.ids
     try:
-        return load(options.options[wanted])
+        return load(ids[wanted])
     except MistifyError as error:
         if wanted == options.default:
             raise
-        ids = options.ids
         message = "%s cannot be loaded, %s runs at first: %s"
         logger.warning(message, ids[wanted], ids[options.default], error)
-        return load(options.options[options.default])
+        return load(ids[options.default])

@@ -5,7 +5,8 @@ Next to a package `P` is `P.state/`, shared by every process that uses the packa
     switchboard         the current option
     pool.json           the best subnets of blocks on this device
     stitched/           the most recent subnets, each stitched into one network
-    slices/             latencies of slices, by which networks for other tasks are chosen
+    slices/             latencies of slices, by which networks for other tasks are chosen; the ladder of those
+                        that a monitor may switch to, and the most recent ones of them
     origin.json         the token files of the servers from which blocks are downloaded
     current, previous   symlinks to versions; a missing link stands for P itself
     versions/NAME/      complete packages
@@ -38,6 +39,7 @@ from mistify_client.runtime.switchboard import Switchboard
 
 __all__ = ["current", "install", "previous", "roll_back"]
 
+_STATE: Final = ".state"
 _VERSIONS: Final = "versions"
 _CURRENT: Final = "current"
 _PREVIOUS: Final = "previous"
@@ -62,7 +64,12 @@ _Recorded = TypeVar("_Recorded", bound=RecordedOptions)
 def state_directory(package: Path) -> Path:
     """Return the state directory of a package, which need not exist."""
     package = Path(os.path.realpath(package))
-    return package.with_name(f"{package.name}.state")
+    return package.with_name(f"{package.name}{_STATE}")
+
+
+def shipped_package(state: Path) -> Path:
+    """Return the package of a state directory."""
+    return state.with_name(state.name.removesuffix(_STATE))
 
 
 def current(package: Path) -> Path:

@@ -1,6 +1,6 @@
 """The slices that a device may cut for a task, one for each limit (NN-Factory 3.5)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,18 +43,17 @@ class SliceCandidate:
 
 
 def candidates(
-    store: FactoryStore, assembler: bytes, task: AskedTask, most: float = 1.0
+    store: FactoryStore, assembler: bytes, task: AskedTask, limits: Sequence[float]
 ) -> list[SliceCandidate]:
-    """Return the slices for a task, the smallest limit first; of equal ones the first.
+    """Return the slices for a task within each limit; of equal ones the first.
 
     Args:
         assembler: Content of the assembler's `.tflite`.
-        most: The largest limit.
+        limits: Shares of units, ascending.
 
     Raises:
         ValueError: The assembler is no network, or one for other tasks or units.
     """
-    limits = [limit for limit in store.quality.tried_limits() if limit <= most]
     outputs = _assembled(assembler, task.encoded, limits, sum(group.units for group in store.groups))
     rows = (OpenUnits(np.array(task.classes)),) if task.classes else ()
     found: dict[bytes, SliceCandidate] = {}
@@ -67,7 +66,7 @@ def candidates(
 
 
 def _assembled(
-    assembler: bytes, task: Floats, limits: list[float], units: int
+    assembler: bytes, task: Floats, limits: Sequence[float], units: int
 ) -> Mapping[str, npt.NDArray[Any]]:
     """Return the outputs of the assembler [limits, units] by name, computed at once."""
     requests = {

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.package.factory import AskedTask, FactoryStore
+from mistify.package.factory import FACTORY, AskedTask, FactoryStore
 from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_bytes, format_time
 from mistify.tflite.memory import memory_bytes
 from mistify.wording import listed
+from mistify_client.assembly.ladder import SLICES
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import current, install, state_directory
@@ -33,9 +33,6 @@ from mistify_client.slicing.packages import (
 )
 from mistify_client.slicing.scoring import SliceScorer
 from mistify_client.slicing.search import MadeSlice, SliceLimits, best_slice
-
-#: In the state directory of a package: latencies of slices, and what is being installed.
-SLICES: Final = "slices"
 
 
 @dataclass(frozen=True)
@@ -93,9 +90,14 @@ def factory_of(package: Path) -> tuple[Package, FactoryStore]:
         MistifyError: NOT_FOUND, no version has one; as for `FactoryStore.of`.
     """
     shipped = Package.open(package)
-    if (directory := current(package)) != package and not (latest := Package.open(directory)).manifest.task:
+    if (directory := current(package)) != package and not _is_slice(latest := Package.open(directory)):
         shipped = latest
     return shipped, FactoryStore.of(shipped)
+
+
+def _is_slice(version: Package) -> bool:
+    """Check whether a version was cut for a task, here or on the server, and cannot make other slices."""
+    return version.manifest.task is not None and FACTORY not in version.manifest.files
 
 
 def customize(
@@ -134,7 +136,7 @@ def customize(
     examples = None if request.data is None else _examples(request.data, version, store, task)
     check_place(out, package, other_outputs=bool(task.classes))
     state = state_directory(package)
-    with damage_reported(state), _unusable_reported(version), _held(state / SLICES) as directory:
+    with damage_reported(state), unusable_reported(version), slices_held(state) as directory:
         threads = threads or version.manifest.latency.threads
         factory = _Factory(version, store, _Measurement(directory, threads, seconds, on_progress))
         made, limits = factory.best(task, request, examples)
@@ -150,8 +152,11 @@ def customize(
 
 
 @contextmanager
-def _unusable_reported(version: Package) -> Iterator[None]:
+def unusable_reported(version: Package) -> Iterator[None]:
     """Report networks that cannot be cut as described, or that LiteRT refuses, as damage.
+
+    Args:
+        version: The version with the factory.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE.
@@ -164,8 +169,13 @@ def _unusable_reported(version: Package) -> Iterator[None]:
 
 
 @contextmanager
-def _held(directory: Path) -> Iterator[Path]:
-    """Make the directory of slices where it is missing, and hold it for this process alone."""
+def slices_held(state: Path) -> Iterator[Path]:
+    """Hold the directory of slices in a state directory for this process alone; make it if it is missing.
+
+    Raises:
+        MistifyError: CONFLICT, another process holds it.
+    """
+    directory = state / SLICES
     directory.mkdir(parents=True, exist_ok=True)
     with held_alone(directory, "the package is already being customized"):
         yield directory
@@ -204,7 +214,8 @@ class _Factory:
             MistifyError: INVALID_CONFIG, no slice keeps them.
         """
         assembler = self._store.read_assembler(self._version.directory)
-        found = candidates(self._store, assembler, task, request.limit)
+        tried = [limit for limit in self._store.quality.tried_limits() if limit <= request.limit]
+        found = candidates(self._store, assembler, task, tried)
         if examples is not None:
             found = self._scored(found, examples)
         table = None if request.latency is None else self._latencies()

@@ -141,6 +141,21 @@ def slice_latencies(
     return table
 
 
+def relative_latency(network: bytes, reference: bytes, threads: int, seconds: float = SECONDS) -> float:
+    """Return the latency of a network as a multiple of another one's, at batch 1.
+
+    Both take turns, so that other load on the device affects both.
+
+    Args:
+        network: Content of a `.tflite` of a package.
+        reference: Content of the other network's `.tflite`.
+        seconds: Time for each network, unless a single run takes longer.
+    """
+    loads = [partial(_timed, content, threads) for content in (network, reference)]
+    own, other = best_of_parts_ms(loads, seconds * len(loads))
+    return float(own.sum() / other.sum())
+
+
 def measured_latency(network: bytes, threads: int, seconds: float = SECONDS) -> MeasuredLatency:
     """Return the latency of a network at batch 1 in the best of several rounds.
 

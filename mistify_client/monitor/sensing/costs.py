@@ -11,13 +11,13 @@ from mistify_client.runtime.options import PackageOptions, own_host, parts
 def expected_on(hardware: str, options: PackageOptions, manifest: Manifest) -> PackageOptions:
     """Return options with the latencies predicted for hardware.
 
-    If the package was not made for it (see `made_for`), latencies are unchanged. Latencies of subnets, which
-    were measured on this device, are never changed.
+    If the package was not made for it (see `made_for`), latencies are unchanged. Latencies of subnets and
+    slices, which were measured on this device, are never changed.
 
     Args:
         hardware: Name of a hardware profile.
     """
-    if options.of_blocks or is_host(hardware) or not made_for(manifest, hardware):
+    if options.paged or is_host(hardware) or not made_for(manifest, hardware):
         return options
     axis = latency_axis(hardware)
     predicted = tuple(

@@ -372,7 +372,7 @@ def test_outputs_that_are_missing_from_the_blocks_are_an_error(package):
 def test_subnets_run_without_a_writable_state(package, caplog):
     state = state_directory(package)
     pool = options(package)
-    assert not pool.of_blocks
+    assert not pool.paged
     write_pool(package)
     (state / "switchboard").unlink(missing_ok=True)
     (state / "switchboard").mkdir()  # instead of the file

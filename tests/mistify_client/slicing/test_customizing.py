@@ -15,9 +15,10 @@ from mistify.package.records import PackagedFile
 from mistify.package.verification import verify
 from mistify.parsing.quantities import Quantity
 from mistify_client import load
+from mistify_client.assembly.ladder import SLICES
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import current, install, roll_back, state_directory
-from mistify_client.slicing.customizing import SLICES, SliceRequest, customize
+from mistify_client.slicing.customizing import SliceRequest, customize
 from tests.support.factories import ASKED, QUALITY, UNSEEN, expected, images, make_package
 
 TASK = "exactly:2,odd"
