@@ -8,7 +8,7 @@ ALGORITHM = Algorithm(
     params=NNFactoryParams,
     profile="executors.algorithms.nnfactory.profile:profile",
     edge_settings=frozenset(
-        {"adapt_steps", "cuts", "inside", "max_steps", "schedule_interval", "source_steps", "tune_steps"}
+        {"adapt_steps", "inside", "max_steps", "schedule_interval", "source_steps", "tune_steps"}
     ),
     prepares_for_limits=False,
     serves_tasks=True,

@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from executors.pruning.params import IterativePruningParams
+from executors.contract.params import Params
 
 
-class NNFactoryParams(IterativePruningParams):
+class NNFactoryParams(Params):
     """The settings of NN-Factory.
 
     Attributes:

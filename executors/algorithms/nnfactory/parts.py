@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 import keras
 import numpy as np
@@ -12,11 +11,6 @@ from executors.algorithms.nnfactory.supernet import Supernet
 from executors.contract.package_parts import Factory, PackageParts
 from mistify.package.factory import SlicedGroup
 from mistify.wording import counted
-
-#: The parts of a package without a factory, with the reason.
-WITHOUT_FACTORY: Final = PackageParts(
-    note="has no assembler: the source has too few units between which tasks could choose"
-)
 
 
 def factory_parts(supernet: Supernet) -> PackageParts:

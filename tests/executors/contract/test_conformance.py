@@ -18,26 +18,31 @@ from executors.contract.registry import algorithm, algorithms, executor_class, p
 from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
+from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import ErrorCode, MistifyError
-from mistify.plugins import plug_ins
 from tests.support.plug_ins import installed
 
 layers = keras.layers
 
+
+def named(names, quick):
+    """Return names as parameters; all but the quick ones are marked slow."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 #: Algorithms that only serve as baselines are never chosen automatically, and are marked slow here.
-ALGORITHMS = [
-    name if found.automatic else pytest.param(name, marks=pytest.mark.slow)
-    for name, found in algorithms().items()
-]
+AUTOMATIC = {name for name, found in algorithms().items() if found.automatic}
+ALGORITHMS = named(algorithms(), AUTOMATIC)
+
+#: Algorithms that adapt a network, and those that make networks for single tasks of a source.
+ADAPTING = named((name for name, found in algorithms().items() if not found.serves_tasks), AUTOMATIC)
+SERVING = named((name for name, found in algorithms().items() if found.serves_tasks), AUTOMATIC)
 
 #: Parameters for tests that take long with every algorithm: all but the fastest algorithm are marked slow.
-MOSTLY_SLOW = [
-    name if name == "morphnet" else pytest.param(name, marks=pytest.mark.slow)
-    for name in plug_ins(ENTRY_POINTS)
-]
+MOSTLY_SLOW = named((name for name, found in algorithms().items() if not found.serves_tasks), {"morphnet"})
 BOARD = NominalProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
 
@@ -47,7 +52,7 @@ QUICKER = {
     "crowdhmt": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
     "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
     "nested": {"segment_steps": 12},
-    "nnfactory": {"cuts": 1},
+    "nnfactory": {"answer_steps": 0, "gate_steps": 8, "encoder": 8, "gaters": 1},
     "random": {"candidates": 4, "cuts": 1},
     "uniform": {"cuts": 1},
 }
@@ -111,7 +116,7 @@ def adapted_to_flops(algorithm, trained, training_setup):
     return Adapted(algorithm, inputs, executor, executor.trainer, network, network.get_weights(), before)
 
 
-@pytest.fixture(scope="module", params=ALGORITHMS)
+@pytest.fixture(scope="module", params=ADAPTING)
 def once(request, trained, training_setup):
     """Return a result shared by all tests that only read it."""
     return adapted_to_flops(request.param, trained, training_setup)
@@ -192,7 +197,8 @@ def test_a_preparation_takes_the_predicted_steps_and_resumes_without_repeating_a
 ):
     """Resumed with all of its parts, a preparation is identical, and no step is repeated."""
     executor_type, params = executor_class(algorithm), quick_params(algorithm)
-    inputs = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
+    source = wide_network() if algorithms()[algorithm].serves_tasks else trained
+    inputs = assignment(source, training_setup, {FLOPS: 0.6 * costs(source)[FLOPS]})
     reported = []
 
     class Progress(PreparationProgress):
@@ -255,6 +261,69 @@ def test_rules_for_layers_are_obeyed(algorithm, axis, trained, training_setup):
     assert network.get_layer(inner).output.shape[1:] == (8, 8, 12)
     with pytest.raises(StuckError, match=axis):
         adapted(algorithm, replace(inputs, budget={axis: 0.9 * least[axis]}))
+
+
+def wide_network():
+    """Return a classifier of the digits with enough units for tasks to choose from."""
+    keras.utils.set_random_seed(0)
+    x = inputs = keras.Input((8, 8, 1), name="image")
+    for width in (8, 24):
+        x = layers.Conv2D(width, 3, activation="relu")(x)
+    x = layers.Dense(24, "relu")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+
+
+@pytest.fixture(scope="module", params=SERVING)
+def served(request, training_setup):
+    """Return a new executor of an algorithm that serves tasks, and an assignment with its preparation."""
+    executor = executor_class(request.param)(quick_params(request.param))
+    inputs = assignment(wide_network(), training_setup, {})
+    return executor, replace(inputs, prepared=executor.prepare(inputs, PreparationProgress()))
+
+
+def for_task(inputs, *classes, **changes):
+    """Return an assignment for some classes, with their data."""
+    setup = inputs.setup
+    own = replace(
+        setup,
+        train=setup.train.of_classes(classes),
+        validation=setup.validation.of_classes(classes),
+        teacher=None,
+    )
+    return replace(inputs, task=TaskConfig(classes=classes), setup=own, **changes)
+
+
+def test_every_task_has_a_network_of_its_own(served):
+    executor, inputs = served
+    before, networks = [weight.copy() for weight in inputs.model.get_weights()], []
+    for classes in (("1", "7"), ("2", "3", "5"), ("1", "7")):
+        own = for_task(inputs, *classes)
+        seen = executor.preview(own)
+        executor.init(own)
+        networks.append(executor.network())
+        assert networks[-1].output.shape == (None, len(classes))
+        assert costs(networks[-1]) == pytest.approx(executor.measure())
+        assert costs(networks[-1]) == pytest.approx(costs(seen))
+    first, _, again = networks
+    assert_equal(again.get_weights(), first.get_weights())
+    assert_equal(inputs.model.get_weights(), before)
+
+
+def test_a_network_for_a_task_is_within_its_budget_or_the_budget_is_reported(served):
+    executor, inputs = served
+    executor.init(for_task(inputs, "1", "7"))
+    budget = {FLOPS: 0.8 * executor.measure()[FLOPS]}
+    executor.init(for_task(inputs, "1", "7", budget=budget))
+    assert meets(executor.measure(), budget)
+    executor.init(for_task(inputs, "1", "7", budget={FLOPS: 10.0}))
+    with pytest.raises(StuckError, match="flops"):
+        executor.iterate()
+
+
+def test_algorithms_that_serve_tasks_refuse_assignments_without_one(served):
+    executor, inputs = served
+    with pytest.raises(ValueError, match="no task"):
+        executor.init(inputs)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

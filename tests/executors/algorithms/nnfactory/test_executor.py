@@ -82,8 +82,6 @@ def test_a_network_of_its_architecture_can_be_seen_before(assigned):
     seen = executor.preview(assignment)
     executor.init(assignment)
     assert analyse(seen).widths == analyse(executor.network()).widths
-    assert executor.preview(assigned(0.5, prepared=b"")) is None
-    assert executor.preview(assigned(0.5, task=None)) is None
 
 
 def test_a_limit_below_the_smallest_slice_is_reported(assigned):
@@ -94,12 +92,10 @@ def test_a_limit_below_the_smallest_slice_is_reported(assigned):
         executor.iterate()
 
 
-def test_without_a_task_a_network_is_cut(assigned):
-    executor = NNFactoryExecutor(PARAMS.model_copy(update={"adapt_steps": 4, "cuts": 1}))
-    executor.init(assigned(0.5, task=None))
-    assert not executor.calibrated
-    assert executor.iterate() == 4
-    assert executor.measure()[FLOPS] <= assigned(0.5).budget[FLOPS]
+@pytest.mark.parametrize("missing", [{"task": None}, {"prepared": b""}])
+def test_without_a_task_or_a_supernet_there_is_no_network(assigned, missing):
+    with pytest.raises(ValueError, match="no task or no preparation"):
+        NNFactoryExecutor(PARAMS).init(assigned(0.5, **missing))
 
 
 def test_a_task_that_the_space_does_not_have_is_refused(assigned):
@@ -145,7 +141,7 @@ def test_some_classes_have_the_slice_of_their_task_with_their_rows_alone():
 
 def test_a_supernet_serves_all_limits_and_tasks():
     own = ALGORITHM.prepared_from(PARAMS, {FLOPS: 1.0})
-    for other in ({"inside": True}, {"tune_steps": 5}, {"cuts": 5}):
+    for other in ({"inside": True}, {"tune_steps": 5}, {"max_steps": 5}):
         assert ALGORITHM.prepared_from(PARAMS.model_copy(update=other), {MEMORY: 2.0}) == own
     for other in ({"gate_steps": 5}, {"batch_size": 5}, {"modulate": False}, {"noise": True}):
         assert ALGORITHM.prepared_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
