@@ -7,6 +7,7 @@ factory: `supernet.tflite` has all units, `assembler.tflite` returns the gates o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -23,6 +24,7 @@ from mistify.package.records import (
     PackagedFile,
     Record,
     corrupt_package,
+    describe_file,
     digest_of,
     parse_record,
 )
@@ -180,28 +182,29 @@ class FactoryStore(Record):
             )
         return parse_record(package.directory / FACTORY, package.read(FACTORY), cls, FACTORY_FORMAT)
 
-    def read_supernet(self, directory: Path) -> bytes:
-        """Return the content of the network's file.
+    def map_supernet(self, directory: Path) -> mmap:
+        """Return the content of the network's file, memory-mapped because slices need only parts of it.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE: the file is missing or has changed since the package was made.
         """
-        return _read(directory / SUPERNET, self.supernet)
+        with _undamaged(directory / SUPERNET, self.supernet).open("rb") as file:
+            return mmap(file.fileno(), 0, access=ACCESS_READ)
 
     def read_assembler(self, directory: Path) -> bytes:
         """Return the content of the assembler's file.
 
         Raises:
-            MistifyError: As for `read_supernet`.
+            MistifyError: As for `map_supernet`.
         """
-        return _read(directory / ASSEMBLER, self.assembler)
+        return _undamaged(directory / ASSEMBLER, self.assembler).read_bytes()
 
 
-def _read(path: Path, expected: PackagedFile) -> bytes:
-    content = path.read_bytes() if path.is_file() else None
-    actual = None if content is None else PackagedFile.of(content)
-    if content is None or actual != expected:
+def _undamaged(path: Path, expected: PackagedFile) -> Path:
+    """Return the path of a packaged file, after comparing its content with the description."""
+    actual = describe_file(path) if path.is_file() else None
+    if actual != expected:
         value = "no such file" if actual is None else digest_of(actual)
         problem = Problem(str(path), value, digest_of(expected), "fetch the package again")
         raise corrupt_package(path.parent, [problem])
-    return content
+    return path

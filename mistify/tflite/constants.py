@@ -22,9 +22,9 @@ _TYPES: Final[Mapping[int, type[np.generic]]] = {
 
 
 def constant_content(model: Any, tensor: Any) -> Array:
-    """Return a copy of a constant, in the shape of its tensor."""
+    """Return a constant in the shape of its tensor; copy it before changes, as it may be part of a file."""
     data = np.asarray(model.buffers[tensor.buffer].data, np.uint8)
-    return data.view(_TYPES[tensor.type]).reshape(tensor.shape).copy()
+    return data.view(_TYPES[tensor.type]).reshape(tensor.shape)
 
 
 def is_constant(model: Any, tensor: Any) -> bool:
@@ -37,7 +37,7 @@ def replace_constant(model: Any, tensors: Sequence[Any], content: Array) -> None
     """Give tensors separate buffers, because other tensors may share their buffers."""
     for tensor in tensors:
         tensor.buffer, tensor.shape = len(model.buffers), np.array(content.shape, np.int32)
-    model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
+    model.buffers.append(schema.BufferT(data=np.ascontiguousarray(content).reshape(-1).view(np.uint8)))
 
 
 def scaled_constant(content: Array, quantization: Any, axis: int, scale: Floats) -> Array:
@@ -48,7 +48,7 @@ def scaled_constant(content: Array, quantization: Any, axis: int, scale: Floats)
         quantization.zeroPoint = np.zeros(scale.size, np.int64)
         return content
     factors = scale.reshape([-1 if number == axis else 1 for number in range(content.ndim)])
-    return (content.astype(np.float32) * factors).astype(content.dtype)
+    return np.multiply(content, factors, dtype=np.float32).astype(content.dtype, copy=False)
 
 
 def drop_unused_buffers(model: Any) -> None:

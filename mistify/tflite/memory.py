@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from math import prod
+from mmap import mmap
 from typing import Any
 
 from ai_edge_litert.tools import flatbuffer_utils
@@ -27,7 +28,7 @@ Shapes = Mapping[int, list[int]]
 
 
 def memory_bytes(
-    network: bytes,
+    network: bytes | mmap,
     only: Collection[str] = (),
     shapes_of: Callable[[str, int], Shapes] = lambda signature, graph: {},
 ) -> float:
@@ -43,7 +44,7 @@ def memory_bytes(
         shapes_of: Returns the shapes of tensors for a signature and its graph if the file leaves them open;
             by default, the shapes that the file has for one example.
     """
-    model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
+    model = flatbuffer_utils.read_model_from_bytearray(network)
     graphs = {one.signatureKey.decode(): one.subgraphIndex for one in model.signatureDefs}
     fixed = {fixed_batch_signature(name) for name in graphs}
     counted = [name for name in graphs if name not in fixed and (not only or name in only)]

@@ -7,7 +7,8 @@ graph of one part calls a graph of the other.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from mmap import mmap
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import Any
 
 from flatbuffers.number_types import Uint32Flags
@@ -69,6 +70,17 @@ def resizable(network: bytes | mmap) -> bytes:
         ValueError: It is not a network.
     """
     return _part(network, _changes_without_fixed)
+
+
+def read_resizable(path: Path) -> bytes:
+    """Return `resizable` of a file, without reading the other graphs into memory.
+
+    Raises:
+        ValueError: It is not a network.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as network:
+        return resizable(network)
 
 
 def fixed_shapes(network: bytes | mmap) -> bytes:

@@ -7,13 +7,14 @@ slice computes the same as the whole network with the closed units at zero.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from mmap import MADV_DONTNEED, mmap
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.package.cut_places import ConstantCut, CutAxis, CutPlaces, ShapeElement
-from mistify.tflite.combining import read_network
 from mistify.tflite.constants import (
     constant_content,
     drop_unused_buffers,
@@ -49,11 +50,12 @@ class OpenUnits:
     shift: Floats | None = None
 
 
-def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> bytes:
+def sliced(network: bytes | mmap, places: CutPlaces, groups: Sequence[OpenUnits]) -> bytes:
     """Return the slice of a network that keeps the open units of each group.
 
     Args:
-        network: Content of the whole network's `.tflite`.
+        network: Content of the whole network's `.tflite`. If it is mapped, a large network takes little more
+            memory than its slice.
         places: Where the units of each group are in this file.
         groups: The open units, in the order of `places.units`.
 
@@ -62,7 +64,7 @@ def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> by
     """
     if empty := [number for number, group in enumerate(groups) if not group.kept.size]:
         raise ValueError(f"group {empty[0]} has no open unit; at least one has to stay open")
-    model = read_network(network)
+    model = flatbuffer_utils.read_model_from_bytearray(network)
     check_places(model, places)
     for graph in model.subgraphs:
         for tensor in graph.tensors:
@@ -70,6 +72,7 @@ def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> by
     closed = [units - group.kept.size for units, group in zip(places.units, groups, strict=True)]
     for constant in places.constants:
         _cut_constant(model, places, constant, groups)
+        _release(network)
     for size in places.activations:
         tensor = _tensor(model, size.tensor)
         tensor.shape[size.axis] -= size.per_unit * closed[size.group]
@@ -78,6 +81,12 @@ def sliced(network: bytes, places: CutPlaces, groups: Sequence[OpenUnits]) -> by
     _cut_shapes(model, places.shapes, closed)
     drop_unused_buffers(model)
     return packed(model)
+
+
+def _release(network: bytes | mmap) -> None:
+    """Release the parts of a mapped file that were read; the system keeps them as long as it has room."""
+    if isinstance(network, mmap):
+        network.madvise(MADV_DONTNEED)
 
 
 def _writable(shape: Any) -> Any:
@@ -158,6 +167,6 @@ def _cut_shapes(model: Any, elements: Iterable[ShapeElement], closed: Sequence[i
     """Decrease elements of constant shapes."""
     for element in elements:
         tensor = _tensor(model, element.tensor)
-        shape = constant_content(model, tensor)
+        shape = constant_content(model, tensor).copy()
         shape.ravel()[element.index] -= element.per_unit * closed[element.group]
         replace_constant(model, [tensor], shape)

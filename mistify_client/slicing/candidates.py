@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class SliceCandidate:
         """The number of open units of each group."""
         return tuple(group.kept.size for group in self.units)
 
-    def cut(self, network: bytes, places: CutPlaces) -> bytes:
+    def cut(self, network: bytes | mmap, places: CutPlaces) -> bytes:
         """Return the slice of a network, as the content of a `.tflite`."""
         return sliced(network, places, (*self.units, *self.classes))
 

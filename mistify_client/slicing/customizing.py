@@ -2,37 +2,28 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.package.factory import FACTORY, AskedTask, FactoryStore
 from mistify.package.opened import Package
 from mistify.parsing.quantities import Quantity, format_bytes, format_time
-from mistify.tflite.memory import memory_bytes
 from mistify.wording import listed
 from mistify_client.assembly.ladder import SLICES
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.slicing.candidates import SliceCandidate, candidates
-from mistify_client.slicing.latencies import (
-    SECONDS,
-    SliceLatencies,
-    Widths,
-    measured_latency,
-    slice_latencies,
-)
+from mistify_client.slicing.latencies import SECONDS, Widths
+from mistify_client.slicing.making import Measurement, SliceMaker
 from mistify_client.slicing.packages import (
     check_place,
+    complete_package,
     move_to,
     slice_manifest,
     staging,
-    tensors_of,
-    write_package,
 )
-from mistify_client.slicing.scoring import SliceScorer
-from mistify_client.slicing.search import MadeSlice, SliceLimits, best_slice
+from mistify_client.slicing.search import MadeSlice, SliceLimits
 
 
 @dataclass(frozen=True)
@@ -137,15 +128,17 @@ def customize(
     check_place(out, package, other_outputs=bool(task.classes))
     state = state_directory(package)
     with damage_reported(state), unusable_reported(version), slices_held(state) as directory:
-        threads = threads or version.manifest.latency.threads
-        factory = _Factory(version, store, _Measurement(directory, threads, seconds, on_progress))
-        made, limits = factory.best(task, request, examples)
-        count = 0 if examples is None else len(examples)
-        note = _note(task, count)
-        manifest = slice_manifest(version.manifest, made, task, limits, examples=count, note=note)
+        measurement = Measurement(
+            directory, threads or version.manifest.latency.threads, seconds, on_progress
+        )
         place = directory / "installing" if out is None else out.with_name(f".{out.name}.part")
         with staging(place) as new:
-            write_package(version, manifest, made.network, new)
+            maker = SliceMaker(version, store, measurement, new)
+            made, limits = _best(maker, task, request, examples)
+            count = 0 if examples is None else len(examples)
+            note = _note(task, count)
+            manifest = slice_manifest(version.manifest, made, task, limits, examples=count, note=note)
+            complete_package(version, manifest, new)
             done = install(package, new, expected=before) if out is None else move_to(new, out)
     share = sum(made.candidate.widths) / sum(group.units for group in store.groups)
     return Customization(task, made, limits, share, count, note, done)
@@ -181,82 +174,25 @@ def slices_held(state: Path) -> Iterator[Path]:
         yield directory
 
 
-@dataclass(frozen=True)
-class _Measurement:
-    """The settings for measuring slices.
+def _best(
+    maker: SliceMaker, task: AskedTask, request: SliceRequest, examples: Examples | None
+) -> tuple[MadeSlice, SliceLimits]:
+    """Return the best slice for a request, and the limits that it keeps.
 
-    Attributes:
-        directory: The directory of earlier measurements.
-        threads: Number of threads of LiteRT.
-        seconds: Time of measuring each slice.
-        on_progress: Called with a line before several are measured.
+    Raises:
+        MistifyError: INVALID_CONFIG, no slice keeps them.
     """
-
-    directory: Path
-    threads: int
-    seconds: float
-    on_progress: Callable[[str], None]
-
-
-class _Factory:
-    """Makes slices of a package's network."""
-
-    def __init__(self, version: Package, store: FactoryStore, measurement: _Measurement) -> None:
-        self._version, self._store, self._measurement = version, store, measurement
-        self._network = store.read_supernet(version.directory)
-
-    def best(
-        self, task: AskedTask, request: SliceRequest, examples: Examples | None
-    ) -> tuple[MadeSlice, SliceLimits]:
-        """Return the best slice for a request, and the limits that it keeps.
-
-        Raises:
-            MistifyError: INVALID_CONFIG, no slice keeps them.
-        """
-        assembler = self._store.read_assembler(self._version.directory)
-        tried = [limit for limit in self._store.quality.tried_limits() if limit <= request.limit]
-        found = candidates(self._store, assembler, task, tried)
-        if examples is not None:
-            found = self._scored(found, examples)
-        table = None if request.latency is None else self._latencies()
-        limits = self._limits(request, table)
-        predicted_ms: Callable[[Widths], float] = table.predictor() if table else lambda widths: 1.0
-        made = best_slice(found, limits, lambda one: predicted_ms(one.widths), self._make)
-        if not made.fits(limits):
-            raise _out_of_reach(task, request, limits, made)
-        return made, limits
-
-    def _limits(self, request: SliceRequest, table: SliceLatencies | None) -> SliceLimits:
-        """Return the limits of a request in milliseconds and bytes."""
-        memory = None if request.memory is None else request.memory.resolve(memory_bytes(self._network))
-        latency = request.latency.resolve(table.whole_ms) if request.latency and table else None
-        return SliceLimits(latency, memory)
-
-    def _latencies(self) -> SliceLatencies:
-        measurement = self._measurement
-        return slice_latencies(
-            self._store,
-            self._network,
-            measurement.directory,
-            measurement.threads,
-            seconds=measurement.seconds,
-            on_progress=measurement.on_progress,
-        )
-
-    def _make(self, candidate: SliceCandidate) -> MadeSlice:
-        network = candidate.cut(self._network, self._store.places)
-        latency = measured_latency(network, self._measurement.threads, self._measurement.seconds)
-        return MadeSlice(candidate, network, latency, memory_bytes(network))
-
-    def _scored(self, found: Sequence[SliceCandidate], examples: Examples) -> list[SliceCandidate]:
-        """Return candidates with their scores on the device's examples."""
-        manifest = self._version.manifest
-        scorer = SliceScorer(self._store, manifest.outputs[0], examples)
-        scored = []
-        for candidate in found:
-            network = candidate.cut(self._network, self._store.places)
-            scored.append(replace(candidate, quality=scorer(network, *tensors_of(network, manifest))))
-        return scored
+    found = maker.candidates(task, request.limit, examples)
+    table = None if request.latency is None else maker.latencies()
+    predicted_ms: Callable[[Widths], float] = table.predictor() if table else lambda widths: 1.0
+    limits = SliceLimits(
+        request.latency.resolve(table.whole_ms) if request.latency and table else None,
+        request.memory.resolve(maker.whole_memory_bytes) if request.memory else None,
+    )
+    made = maker.best(found, limits, lambda one: predicted_ms(one.widths))
+    if not made.fits(limits):
+        raise _out_of_reach(task, request, limits, made)
+    return made, limits
 
 
 def _examples(data: Path, version: Package, store: FactoryStore, task: AskedTask) -> Examples:

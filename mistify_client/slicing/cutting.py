@@ -6,6 +6,7 @@ keeps it in the package's state.
 
 import sys
 from functools import partial
+from mmap import mmap
 from pathlib import Path
 from typing import Final
 
@@ -62,14 +63,14 @@ def cut_slice(package: Path, rung: Rung) -> bytes:
     if slice_key(store, task, rung.limit) != rung.key:
         message = f"{rung.id} is of another network than {source.directory}; the monitor offers others"
         raise MistifyError(ErrorCode.CONFLICT, message)
-    supernet, assembler = store.read_supernet(source.directory), store.read_assembler(source.directory)
+    supernet, assembler = store.map_supernet(source.directory), store.read_assembler(source.directory)
     with unusable_reported(source):
         (candidate,) = candidates(store, assembler, task, [rung.limit])
         return checked_slice(supernet, store, candidate, version.manifest)
 
 
 def checked_slice(
-    supernet: bytes, store: FactoryStore, candidate: SliceCandidate, manifest: Manifest
+    supernet: bytes | mmap, store: FactoryStore, candidate: SliceCandidate, manifest: Manifest
 ) -> bytes:
     """Cut a slice, and check that it can take the place of a network.
 

@@ -64,7 +64,7 @@ class _Ladder:
         _check_options(version)
         self._source, self._store = factory_of(package)
         self._task = served_task(version, self._store)
-        self._supernet = self._store.read_supernet(self._source.directory)
+        self._supernet = self._store.map_supernet(self._source.directory)
         self._assembler = self._store.read_assembler(self._source.directory)
         self._manifest, self._own = version.manifest, version.read(NETWORK)
         self._digest, self._directory, self._seconds = version.digest, directory, seconds
@@ -103,7 +103,7 @@ class _Ladder:
 
     def _rung(self, candidate: SliceCandidate, latency_ms: float) -> Rung:
         network = checked_slice(self._supernet, self._store, candidate, self._manifest)
-        if tensors_of(network, self._manifest) != (self._manifest.inputs, self._manifest.outputs):
+        if tensors_of(resizable(network), self._manifest) != (self._manifest.inputs, self._manifest.outputs):
             message = "slices have other inputs or outputs than the package's network, such as other scales"
             raise MistifyError(ErrorCode.INVALID_MODEL, message)
         return Rung(

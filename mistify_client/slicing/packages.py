@@ -17,8 +17,8 @@ from mistify.files.writing import sync_path
 from mistify.package.factory import AskedTask
 from mistify.package.manifest import NETWORK, Manifest, TensorInfo
 from mistify.package.opened import Package
-from mistify.package.records import PackagedFile
-from mistify.tflite.resizable import resizable
+from mistify.package.records import PackagedFile, describe_file
+from mistify.tflite.resizable import read_resizable
 from mistify.tflite.session import Session
 from mistify_client.runtime.versions import state_directory
 from mistify_client.slicing.search import MadeSlice, SliceLimits
@@ -38,7 +38,8 @@ def slice_manifest(
         examples: Number of the device's examples behind its quality; 0 for the expected one.
         note: Says where its quality comes from.
     """
-    inputs, outputs = tensors_of(made.network, shipped)
+    inputs, outputs = tensors_of(read_resizable(made.network), shipped)
+    content = describe_file(made.network)
     threads, precision = made.latency.threads, shipped.quantization
     latency = latency_axis(at_threads(HOST_NAME, threads), precision)
     memory = memory_axis(precision)
@@ -53,7 +54,7 @@ def slice_manifest(
             "achieved": {
                 latency: made.latency.median_ms,
                 memory: made.memory_bytes,
-                size_axis(precision): float(len(made.network)),
+                size_axis(precision): float(content.size),
             },
             "measured": {latency: made.latency.median_ms},
             "accuracy": made.candidate.quality,
@@ -72,17 +73,16 @@ def slice_manifest(
             "training": None,
             "training_note": _NOT_TRAINED,
             "tuned_from": None,
-            "files": {**_described_files(shipped), NETWORK: PackagedFile.of(made.network)},
+            "files": {**_described_files(shipped), NETWORK: content},
             "created": datetime.now(UTC),
         }
     )
 
 
-def write_package(shipped: Package, manifest: Manifest, network: bytes, directory: Path) -> None:
-    """Write the package of a slice into an empty directory."""
+def complete_package(shipped: Package, manifest: Manifest, directory: Path) -> None:
+    """Add the other files of a package to the network of a slice."""
     for name in _described_files(shipped.manifest):
         shutil.copyfile(shipped.directory / name, directory / name)
-    (directory / NETWORK).write_bytes(network)
     manifest.save(directory)
 
 
@@ -138,8 +138,12 @@ def move_to(new: Path, out: Path) -> Path:
 
 
 def tensors_of(network: bytes, shipped: Manifest) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Return the inputs and the outputs of a slice: those of the shipped network, with scales of its own."""
-    session = Session(resizable(network), threads=1)
+    """Return the inputs and the outputs of a slice: those of the shipped network, with scales of its own.
+
+    Args:
+        network: Content of its `.tflite` for any batch size.
+    """
+    session = Session(network, threads=1)
     return (
         tuple(_with_scale(info, session.inputs[info.name]) for info in shipped.inputs),
         tuple(_with_scale(info, session.outputs[info.name]) for info in shipped.outputs),

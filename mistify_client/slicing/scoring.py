@@ -9,7 +9,6 @@ from mistify.errors import Problem
 from mistify.package.factory import FactoryStore
 from mistify.package.manifest import TensorInfo
 from mistify.package.training import OutputEncoding
-from mistify.tflite.resizable import resizable
 from mistify.tflite.session import Session
 from mistify_client.examples import YES_OR_NO, Examples, invalid_data
 from mistify_client.runtime.inputs import bind
@@ -43,9 +42,9 @@ class SliceScorer:
         """Return the score of a network.
 
         Args:
-            network: Content of its `.tflite`.
+            network: Content of its `.tflite` for any batch size.
         """
-        session = Session(resizable(network), threads=1)
+        session = Session(network, threads=1)
         (output,) = (info for info in outputs if info.name == self._output)
         predicted = np.concatenate(
             [

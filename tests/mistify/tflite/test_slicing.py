@@ -1,5 +1,7 @@
 """Slices of networks against the same networks with the closed units masked, and with Keras."""
 
+from mmap import ACCESS_READ, mmap
+
 import keras
 import numpy as np
 import pytest
@@ -61,6 +63,18 @@ def test_the_graph_for_one_example_computes_the_same(precision):
     slice_of_it = sliced(network, places, opened(drawn(places, 7)))
     fixed = Session(slice_of_it, threads=1).run("serving_default_batch_1", images(1))["scores"]
     np.testing.assert_allclose(fixed, run(slice_of_it, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.INT8])
+def test_a_mapped_file_gives_the_same_slice_and_is_left_alone(tmp_path, precision):
+    network, places = converted(convolutional, precision)
+    file, units = tmp_path / "network.tflite", opened(drawn(places, 3))
+    file.write_bytes(network)
+    with file.open("rb") as opened_file:
+        mapped = mmap(opened_file.fileno(), 0, access=ACCESS_READ)
+    assert sliced(mapped, places, units) == sliced(network, places, units)
+    assert file.read_bytes() == network
+    mapped.close()  # an error if the slice still referred to it
 
 
 def test_all_units_make_the_network_itself():
