@@ -109,16 +109,27 @@ _SEARCHED: Final = 1_000
 
 
 class Extent(NamedTuple):
-    """Training steps of the source, and of both stages of a supernet; and the measuring time per block."""
+    """The size of a run.
+
+    Attributes:
+        source: Training steps of the source.
+        distil: Training steps of the first stage of a supernet.
+        paths: Training steps of the second stage.
+        seconds: Measuring time for each block.
+        largest: The largest share of a network in a block.
+        tested: Number of test examples.
+    """
 
     source: int
     distil: int
     paths: int
     seconds: float
+    largest: float
+    tested: int
 
 
-FULL: Final = Extent(4_800, 600, 2_400, 0.5)
-QUICK: Final = Extent(30, 8, 8, 0.02)
+FULL: Final = Extent(4_800, 600, 2_400, 0.5, 0.1, 10_000)
+QUICK: Final = Extent(20, 4, 4, 0.02, 0.3, 100)
 
 
 class Family(NamedTuple):
@@ -176,10 +187,12 @@ def measured(network: keras.Model, data: Path, extent: Extent, seed: int) -> Run
     """Train a network, and measure the families and both sides."""
     with TemporaryDirectory() as directory:
         assignment, test = _source(network, data, Path(directory), extent, seed)
-    steps = {"distil_steps": extent.distil, "path_steps": extent.paths, "seed": seed}
-    params = AdaptiveNetParams.model_validate(steps), CrowdHmtParams.model_validate(steps)
+    test = test.subset(np.arange(min(len(test), extent.tested)))
+    steps = {"distil_steps": extent.distil, "path_steps": extent.paths}
+    own = {**steps, "largest": extent.largest, "seed": seed}
+    params = AdaptiveNetParams.model_validate(own), CrowdHmtParams.model_validate(own)
     families = _families(assignment, test, extent)
-    return Run(families, *(_side(assignment, own, test, extent) for own in params))
+    return Run(families, *(_side(assignment, one, test, extent) for one in params))
 
 
 def figures_of(runs: Sequence[Run]) -> dict[str, float]:
@@ -227,7 +240,7 @@ def _source(
 def _families(assignment: Assignment, test: Dataset, extent: Extent) -> dict[str, Family]:
     """Return the means of every family."""
     examples = test.subset(np.arange(min(len(test), _FAMILY_EXAMPLES)))
-    own = {"merge": [], "shrink": [0.5], "variants": FAMILIES, "path_steps": 0, "seed": assignment.seed}
+    own = {"merge": [], "shrink": [0.5], "variants": FAMILIES, "path_steps": 0, "largest": extent.largest}
     closed, trained = (
         _prepared(assignment, AdaptiveNetParams.model_validate({**own, "distil_steps": steps}))
         for steps in (0, extent.distil)

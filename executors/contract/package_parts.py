@@ -7,6 +7,7 @@ import keras
 
 from executors.structure import Structure
 from executors.structure.blocks import Block
+from mistify.package.blocks import NetworkEstimate
 from mistify.package.factory import SlicedGroup
 from mistify.scenarios.quality import Quality
 from mistify.scenarios.space import TaskSpace
@@ -49,11 +50,13 @@ class PackageParts:
         blocks: The blocks from which devices assemble their own networks, the source's blocks first; none for
             a package without a block store.
         served: Files of the blocks that make up the goal's network; none if it has layers of its own.
+        front: The best networks of these blocks, by several criteria; may be empty.
         factory: The network from which devices cut their own networks; None for a package without one.
         note: A remark for readers of the goal's result; may be empty.
     """
 
     blocks: Sequence[Block] = ()
     served: Sequence[str] = ()
+    front: Sequence[NetworkEstimate] = ()
     factory: Factory | None = None
     note: str = ""

@@ -6,13 +6,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
+from mistify.costs.energy import EnergyOrigin
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import FileName, PackagedFile, Record, read_record
 from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 
-BLOCKS_FORMAT: Final = 1
+BLOCKS_FORMAT: Final = 2
 BLOCKS: Final = "blocks.json"
 
 Count = Annotated[int, Field(ge=1)]
@@ -52,6 +53,26 @@ class BlockVariant(Record):
         return self.start + self.span
 
 
+class NetworkEstimate(Record):
+    """A network of blocks that no other one dominates, as estimated by the server.
+
+    Loss and costs are sums over the blocks. None of them has a weight: a device chooses by its own criteria.
+
+    Attributes:
+        files: Files of its blocks, from the inputs to the outputs.
+        loss: Increase of the validation loss over that of the original network.
+        latency_ms: Milliseconds of one inference on the server's machine, in float32.
+        energy_mj: Millijoules of one inference, in float32.
+        energy_origin: The basis of the energy.
+    """
+
+    files: tuple[FileName, ...]
+    loss: float
+    latency_ms: Annotated[float, Field(ge=0)]
+    energy_mj: Annotated[float, Field(ge=0)]
+    energy_origin: EnergyOrigin
+
+
 class BlockStore(Record):
     """The positions at which a network is divided, and the variants between them.
 
@@ -67,15 +88,18 @@ class BlockStore(Record):
         kinds: Output -> the kind of its values. Outputs that are not listed are classes, before the softmax.
         served: Files of the blocks in the package's own network, in order; the network may have been tuned
             since. Empty if it is not a network of these blocks.
+        front: The best networks by loss, latency, energy and size, lowest loss first; none in format 1, or if
+            the algorithm lists none.
     """
 
-    format_version: Literal[1] = BLOCKS_FORMAT
+    format_version: Literal[1, 2] = BLOCKS_FORMAT
     inputs: tuple[TensorInfo, ...]
     positions: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     variants: tuple[BlockVariant, ...]
     kinds: dict[str, OutputEncoding] = Field(default_factory=dict)
     served: tuple[FileName, ...] = ()
+    front: tuple[NetworkEstimate, ...] = ()
 
     @model_validator(mode="after")
     def _variants_fit(self) -> "BlockStore":
@@ -85,11 +109,13 @@ class BlockStore(Record):
         for variant in self.variants:
             if variant.end > self.last:
                 raise ValueError(f"{variant.file} ends at position {variant.end}; the last is {self.last}")
-        if self.served:
+        networks = [("served", self.served)] if self.served else []
+        networks += [(f"front[{number}]", one.files) for number, one in enumerate(self.front)]
+        for name, network in networks:
             try:
-                self.network_of(self.served)
+                self.network_of(network)
             except MistifyError as error:
-                raise ValueError(f"served: {error}") from error
+                raise ValueError(f"{name}: {error}") from error
         return self
 
     @property
@@ -111,7 +137,8 @@ class BlockStore(Record):
         """Return the store restricted to some of its files."""
         variants = tuple(variant for variant in self.variants if variant.file in files)
         served = self.served if all(file in files for file in self.served) else ()
-        return self.model_copy(update={"variants": variants, "served": served})
+        front = tuple(one for one in self.front if all(file in files for file in one.files))
+        return self.model_copy(update={"variants": variants, "served": served, "front": front})
 
     def network_of(self, files: Sequence[str]) -> tuple[BlockVariant, ...]:
         """Return the variants of a network.

@@ -132,7 +132,7 @@ def _block_store(
     """Return the block store of a package, without quantization-aware training."""
     precision = task.spec.quantization.precision.stored_as
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
-    return block_store(parts.blocks, precision, examples, kinds, parts.served)
+    return block_store(parts.blocks, precision, examples, kinds, served=parts.served, front=parts.front)
 
 
 def _factory(

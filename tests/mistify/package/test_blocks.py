@@ -55,6 +55,30 @@ def change(directory, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
+def network(*names):
+    files = [f"{name}.tflite" for name in names]
+    return {"files": files, "loss": 0.5, "latency_ms": 2.0, "energy_mj": 3.0, "energy_origin": "fitted"}
+
+
+def test_a_store_of_the_first_format_has_no_front(directory):
+    content = json.loads((directory / BLOCKS).read_text())
+    del content["front"]
+    (directory / BLOCKS).write_text(json.dumps(content | {"format_version": 1}))
+    assert BlockStore.load(directory).front == ()
+
+
+def test_the_front_lists_networks_of_the_blocks(directory):
+    change(directory, front=[network("a", "b", "c"), network("a", "bc")])
+    store = BlockStore.load(directory)
+    assert [one.files for one in store.front] == [
+        ("a.tflite", "b.tflite", "c.tflite"),
+        ("a.tflite", "bc.tflite"),
+    ]
+    assert store.only({"a.tflite", "bc.tflite"}).front == store.front[1:]
+    change(directory, front=[network("a", "bc"), network("a", "c")])
+    assert "front[1]: " in str(failure(BlockStore.load, directory))
+
+
 def test_a_store_survives_a_round_trip(directory):
     store = BlockStore.load(directory)
     assert [tensor.name for position in range(4) for tensor in store.tensors_at(position)] == [
@@ -125,7 +149,7 @@ def test_a_damaged_missing_or_newer_manifest_is_refused(directory):
         assert error.code is ErrorCode.CORRUPT_PACKAGE
         assert message in str(error)
         (directory / BLOCKS).write_text(before)
-    change(directory, format_version=2)
+    change(directory, format_version=3)
     assert failure(BlockStore.load, directory).code is ErrorCode.STORE_VERSION
     (directory / BLOCKS).write_text("{")
     assert failure(BlockStore.load, directory).code is ErrorCode.CORRUPT_PACKAGE

@@ -13,7 +13,7 @@ from executors.structure.exporting import NamedFunction, constant
 from executors.structure.signature import input_names, output_names
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
-from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant, NetworkEstimate
 from mistify.package.manifest import TensorInfo
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
@@ -36,7 +36,9 @@ def block_store(
     precision: Quantization,
     examples: Examples | None = None,
     kinds: Mapping[str, OutputEncoding] | None = None,
+    *,
     served: Sequence[str] = (),
+    front: Sequence[NetworkEstimate] = (),
 ) -> dict[str, bytes]:
     """Convert blocks into a store, and return its files by name: a manifest and a `.tflite` per block.
 
@@ -50,13 +52,14 @@ def block_store(
         examples: Input of the network -> training data for calibrating integer activations.
         kinds: Output of the network -> its encoding; None if all are logits.
         served: Files of the blocks in the package's own network; empty if it is made of others.
+        front: The best networks of these blocks.
 
     Raises:
         ValueError: A block has an operator that cannot be moved to another file.
     """
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
-    manifest = _manifest(blocks, files, kinds or {}, served)
+    manifest = _manifest(blocks, files, kinds or {}, served, front)
     return {BLOCKS: (manifest.model_dump_json(indent=2) + "\n").encode(), **files}
 
 
@@ -98,6 +101,7 @@ def _manifest(
     files: Mapping[str, bytes],
     kinds: Mapping[str, OutputEncoding],
     served: Sequence[str],
+    front: Sequence[NetworkEstimate],
 ) -> BlockStore:
     runners = {block.name: Runner(files[block.file]) for block in blocks}
     first, last = blocks[0], max(block.end for block in blocks)
@@ -121,4 +125,5 @@ def _manifest(
         ),
         kinds=dict(kinds),
         served=tuple(served),
+        front=tuple(front),
     )

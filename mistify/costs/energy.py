@@ -1,0 +1,81 @@
+"""The energy of an inference from multiply-adds and memory accesses (CrowdHMTware, equation 1)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mistify.costs.network import FLOAT_BYTES, NetworkCost
+from mistify.costs.profiles import HardwareProfile
+from mistify.costs.quantization import Quantization
+
+#: The energy of a multiply-add in picojoules, with floats and with integers, in a 45 nm process (Mark
+#: Horowitz, Computing's energy problem, ISSCC 2014).
+_FLOAT_PJ: Final = 3.7 + 0.9
+_INTEGER_PJ: Final = 0.2 + 0.03
+
+_PJ_PER_MJ: Final = 1e9
+
+
+class EnergyOrigin(StrEnum):
+    """The basis of an energy: how far its absolute amount can be trusted.
+
+    Attributes:
+        FITTED: Watts measured on the device, times the latency of a model fitted to its measurements.
+        PUBLISHED: Ratios from a paper; only comparisons between networks mean something.
+    """
+
+    FITTED = "fitted"
+    PUBLISHED = "published ratios"
+
+
+@dataclass(frozen=True)
+class Energy:
+    """The energy of one inference at batch 1, in millijoules, and its basis."""
+
+    mj: float
+    origin: EnergyOrigin
+
+
+@dataclass(frozen=True)
+class UnitEnergies:
+    """The energy of memory accesses, as multiples of that of a multiply-add with floats.
+
+    Attributes:
+        cache: Reading 32 bits from a cache.
+        dram: Reading 32 bits from DRAM.
+        shared: Reading 32 bits through the shared memory of a GPU; 0 for processors without one.
+    """
+
+    cache: float
+    dram: float
+    shared: float = 0.0
+
+
+#: The ratios of the paper for mobile processors.
+CPU: Final = UnitEnergies(cache=6, dram=200)
+
+#: The ratios of the paper for mobile GPUs.
+GPU: Final = UnitEnergies(cache=6, dram=200, shared=2)
+
+
+def energy(
+    network: NetworkCost,
+    precision: Quantization,
+    hardware: HardwareProfile,
+    hit_rate: float = 0.0,
+    units: UnitEnergies = CPU,
+) -> Energy:
+    """Return the energy of a network, from the watts of the hardware if they are measured.
+
+    Args:
+        hit_rate: The share of weights read from the cache; by default, all of them come from DRAM.
+        units: The ratios to use without measurements.
+    """
+    mj = hardware.energy_mj(network)
+    if mj is not None:
+        return Energy(mj, EnergyOrigin.FITTED)
+    words = network.weight_bytes(precision) / FLOAT_BYTES
+    access = hit_rate * units.cache + (1 - hit_rate) * units.dram + units.shared
+    is_float = precision in (Quantization.NONE, Quantization.FLOAT16)
+    computing = network.flops * (_FLOAT_PJ if is_float else _INTEGER_PJ)
+    return Energy((computing + access * words * _FLOAT_PJ) / _PJ_PER_MJ, EnergyOrigin.PUBLISHED)
