@@ -21,8 +21,8 @@ _FREQUENCIES: Final = 8
 #: Batch norms follow requests quickly, which are as varied as any.
 _MOMENTUM: Final = 0.95
 
-#: Scales and shifts start near 1 and 0.
-_SMALL: Final = keras.initializers.RandomNormal(stddev=0.01)
+#: Standard deviation of the kernels of scales and shifts, which start near 1 and 0.
+_SMALL: Final = 0.01
 
 #: Logits start around this: most gates are open, and the limits close them later. Where half of them start
 #: closed, some tasks lose all of a group's units, and with them every gradient.
@@ -31,8 +31,8 @@ _OPEN: Final = 1.0
 #: Standard deviation of where they start by the worth of units.
 _BY_WORTH: Final = 0.5
 
-#: Spread of the logits of an example around the units' worth, where that is known at the start.
-_SPREAD: Final = keras.initializers.RandomNormal(stddev=0.02)
+#: Standard deviation of the kernels of logits around the units' worth, where that is known at the start.
+_SPREAD: Final = 0.02
 
 #: The worth of each unit of a group, standardised, by the group's name.
 Worth = Mapping[str, npt.NDArray[np.floating[Any]]]
@@ -108,7 +108,7 @@ def _logits(selection: Any, group: GatedGroup, gaters: int, worth: Worth | None)
     starts: dict[str, Any] = {"bias_initializer": keras.initializers.Constant(_OPEN)}
     if worth is not None:
         bias = np.tile(worth[group.name], gaters)
-        starts = {"kernel_initializer": _SPREAD, "bias_initializer": lambda *_, **__: bias}
+        starts = {"kernel_initializer": _normal(_SPREAD), "bias_initializer": lambda *_, **__: bias}
     each = layers.Dense(gaters * group.units, name=f"{group.name}-gaters", **starts)(selection)
     if gaters == 1:
         return each
@@ -121,10 +121,15 @@ def _modulation(selection: Any, logits: Any, group: GatedGroup) -> tuple[Any, An
     if group.modulated is None:
         return keras.ops.ones_like(logits), keras.ops.zeros_like(logits)
     start = keras.initializers.Constant(log(e - 1))  # its softplus is 1
-    small = {"units": group.units, "kernel_initializer": _SMALL}
     positive = {"activation": "softplus", "bias_initializer": start, "name": f"{group.name}-scales"}
-    shift = layers.Dense(**small, name=f"{group.name}-shifts")
-    return layers.Dense(**small, **positive)(selection), shift(selection)
+    scale = layers.Dense(group.units, kernel_initializer=_normal(_SMALL), **positive)
+    shift = layers.Dense(group.units, kernel_initializer=_normal(_SMALL), name=f"{group.name}-shifts")
+    return scale(selection), shift(selection)
+
+
+def _normal(deviation: float) -> keras.initializers.Initializer:
+    """Return a new initializer: each draws its seed once, so that a shared one gives layers the same values."""
+    return keras.initializers.RandomNormal(stddev=deviation)
 
 
 def _joined(name: str, values: Sequence[Any]) -> Any:
