@@ -128,7 +128,7 @@ def _modulation(selection: Any, logits: Any, group: GatedGroup) -> tuple[Any, An
 
 
 def _normal(deviation: float) -> keras.initializers.Initializer:
-    """Return a new initializer: each draws its seed once, so that a shared one gives layers the same values."""
+    """Return a new initializer: one that layers share would give them the same values."""
     return keras.initializers.RandomNormal(stddev=deviation)
 
 
