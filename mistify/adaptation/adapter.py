@@ -80,9 +80,9 @@ class Adapter:
         self._pending = 0
 
     @property
-    def move(self) -> float:
-        """How far the statistics have moved from the shipped ones."""
-        return self._norms.move(self.statistics)
+    def shift(self) -> float:
+        """How far the statistics have moved, as a multiple of the moves without a shift of the data."""
+        return self._norms.shift(self.statistics)
 
     @property
     def spread(self) -> float:

@@ -30,6 +30,7 @@ def folded_norms(norms: Sequence[FoldedNorm], arrays: Arrays) -> FoldedNorms:
         arrays["beta"],
         arrays["epsilon"],
         Statistics(arrays["mean"], arrays["variance"]),
+        np.array([*(norm.variance_move for norm in norms), *(norm.mean_move for norm in norms)], np.float32),
     )
 
 
@@ -87,18 +88,11 @@ def _runs(observer: Observer, output: str, kind: OutputEncoding) -> Any:
 
 
 def probabilities(values: Array, kind: OutputEncoding) -> Array:
-    """Return the probabilities of classes of each example.
+    """Return the probabilities of classes of each example [batch, classes].
 
     Args:
-        values: An output [batch, ..., classes]; positions between are averaged.
+        values: An output [batch, classes], or [batch, 1] for the probability of yes.
         kind: The kind of its values.
-
-    Returns:
-        [batch, classes]; no and yes for an output with one value.
     """
     predicted = kind.predictions(values)
-    if kind in _SINGLE:
-        yes = predicted.reshape(len(predicted), -1).mean(axis=1)
-        return np.stack([1 - yes, yes], axis=1)
-    flat: Array = predicted.reshape(len(predicted), -1, predicted.shape[-1]).mean(axis=1)
-    return flat
+    return np.concatenate([1 - predicted, predicted], axis=1) if kind in _SINGLE else predicted

@@ -49,6 +49,8 @@ class FoldedNorms:
         beta: Summands; 0 for a norm without.
         epsilon: The summand of variances.
         shipped: The statistics that were folded.
+        usual: How far statistics move without any shift of the data, as returned by `moves`: the farthest
+            under streams of a single class.
     """
 
     sizes: tuple[int, ...]
@@ -56,6 +58,7 @@ class FoldedNorms:
     beta: Floats
     epsilon: Floats
     shipped: Statistics
+    usual: Floats
 
     def observed(self, means: Sequence[Floats], squares: Sequence[Floats]) -> Statistics:
         """Return the statistics of what the norms read.
@@ -89,15 +92,26 @@ class FoldedNorms:
         summand = np.where(seen, self.beta * (1 - factor) + moved, 0)
         return self._by_norm(factor), self._by_norm(summand)
 
-    def move(self, statistics: Statistics, since: Statistics | None = None) -> float:
-        """Return how far statistics have moved: the mean over all norms of |log variance ratio|.
+    def moves(self, statistics: Statistics) -> Floats:
+        """Return how far statistics have moved from the shipped ones.
 
-        Args:
-            since: Where they were; the shipped ones by default.
+        Returns:
+            The mean |log variance ratio| of the channels of each norm, and then the mean distance of their
+            means in standard deviations [2 * norms].
         """
-        before = (since or self.shipped).variance + self.epsilon
-        ratios = np.abs(np.log((statistics.variance + self.epsilon) / before))
-        return float(np.mean([norm.mean() for norm in self._by_norm(ratios)]))
+        variance = self.shipped.variance + self.epsilon
+        ratios = np.abs(np.log((statistics.variance + self.epsilon) / variance))
+        distances = np.abs(statistics.mean - self.shipped.mean) / np.sqrt(variance)
+        by_norm = [*self._by_norm(ratios), *self._by_norm(distances)]
+        return np.array([norm.mean() for norm in by_norm], np.float32)
+
+    def shift(self, statistics: Statistics) -> float:
+        """Return the largest move of statistics, as a multiple of the usual ones.
+
+        The moves of single norms tell a shift of the data from a skew of the classes better than their mean:
+        a shift moves some norms much more than any class does, often the first ones.
+        """
+        return float((self.moves(statistics) / self.usual).max())
 
     def _scale(self, statistics: Statistics) -> Floats:
         scale: Floats = self.gamma / np.sqrt(statistics.variance + self.epsilon)

@@ -282,6 +282,12 @@ class PortingConfig(Settings):
             "compression": self.compression and str(self.compression),
         }
         others = {name: value for name, value in beside.items() if value is not None}
+        if self.tuning.adaptation and precision.integer:
+            raise InvalidValue(
+                {"tuning": {"adaptation": True}, "quantization": precision.value},
+                "activations in floats, as adaptation without labels needs: ranges of integers are fixed",
+                'ask for "dynamic" or "float16", or leave "adaptation" out',
+            )
         if self.tuning.trainable != "none" and others:
             raise InvalidValue(
                 {"tuning": self.tuning.trainable, **others},
@@ -313,6 +319,12 @@ class PortingConfig(Settings):
                 {"tuning": self.tuning.trainable, "hardware": self.hardware_name},
                 f"no training on the device, which needs float32: {self.hardware_name} runs {_listed(runs)}",
                 'leave "tuning" out, or name other hardware',
+            )
+        if self.tuning.adaptation and all(each.integer for each in runs):
+            raise InvalidValue(
+                {"tuning": {"adaptation": True}, "hardware": self.hardware_name},
+                f"no adaptation, which needs floats: {self.hardware_name} runs {_listed(runs)}",
+                'leave "adaptation" out, or name other hardware',
             )
         if "quantization" in self.model_fields_set and named not in (Quantization.AUTO, *runs):
             raise InvalidValue(

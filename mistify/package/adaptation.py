@@ -38,11 +38,15 @@ class FoldedNorm(Record):
         name: The layer of the operator.
         channels: The number of its channels.
         operators: Number of the graph and of the operator in it, for each graph of `serve.tflite`.
+        variance_move: The farthest that streams of a single class move its variances: the mean |log ratio|.
+        mean_move: The farthest that they move its means, in standard deviations.
     """
 
     name: str
     channels: Annotated[int, Field(ge=1)]
     operators: Annotated[tuple[tuple[Number, Number], ...], Field(min_length=1)]
+    variance_move: Annotated[float, Field(gt=0)]
+    mean_move: Annotated[float, Field(gt=0)]
 
 
 class AdaptationStore(Record):
@@ -54,8 +58,6 @@ class AdaptationStore(Record):
         output: The output whose classes balance the examples.
         kind: The kind of its values.
         classes: The number of its classes.
-        shift: How far the statistics have to move before the network is adapted: farther than subsets of the
-            validation data with a single class move them.
         adapted_from: SHA-256 of the `serve.tflite` that a device has adapted; None in packages as shipped.
     """
 
@@ -64,7 +66,6 @@ class AdaptationStore(Record):
     output: str
     kind: OutputEncoding
     classes: Annotated[int, Field(ge=2)]
-    shift: Annotated[float, Field(gt=0)]
     adapted_from: Sha256 | None = None
 
     @classmethod

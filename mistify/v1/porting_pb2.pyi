@@ -518,16 +518,18 @@ class BranchFigures(_message.Message):
     def __init__(self, share: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., measured: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
 
 class TrainingSettings(_message.Message):
-    __slots__ = ("trainable", "optimizer", "batch_size", "micro_batch")
+    __slots__ = ("trainable", "optimizer", "batch_size", "micro_batch", "adaptation")
     TRAINABLE_FIELD_NUMBER: _ClassVar[int]
     OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
+    ADAPTATION_FIELD_NUMBER: _ClassVar[int]
     trainable: str
     optimizer: str
     batch_size: int
     micro_batch: int
-    def __init__(self, trainable: _Optional[str] = ..., optimizer: _Optional[str] = ..., batch_size: _Optional[int] = ..., micro_batch: _Optional[int] = ...) -> None: ...
+    adaptation: bool
+    def __init__(self, trainable: _Optional[str] = ..., optimizer: _Optional[str] = ..., batch_size: _Optional[int] = ..., micro_batch: _Optional[int] = ..., adaptation: _Optional[bool] = ...) -> None: ...
 
 class Branches(_message.Message):
     __slots__ = ("count", "to", "saved_model")

@@ -161,6 +161,9 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
     if config.tuning.trainable != "none":
         expected = f'"none", because it needs layers: {_NO_STRUCTURE}'
         yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")
+    if config.tuning.adaptation:
+        expected = f"false, because it needs batch norms: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].tuning.adaptation", "true", expected, "leave it out")
     if config.dataset.losses:
         expected = f"none, because nothing is trained: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].dataset.losses", shown(config.dataset.losses), expected, "leave them out")

@@ -234,13 +234,15 @@ def allowed(tuning: TuningConfig, compression: CompressionConfig | None) -> Sequ
     """Return the precisions at which a package can be made, safest first.
 
     Args:
-        tuning: On-device training settings, which require float32.
+        tuning: On-device training settings, which require float32, or adaptation, which integer activations
+            do not allow.
     """
     if tuning.trainable != "none":
         return (Quantization.NONE,)
     clustered = compression is not None and compression.clusters is not None
     # Each channel of a kernel has its own scale, and therefore its own set of values.
-    return [precision for precision in KNOWN_LOSS if not (clustered and precision.integer)]
+    floats = clustered or tuning.adaptation
+    return [precision for precision in KNOWN_LOSS if not (floats and precision.integer)]
 
 
 def _expected_loss(precision: Quantization, shares: Mapping[Quantization, float]) -> float:

@@ -1,4 +1,4 @@
-"""The `tuning` of a config: how a package is trained on the device (paper 5.1)."""
+"""The `tuning` of a config: how a package is trained on the device, and adapted to its data (paper 5.1)."""
 
 from typing import Annotated, Final, Literal
 
@@ -20,9 +20,10 @@ Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part
 
 
 class TuningConfig(Settings):
-    """The `tuning` of a config: how a float32 package is trained on the device.
+    """The `tuning` of a config: how a package is trained on the device, and adapted without labels.
 
-    Not available with branches or compression, or for models without layers.
+    Training is available in float32, without branches and compression; adaptation in every precision but
+    those with integer activations. Neither is available for models without layers.
 
     Attributes:
         trainable: The part to train: nothing, the network, its head (the layers that make the outputs), or a
@@ -33,6 +34,8 @@ class TuningConfig(Settings):
         batch_size: The examples per training step.
         micro_batch: The examples that a step computes at once; it adds up their gradients, which takes less
             memory. By default, all of them.
+        adaptation: Whether the package describes its folded batch norms, so that a device can follow a shift
+            of its data without labels.
     """
 
     trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
@@ -45,6 +48,7 @@ class TuningConfig(Settings):
     micro_batch: int | None = Field(
         default=None, ge=1, description="a number that divides batch_size without a rest", examples=[8]
     )
+    adaptation: bool = Field(default=False, description="true or false", examples=[True])
 
     @model_validator(mode="after")
     def _micro_batches_fill_batches(self) -> "TuningConfig":

@@ -1,6 +1,6 @@
 """Packaging of Keras models: compression, conversion and description according to a task (paper 7)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from mistify.parsing.quantities import format_bytes
 from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.description.description import description_of
+from mistify_server.worker.packaging.adaptation.files import AdaptationFiles, adaptation_files
 from mistify_server.worker.packaging.assemble import PackageFiles, assemble
 from mistify_server.worker.packaging.conversion.activations import Calibration, calibration
 from mistify_server.worker.packaging.conversion.blocks import block_store
@@ -75,10 +76,12 @@ def package_model(
     converted = _convert(
         model, task, setup, sample.examples, training_steps=training_steps, branches=branches
     )
+    adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
     remarks = (
         _note_on_classes(model, setup.train),
         sample.note,
         _note_on_floats(converted.serve, model, task),
+        adaptation.note,
     )
     conversion = Conversion(
         networks=converted,
@@ -95,6 +98,7 @@ def package_model(
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
             **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
             **(_factory(parts.factory, task, sample.examples, objectives) if parts.factory else {}),
+            **adaptation.files,
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
@@ -124,6 +128,19 @@ def _convert(
             )
         case _:
             return ConvertedNetworks(convert(model, quantization))
+
+
+def _adaptation(
+    networks: Sequence[keras.Model],
+    serve: bytes,
+    task: PackageTask,
+    objectives: Mapping[str, OutputObjective],
+    setup: TrainingSetup,
+) -> AdaptationFiles:
+    """Return the description of folded batch norms, if the package is to have one."""
+    if not task.spec.tuning.adaptation:
+        return AdaptationFiles({})
+    return adaptation_files(networks, serve, objectives, setup.validation)
 
 
 def _block_store(

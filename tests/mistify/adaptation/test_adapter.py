@@ -8,7 +8,9 @@ from mistify.adaptation.statistics import FoldedNorms, Statistics
 
 GAMMA, BETA, EPSILON = np.float32([2.0, -1.0, 0.0]), np.float32([0.5, 0.0, 1.0]), np.full(3, 1e-3, np.float32)
 SHIPPED = Statistics(np.float32([1.0, -2.0, 0.0]), np.float32([4.0, 0.25, 1.0]))
-NORMS = FoldedNorms((2, 1), GAMMA, BETA, EPSILON, SHIPPED)
+#: Moves without a shift: of the variances of both norms, and of their means.
+USUAL = np.float32([0.1, 0.1, 0.2, 0.2])
+NORMS = FoldedNorms((2, 1), GAMMA, BETA, EPSILON, SHIPPED, USUAL)
 
 
 def folded(read):
@@ -46,8 +48,15 @@ def test_statistics_converge_to_those_of_the_stream():
     adapter = adapted(stream(960, OTHER, np.random.default_rng(0)))
     assert np.abs(adapter.statistics.mean - OTHER.mean)[:2].max() < 0.1
     assert np.abs(np.log(adapter.statistics.variance / OTHER.variance))[:2].max() < 0.1
-    expected = [np.mean([np.log(4), np.log(4)]), 0]
-    assert adapter.move == pytest.approx(np.mean(expected), rel=0.1)
+    assert adapter.shift == pytest.approx(np.log(4) / USUAL[0], rel=0.1)
+
+
+def test_the_largest_move_of_a_norm_is_the_shift():
+    means = Statistics(SHIPPED.mean + np.float32([0, 0.25, 0]), SHIPPED.variance)
+    assert NORMS.moves(means) == pytest.approx([0, 0, 0.25, 0], rel=1e-2)
+    assert NORMS.shift(means) == pytest.approx(0.25 / 0.2, rel=1e-2)
+    wider = Statistics(means.mean, means.variance * np.float32([1, 1, np.e]))
+    assert NORMS.shift(wider) == pytest.approx(1 / 0.1, rel=1e-2)
 
 
 def test_a_channel_whose_factor_is_zero_keeps_its_statistics():
@@ -59,7 +68,7 @@ def test_a_channel_whose_factor_is_zero_keeps_its_statistics():
 
 
 def test_the_shipped_stream_moves_nothing():
-    assert adapted(stream(640, SHIPPED, np.random.default_rng(0))).move < 0.03
+    assert adapted(stream(640, SHIPPED, np.random.default_rng(0))).shift < 0.5
 
 
 def test_changes_make_the_norm_that_of_other_statistics():
@@ -77,7 +86,7 @@ def test_expected_moments_are_those_that_show_the_statistics():
 
 def test_one_class_alone_teaches_nothing():
     adapter = adapted(stream(320, OTHER, np.random.default_rng(0), classes=1))
-    assert adapter.move == 0
+    assert adapter.shift == 0
     assert adapter.spread < 0.01
 
 
@@ -120,9 +129,9 @@ def test_it_continues_with_statistics():
 
 def test_forgetting_examples_keeps_statistics():
     adapter = adapted(stream(64, OTHER, np.random.default_rng(0)))
-    move = adapter.move
+    shift = adapter.shift
     adapter.forget()
-    assert (adapter.update(), adapter.spread, adapter.move) == (0, 0.0, move)
+    assert (adapter.update(), adapter.spread, adapter.shift) == (0, 0.0, shift)
 
 
 def test_the_spread_is_a_share():

@@ -109,6 +109,15 @@ def test_a_package_with_integer_inputs_cannot_be_trained_on_the_device():
         parse_batch(goal("edge-tpu", tuning={"trainable": "network"}))
 
 
+def test_a_package_with_integer_activations_cannot_be_adapted() -> None:
+    with pytest.raises(MistifyError, match="no adaptation, which needs floats: edge-tpu runs"):
+        parse_batch(goal("edge-tpu", tuning={"adaptation": True}))
+    with pytest.raises(MistifyError, match="activations in floats") as error:
+        parse_batch(goal(None, tuning={"adaptation": True}, quantization="int8"))
+    assert '"dynamic" or "float16"' in str(error.value)
+    assert parse_batch(goal(None, tuning={"adaptation": True}, quantization="float16"))
+
+
 def test_profiles_without_accelerator_settings_are_serialized_as_before():
     kept = TypeAdapter(NominalProfile)
     pi = json.loads(kept.dump_json(catalogue()["raspberry-pi"]))

@@ -65,6 +65,7 @@ tunings = st.builds(
     trainable=st.sampled_from(["none", "network", "head"]) | st.integers(1, 2**31),
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
+    adaptation=st.booleans(),
 )
 words = st.lists(st.text("abc:1", min_size=1, max_size=5), min_size=2, max_size=3, unique=True)
 tasks = words.map(lambda chosen: TaskConfig(properties=tuple(chosen))) | words.map(

@@ -182,6 +182,7 @@ def test_a_precision_at_which_no_network_fits_is_not_chosen() -> None:
         ({"compression": {"clusters": 16}}, "dynamic"),
         ({"compression": {"sparsity": 0.5}}, "int8"),
         ({"branches": {"count": 3}}, "int8"),
+        ({"tuning": {"adaptation": True}}, "dynamic"),
     ],
 )
 def test_a_precision_has_to_be_compatible_with_other_settings(

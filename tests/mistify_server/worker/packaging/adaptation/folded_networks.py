@@ -64,7 +64,13 @@ def converted(make, *arguments, precision="none"):
 def records(located):
     """Return located norms as in a package, and with their numbers."""
     norms = [
-        FoldedNorm(name=one.name, channels=len(one.arrays["mean"]), operators=one.operators)
+        FoldedNorm(
+            name=one.name,
+            channels=len(one.arrays["mean"]),
+            operators=one.operators,
+            variance_move=0.1,
+            mean_move=0.1,
+        )
         for one in located
     ]
     numbers = {name: np.concatenate([one.arrays[name] for one in located]) for name in ARRAYS}
