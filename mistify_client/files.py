@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,3 +100,14 @@ def held_alone(directory: Path, otherwise: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def staging(directory: Path) -> Iterator[Path]:
+    """Yield an empty directory, which is removed at the end: `/tmp` may lie in memory."""
+    shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

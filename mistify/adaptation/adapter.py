@@ -46,7 +46,7 @@ class GraphObserver:
 class Adapter:
     """Running statistics of a network's folded batch norms, without gradients.
 
-    An update takes as many inferences as examples have come since the last one.
+    An example takes two inferences: one for its prediction, and one for an update.
 
     Args:
         norms: The folded norms.
@@ -89,6 +89,16 @@ class Adapter:
         """The entropy of the mean of recent predictions, as a share of the largest; 0 without predictions."""
         return spread(self._window) if self._window else 0.0
 
+    def see(self, example: Mapping[str, Array]) -> None:
+        """Add an example of the stream, with the prediction that its statistics so far lead to.
+
+        Args:
+            example: Input -> array, without a batch axis.
+        """
+        graph = self._graphs[0]
+        one = {name: array[None] for name, array in example.items()}
+        self.add(example, graph.run(one, *_of(graph, self._norms.changes(self.statistics)))[0])
+
     def add(self, example: Mapping[str, Array], prediction: Array) -> None:
         """Add an example of the stream.
 
@@ -108,7 +118,7 @@ class Adapter:
         Returns:
             The number of updates.
         """
-        due, self._pending = divmod(self._pending, BATCH)
+        due, self._pending = divmod(self._pending, BATCH) if self._pending > 0 else (0, self._pending)
         if len(self._reservoir) < BATCH or self.spread < _LEAST_SPREAD:
             return 0
         for _ in range(due):
@@ -116,7 +126,11 @@ class Adapter:
         return due
 
     def predictions(self, statistics: Statistics, count: int) -> list[Array]:
-        """Return the predictions [classes] for examples of the reservoir with the given statistics."""
+        """Return the predictions [classes] for examples of the reservoir with the given statistics.
+
+        Their inferences are saved at later updates.
+        """
+        self._pending -= count
         graph, changes = self._graphs[0], self._norms.changes(statistics)
         rng = np.random.default_rng(0)  # the same examples for all statistics
         return [graph.run(one, *_of(graph, changes))[0] for one in self._reservoir.drawn(count, rng)]

@@ -92,26 +92,30 @@ class FoldedNorms:
         summand = np.where(seen, self.beta * (1 - factor) + moved, 0)
         return self._by_norm(factor), self._by_norm(summand)
 
-    def moves(self, statistics: Statistics) -> Floats:
-        """Return how far statistics have moved from the shipped ones.
+    def moves(self, statistics: Statistics, since: Statistics | None = None) -> Floats:
+        """Return how far statistics have moved.
+
+        Args:
+            since: Where they were; the shipped ones by default.
 
         Returns:
             The mean |log variance ratio| of the channels of each norm, and then the mean distance of their
             means in standard deviations [2 * norms].
         """
-        variance = self.shipped.variance + self.epsilon
+        before = since or self.shipped
+        variance = before.variance + self.epsilon
         ratios = np.abs(np.log((statistics.variance + self.epsilon) / variance))
-        distances = np.abs(statistics.mean - self.shipped.mean) / np.sqrt(variance)
+        distances = np.abs(statistics.mean - before.mean) / np.sqrt(variance)
         by_norm = [*self._by_norm(ratios), *self._by_norm(distances)]
         return np.array([norm.mean() for norm in by_norm], np.float32)
 
-    def shift(self, statistics: Statistics) -> float:
-        """Return the largest move of statistics, as a multiple of the usual ones.
+    def shift(self, statistics: Statistics, since: Statistics | None = None) -> float:
+        """Return the largest move of statistics since others, as a multiple of the usual ones.
 
         The moves of single norms tell a shift of the data from a skew of the classes better than their mean:
         a shift moves some norms much more than any class does, often the first ones.
         """
-        return float((self.moves(statistics) / self.usual).max())
+        return float((self.moves(statistics, since) / self.usual).max())
 
     def _scale(self, statistics: Statistics) -> Floats:
         scale: Floats = self.gamma / np.sqrt(statistics.variance + self.epsilon)

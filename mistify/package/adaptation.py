@@ -77,6 +77,12 @@ class AdaptationStore(Record):
                 CORRUPT_PACKAGE, it is damaged, with every problem in it.
         """
         if ADAPTATION not in package.manifest.files:
+            if package.manifest.tuned_from is not None:
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND,
+                    f"{package.directory} cannot be adapted to data without labels: it was tuned on this "
+                    "device, and the statistics of its batch norms are not known",
+                )
             note = f" ({package.manifest.note})" if package.manifest.note else ""
             raise MistifyError(
                 ErrorCode.NOT_FOUND,

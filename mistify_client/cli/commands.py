@@ -20,6 +20,7 @@ _MODULES: Final = {
     **dict.fromkeys(("tune", "withdraw"), "tune"),
     **dict.fromkeys(("adapt", "subnets"), "subnets"),
     **dict.fromkeys(("customize", "tasks"), "customize"),
+    "adaptation": "adaptation",
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }
 

@@ -114,6 +114,16 @@ class FleetConfig(ServerConfig):
     every: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
 
 
+class AdaptationConfig(Settings):
+    """Settings of the adaptation to the data of this place, without labels.
+
+    Attributes:
+        every: Seconds between two looks at the inputs of apps.
+    """
+
+    every: Seconds = Field(default=2.0, description='a time such as "2s"', examples=["2s"])
+
+
 #: Tables of the config that name a server.
 _SERVER_TABLES: Final = ("replacement", "reporting", "fleet")
 
@@ -129,6 +139,7 @@ class MonitorConfig(Settings):
         replacement: Settings of the background path; without them, no new package is requested.
         reporting: Settings of the latency reports; without them, none are sent.
         fleet: Settings of the status reports; without them, the server does not list this device.
+        adaptation: Settings of the adaptation to a shift of the data; without them, there is none.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -140,6 +151,7 @@ class MonitorConfig(Settings):
     replacement: ReplacementConfig | None = None
     reporting: ReportingConfig | None = None
     fleet: FleetConfig | None = None
+    adaptation: AdaptationConfig | None = None
 
     def make_policy(self) -> Policy:
         """Return a new policy as configured.

@@ -16,6 +16,7 @@ from mistify.errors import MistifyError
 from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
+from mistify_client.monitor.adapting import BackgroundAdaptation
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
@@ -70,6 +71,7 @@ class Monitor:
         self._background: BackgroundReplacement | None = None
         self._reporting: Reporting | None = None
         self._fleet: FleetReports | None = None
+        self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
         self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
@@ -124,7 +126,7 @@ class Monitor:
         self._stop_threads()
 
     def _stop_threads(self) -> None:
-        for path in (self._background, self._reporting, self._fleet):
+        for path in (self._background, self._reporting, self._fleet, self._adaptation):
             if path is not None:
                 path.stop()
 
@@ -138,7 +140,7 @@ class Monitor:
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
         self._stop_threads()
         self._config, self._foreground, self._search.config = config, foreground, config.search
-        self._background = self._reporting = self._fleet = None
+        self._background = self._reporting = self._fleet = self._adaptation = None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
             self._background = BackgroundReplacement(
@@ -148,6 +150,8 @@ class Monitor:
             self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
         if fleet is not None:
             self._fleet = FleetReports(fleet, self._journal)
+        if config.adaptation is not None:
+            self._adaptation = BackgroundAdaptation(self._package, config.adaptation.every, self._journal)
 
     def _refresh_targets(self) -> None:
         before = self._targets.current

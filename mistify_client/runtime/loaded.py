@@ -15,6 +15,7 @@ from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, Given, bind
 from mistify_client.runtime.interpreter import Run, Shapes
 from mistify_client.runtime.options import Option, PackageOptions
+from mistify_client.runtime.samples import InputSamples
 from mistify_client.runtime.statistics import Recorder, Statistics
 from mistify_client.runtime.switchboard import Switchboard
 
@@ -59,13 +60,19 @@ class LoadedPackage:
     """
 
     def __init__(
-        self, network: Runnable, options: PackageOptions, recorder: Recorder, generation: int
+        self,
+        network: Runnable,
+        options: PackageOptions,
+        recorder: Recorder,
+        generation: int,
+        samples: InputSamples,
     ) -> None:
         self.manifest = network.manifest
         self.network = network
         self.options = options
         self.recorder = recorder
         self.generation = generation
+        self._samples = samples
         self._lock = threading.Lock()
 
     def run(
@@ -96,6 +103,7 @@ class LoadedPackage:
                 outputs = self._recorded(values, self._wanted(switchboard), called)
             except RuntimeError as error:
                 raise _refused(values) from error
+            self._samples.offer(values)
         return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
 
     def _recorded(self, values: Mapping[str, Array], wanted: int, called: float) -> dict[str, Array]:
@@ -159,4 +167,5 @@ def recorded(network: Runnable, options: PackageOptions, state: Path, generation
             error,
         )
         recorder = Recorder(count, generation, network.threads)
-    return LoadedPackage(network, options, recorder, generation)
+    samples = InputSamples(state, network.manifest.inputs)
+    return LoadedPackage(network, options, recorder, generation, samples)

@@ -111,7 +111,11 @@ def previous(package: Path) -> Path:
 
 
 def install(
-    package: str | os.PathLike[str], new: str | os.PathLike[str], *, expected: Path | None = None
+    package: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    *,
+    expected: Path | None = None,
+    keep_previous: bool = False,
 ) -> Path:
     """Make a copy of another package the current version; the old one becomes the previous version.
 
@@ -121,6 +125,7 @@ def install(
         package: The directory of the shipped package.
         new: The directory of a package with the same inputs and outputs, which is copied.
         expected: The version that has to be current, as for `check_current`; None for any.
+        keep_previous: Whether the previous version stays what it is, and the current one is lost.
 
     Returns:
         The directory of the new version.
@@ -141,14 +146,20 @@ def install(
                 check_current(package, expected)
             _remove_others(package)
             directory = _copied(new, state / _VERSIONS, f"{_base(package)}-")
-            if (before := _target(package, _CURRENT)) is not None:
-                _link(state / _PREVIOUS, before)
-            else:
-                (state / _PREVIOUS).unlink(missing_ok=True)
+            if not keep_previous:
+                _remember(package, state)
             _link(state / _CURRENT, directory)
             Switchboard.open(state).bump()
             _remove_others(package)
     return directory
+
+
+def _remember(package: Path, state: Path) -> None:
+    """Make the current version the previous one."""
+    if (before := _target(package, _CURRENT)) is not None:
+        _link(state / _PREVIOUS, before)
+    else:
+        (state / _PREVIOUS).unlink(missing_ok=True)
 
 
 def copy_package(package: Path, directory: Path) -> None:
@@ -244,18 +255,24 @@ def check_current(package: Path, expected: Path) -> None:
         )
 
 
-def roll_back(package: str | os.PathLike[str]) -> None:
+def roll_back(package: str | os.PathLike[str], *, expected: Path | None = None) -> None:
     """Make the previous version current again; a second call, the shipped package.
+
+    Args:
+        package: The directory of the shipped package.
+        expected: The version that has to be current, as for `check_current`; None for any.
 
     Raises:
         MistifyError: NOT_FOUND, the shipped package is current; CORRUPT_PACKAGE, the state of the package
-            is damaged.
+            is damaged; as for `check_current`.
     """
     package = Path(package)
     state = state_directory(package)
     if not state.is_dir():
         raise _nothing_installed(package)
     with damage_reported(state), locked(state):
+        if expected is not None:
+            check_current(package, expected)
         if _target(package, _CURRENT) is None:
             raise _nothing_installed(package)
         before = _target(package, _PREVIOUS)

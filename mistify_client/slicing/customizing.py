@@ -12,7 +12,7 @@ from mistify.parsing.quantities import Quantity, format_bytes, format_time
 from mistify.wording import listed
 from mistify_client.assembly.ladder import SLICES
 from mistify_client.examples import Examples, read_arrays
-from mistify_client.files import damage_reported, held_alone
+from mistify_client.files import damage_reported, held_alone, staging
 from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.slicing.latencies import SECONDS, Widths
 from mistify_client.slicing.making import Measurement, SliceMaker
@@ -21,7 +21,6 @@ from mistify_client.slicing.packages import (
     complete_package,
     move_to,
     slice_manifest,
-    staging,
 )
 from mistify_client.slicing.search import MadeSlice, SliceLimits
 

@@ -25,7 +25,7 @@ from mistify.profiling.measuring import best_ms, best_of_parts_ms, load_network
 from mistify.tflite.resizable import read_resizable, resizable
 from mistify.tflite.slicing import OpenUnits, sliced
 from mistify_client.assembly.memory import return_memory
-from mistify_client.slicing.packages import staging
+from mistify_client.files import staging
 
 #: Number of slices to measure, and seconds for each, over several rounds.
 _SLICES: Final = 10

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,17 +82,6 @@ def complete_package(shipped: Package, manifest: Manifest, directory: Path) -> N
     for name in _described_files(shipped.manifest):
         shutil.copyfile(shipped.directory / name, directory / name)
     manifest.save(directory)
-
-
-@contextmanager
-def staging(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory, which is removed at the end: `/tmp` may lie in memory."""
-    shutil.rmtree(directory, ignore_errors=True)  # a process may have been killed
-    directory.mkdir(parents=True)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def check_place(out: Path | None, package: Path, *, other_outputs: bool) -> None:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mistify.config.data.metric import Metric
+from mistify.package.adaptation import ADAPTATION, STATISTICS
 from mistify.package.manifest import NETWORK, Manifest
-from mistify.package.records import describe_file
+from mistify.package.records import PackagedFile, describe_file
 from mistify_client.runtime.versions import check_current, copy_package, install
 from mistify_client.tuning.storage import tuning_directory
 from mistify_client.tuning.trainer import Weights, write_weights
@@ -59,7 +60,12 @@ def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Man
         update={
             **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner measures no other metric
             "tuned_from": manifest.tuned_from or manifest.files[NETWORK].sha256,
-            "files": {**manifest.files, NETWORK: describe_file(new / NETWORK)},
+            "files": {**_without_statistics(manifest), NETWORK: describe_file(new / NETWORK)},
             "created": datetime.now(UTC),
         }
     )
+
+
+def _without_statistics(manifest: Manifest) -> dict[str, PackagedFile]:
+    """Return the files of a package but those on its batch norms, whose statistics tuning has changed."""
+    return {name: file for name, file in manifest.files.items() if name not in (ADAPTATION, STATISTICS)}

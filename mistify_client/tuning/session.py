@@ -14,6 +14,7 @@ from mistify.files.writing import write_bytes
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
+from mistify_client.adapting.installing import restored
 from mistify_client.examples import Examples
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.porting.progress import Display, LineDisplay
@@ -88,7 +89,8 @@ def tune(
     continues after the last pass through the data. The tuner's files are in `PACKAGE.state/tuning/`.
 
     Args:
-        package: The directory of the shipped package; its current version is tuned.
+        package: The directory of the shipped package; its current version is tuned. If that was adapted
+            without labels, the version is that it was made of.
         examples: The device's examples (`examples.read_examples`).
         peering: The group to tune with; None to tune alone. If the server is unreachable, the device tunes
             alone.
@@ -108,7 +110,7 @@ def tune(
             the package, or of its state, cannot be used.
     """
     shipped = Path(package)
-    version = current(shipped)
+    version = restored(shipped)
     trainer = load_trainer(version, threads)
     if privacy is not None and peering is not None:
         check_takes_noise(examples, trainer)

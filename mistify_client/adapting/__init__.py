@@ -1,0 +1,1 @@
+"""Adaptation of a package to the data of its place, without labels and next to the apps that use it."""

@@ -1,0 +1,127 @@
+"""Versions with other statistics: installed in place of the network that they are made of, and taken back."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mistify.adaptation.observing import folded_norms
+from mistify.adaptation.statistics import Statistics
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.adaptation import ADAPTATION, AdaptationStore
+from mistify.package.manifest import NETWORK
+from mistify.package.opened import Package
+from mistify.package.records import PackagedFile
+from mistify.tflite.rescaling import rescaled
+from mistify_client.adapting.storage import adaptation_directory
+from mistify_client.files import staging
+from mistify_client.runtime.versions import check_current, copy_package, current, install, previous, roll_back
+
+__all__ = ["AdaptedVersion", "install_adapted", "restore", "restored", "unadapted"]
+
+
+@dataclass(frozen=True)
+class AdaptedVersion:
+    """The current version of a package, and the network that it is made of.
+
+    Attributes:
+        directory: The current version.
+        base: The version whose network is adapted: the current one, unless that is adapted.
+        store: The description of the norms.
+    """
+
+    directory: Path
+    base: Package
+    store: AdaptationStore
+
+    @property
+    def adapted(self) -> bool:
+        """True if the current version is adapted."""
+        return self.directory != self.base.directory
+
+
+def unadapted(package: Path) -> AdaptedVersion:
+    """Return the current version of a package, and the one that it was adapted from, if it was.
+
+    Args:
+        package: The directory of the shipped package.
+
+    Raises:
+        MistifyError: As for `AdaptationStore.of`; NOT_FOUND, the version that it was adapted from is gone.
+    """
+    directory = current(package)
+    opened = Package.open(directory)
+    store = AdaptationStore.of(opened)
+    if store.adapted_from is None:
+        return AdaptedVersion(directory, opened, store)
+    for candidate in (previous(package), package):
+        base = Package.open(candidate)
+        if base.manifest.files[NETWORK].sha256 == store.adapted_from:
+            return AdaptedVersion(directory, base, store)
+    raise MistifyError(
+        ErrorCode.NOT_FOUND,
+        f"the version that {directory} was adapted from is gone; mistify adaptation --reset removes it",
+    )
+
+
+def install_adapted(package: Path, version: AdaptedVersion, statistics: Statistics) -> AdaptedVersion:
+    """Install a version with other statistics as the current one; that of an earlier call is replaced.
+
+    Whenever the process ends, a complete version is current: the old or the new one.
+
+    Args:
+        package: The directory of the shipped package.
+        version: The current version.
+        statistics: The statistics in place of the shipped ones.
+
+    Raises:
+        MistifyError: CONFLICT, another version has become current; as for `install`.
+        OSError: The version cannot be written.
+    """
+    check_current(package, version.directory)
+    base, store = version.base, version.store
+    norms = folded_norms(store.norms, store.read_statistics(base))
+    places = [norm.operators for norm in store.norms]
+    network = rescaled(base.read(NETWORK), places, *norms.changes(statistics))
+    adapted = store.model_copy(update={"adapted_from": base.manifest.files[NETWORK].sha256})
+    changed = {NETWORK: network, ADAPTATION: adapted.as_json()}
+    with staging(adaptation_directory(package) / "installing") as new:
+        copy_package(base.directory, new)
+        for name, content in changed.items():
+            (new / name).write_bytes(content)
+        files = base.manifest.files | {name: PackagedFile.of(content) for name, content in changed.items()}
+        base.manifest.model_copy(update={"files": files, "created": datetime.now(UTC)}).save(new)
+        directory = install(package, new, expected=version.directory, keep_previous=version.adapted)
+    return AdaptedVersion(directory, base, adapted)
+
+
+def restore(package: Path, version: AdaptedVersion) -> AdaptedVersion:
+    """Make the version that was adapted current again.
+
+    Args:
+        package: The directory of the shipped package.
+        version: The current version, which is adapted.
+
+    Raises:
+        MistifyError: CONFLICT, another version has become current; as for `roll_back`.
+    """
+    roll_back(package, expected=version.directory)
+    return unadapted(package)
+
+
+def restored(package: Path) -> Path:
+    """Return the current version of a package, after making it one that is not adapted.
+
+    Args:
+        package: The directory of the shipped package.
+
+    Raises:
+        MistifyError: As for `Package.open` and `roll_back`.
+    """
+    while _is_adapted(directory := current(package)):
+        roll_back(package, expected=directory)
+    return directory
+
+
+def _is_adapted(directory: Path) -> bool:
+    package = Package.open(directory)
+    return ADAPTATION in package.manifest.files and AdaptationStore.of(package).adapted_from is not None

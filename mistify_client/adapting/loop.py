@@ -1,0 +1,207 @@
+"""The loop of adaptation: read inputs, update statistics, install a version or restore the shipped one."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mistify.adaptation.adapter import BATCH, Adapter
+from mistify.adaptation.observing import folded_norms, graph_observers, observed_networks
+from mistify.adaptation.statistics import FoldedNorms, Statistics
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import NETWORK
+from mistify_client.adapting.guard import Action, chosen_action, has_collapsed
+from mistify_client.adapting.installing import AdaptedVersion, install_adapted, restore, unadapted
+from mistify_client.adapting.storage import AdaptationState, AdaptationStorage, now
+from mistify_client.assembly.pool import SubnetPool
+from mistify_client.runtime.samples import SampleReader, are_fixed
+from mistify_client.runtime.versions import current, state_directory
+
+__all__ = ["AdaptationLoop"]
+
+#: Called with an event, its reason, and figures.
+OnEvent = Callable[[str, str, dict[str, Any]], object]
+
+_NEVER: Final = float("-inf")
+
+
+@dataclass
+class _Running:
+    """The version that is being adapted.
+
+    Attributes:
+        version: The current version, and the one that it was made of.
+        norms: The norms of the network.
+        adapter: Their statistics.
+        installed: The statistics of the current version; None if it is not adapted.
+        samples: The inputs of apps.
+        examples: Examples seen so far.
+        updates: Updates so far.
+    """
+
+    version: AdaptedVersion
+    norms: FoldedNorms
+    adapter: Adapter
+    samples: SampleReader
+    installed: Statistics | None = None
+    examples: int = 0
+    updates: int = 0
+
+    @property
+    def network(self) -> str:
+        """SHA-256 of the network whose statistics are adapted."""
+        return self.version.base.manifest.files[NETWORK].sha256
+
+    def is_current(self, package: Path) -> bool:
+        """Return False if another process has installed another version."""
+        return current(package) == self.version.directory
+
+
+class AdaptationLoop:
+    """Adaptation of one package, for one thread.
+
+    Args:
+        package: The directory of the shipped package.
+        on_event: Receives installations and their ends.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        package: Path,
+        on_event: OnEvent = lambda event, reason, figures: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._package, self._on_event, self._clock = package, on_event, clock
+        self._storage = AdaptationStorage(package)
+        self._running: _Running | None = None
+        self._installed_at = _NEVER
+
+    def step(self) -> None:
+        """Learn from the examples since the last call, and act.
+
+        Raises:
+            MistifyError: NOT_FOUND, the current version cannot be adapted, with the reason; CONFLICT, another
+                process installed a version in the meantime; CORRUPT_PACKAGE, a file is damaged.
+            OSError: A file cannot be written.
+        """
+        running = self._current()
+        for example in running.samples.new():
+            running.adapter.see(example)
+            running.examples += 1
+        running.updates += running.adapter.update()
+        if not running.adapter.statistics.finite:
+            self._give_up(running, "statistics that are not finite")
+        else:
+            self._act(running)
+        if not self._storage.is_reset:
+            self._save(running)
+
+    def close(self) -> None:
+        """Stop asking apps for inputs, and remove those on disk; statistics and versions stay."""
+        if self._running is not None:
+            self._running.samples.stop()
+            self._running = None
+
+    def _current(self) -> _Running:
+        """Return the version to adapt: another one if another process has installed one, or reset this."""
+        running = self._running
+        if running is None or self._storage.is_reset or not running.is_current(self._package):
+            running = self._running = self._opened(unadapted(self._package))
+            self._save(running)
+        return running
+
+    def _opened(self, version: AdaptedVersion) -> _Running:
+        base, store = version.base, version.store
+        state = state_directory(self._package)
+        _check(version, SubnetPool.load(state, base))
+        norms = folded_norms(store.norms, store.read_statistics(base))
+        networks = list(observed_networks(base.read(NETWORK), store.norms, len(base.manifest.branches)))
+        before = self._storage.state()
+        kept = None
+        if before is not None and before.network == base.manifest.files[NETWORK].sha256:
+            kept = self._storage.statistics(sum(norms.sizes))
+        adapter = Adapter(
+            norms, graph_observers(networks, store.output, store.kind), store.classes, statistics=kept
+        )
+        samples = SampleReader(state, base.manifest.inputs)
+        samples.start()
+        installed = adapter.statistics if version.adapted else None
+        return _Running(version, norms, adapter, samples, installed)
+
+    def _act(self, running: _Running) -> None:
+        adapter = running.adapter
+        since = (
+            None if running.installed is None else running.norms.shift(adapter.statistics, running.installed)
+        )
+        match chosen_action(adapter.shift, since, self._clock() - self._installed_at):
+            case Action.RESTORE:
+                self._restore(running, "the data are as they were when the package was made")
+            case Action.INSTALL if _has_collapsed(running):
+                self._give_up(running, "the adapted network told fewer classes apart")
+            case Action.INSTALL:
+                self._install(running)
+            case Action.KEEP:
+                pass
+
+    def _install(self, running: _Running) -> None:
+        statistics = running.adapter.statistics
+        running.version = install_adapted(self._package, running.version, statistics)
+        running.installed, self._installed_at = statistics, self._clock()
+        self._note(running, "installed", "the data have shifted")
+
+    def _restore(self, running: _Running, reason: str) -> None:
+        running.version, running.installed = restore(self._package, running.version), None
+        self._note(running, "restored", reason)
+
+    def _give_up(self, running: _Running, reason: str) -> None:
+        """Start again from the shipped statistics, with the shipped network."""
+        if running.version.adapted:
+            running.version, running.installed = restore(self._package, running.version), None
+        running.adapter.statistics = running.norms.shipped
+        running.adapter.forget()
+        self._installed_at = self._clock()
+        self._note(running, "rolled back", reason)
+
+    def _note(self, running: _Running, event: str, reason: str) -> None:
+        figures = {"shift": round(running.adapter.shift, 3), "examples": running.examples}
+        self._storage.note(event, reason, **figures)
+        self._on_event(event, reason, figures)
+
+    def _save(self, running: _Running) -> None:
+        adapter = running.adapter
+        state = AdaptationState(
+            network=running.network,
+            adapted=running.version.adapted,
+            shift=round(adapter.shift, 4),
+            spread=round(adapter.spread, 4),
+            examples=running.examples,
+            updates=running.updates,
+            time=now(),
+        )
+        self._storage.save(state, adapter.statistics)
+
+
+def _has_collapsed(running: _Running) -> bool:
+    adapted, shipped = (
+        running.adapter.predictions(statistics, BATCH)
+        for statistics in (running.adapter.statistics, running.norms.shipped)
+    )
+    return has_collapsed(adapted, shipped)
+
+
+def _check(version: AdaptedVersion, pool: SubnetPool | None) -> None:
+    """Check that a version can be adapted on this device.
+
+    Raises:
+        MistifyError: NOT_FOUND, its options are subnets, or its inputs differ in size.
+    """
+    directory = version.base.directory
+    if pool is not None and pool.entries:
+        reason = "its options are subnets, which share blocks but not the statistics of what they read"
+    elif not are_fixed(version.base.manifest.inputs):
+        reason = "its inputs differ in size"
+    else:
+        return
+    raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} cannot be adapted to data without labels: {reason}")

@@ -1,0 +1,68 @@
+"""The command `mistify adaptation`: state and history of the adaptation to data without labels."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mistify.package.manifest import Manifest
+from mistify_client.adapting.installing import restored
+from mistify_client.adapting.storage import AdaptationState, AdaptationStorage
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import PackageOption
+from mistify_client.porting.printing import print_line
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command()(adaptation)
+
+
+def adaptation(
+    package: PackageOption,
+    *,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Restore the network as it was, and forget the statistics.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how a package is adapted to the data of its place without labels.
+
+    A monitor adapts it, if its config has a table [adaptation]. A shift of 1 is as far as a single class of
+    the data moves the statistics of the network; it is adapted from 1.5, and restored below 1.
+    """
+    with reported_errors():
+        Manifest.load(package)
+        storage = AdaptationStorage(package)
+        if reset:
+            _reset(package, storage)
+        state, history = storage.state(), storage.history()
+        if as_json:
+            typer.echo(json.dumps(_as_json(state, history), indent=2))
+            return
+        for line in _lines(state, history):
+            print_line(Console(), line)
+
+
+def _reset(package: Path, storage: AdaptationStorage) -> None:
+    storage.forget()
+    restored(package)
+    storage.note("reset", "by mistify adaptation --reset")
+
+
+def _as_json(state: AdaptationState | None, history: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"state": None if state is None else state.model_dump(), "history": history}
+
+
+def _lines(state: AdaptationState | None, history: list[dict[str, Any]]) -> Iterator[str]:
+    if state is None:
+        yield 'no statistics yet: start a monitor whose config has a table "[adaptation]"'
+    else:
+        yield f"{'adapted' if state.adapted else 'as shipped'}, shift {state.shift:.2f} ({state.time})"
+        yield f"{state.examples:,} examples, {state.updates:,} updates, spread of classes {state.spread:.0%}"
+    for entry in history:
+        shift = f" (shift {entry['shift']:.2f})" if "shift" in entry else ""
+        yield f"{entry.get('time', '')} {entry.get('event', '')}: {entry.get('reason', '')}{shift}"
