@@ -12,6 +12,7 @@ from executors.contract.preparation import PreparationProgress
 from executors.structure import Structure
 from executors.training.trainer import Trainer
 from mistify.costs.budget import Costs
+from mistify.scenarios.served import ServedTasks
 
 __all__ = ["AdaptationExecutor", "StuckError"]
 
@@ -81,6 +82,16 @@ class AdaptationExecutor(ABC):
         """Return the network whose answers replace unknown answers to the task of an assignment.
 
         Requires no `init` and has no side effects. Only algorithms that serve tasks return a network.
+        """
+        return None
+
+    def served_tasks(self, assignment: Assignment) -> ServedTasks | None:
+        """Return the tasks that networks can be made for once the source is prepared; None by default.
+
+        Requires no `init` and has no side effects. Only algorithms that serve tasks return any.
+
+        Args:
+            assignment: The source with its preparation, and the hardware for which costs are of interest.
         """
         return None
 

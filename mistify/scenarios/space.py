@@ -175,6 +175,15 @@ class TaskSpace(Settings):
             raise invalid_config(problems, THE_TASK)
         return self._task(words)
 
+    def words(self, axis: str) -> tuple[str, ...]:
+        """Return everything that a task may name for an axis: its values, then names for several of them."""
+        names = (name for name in self.names if self._known[name][0] == axis)
+        return (*self.axes[axis], *names)
+
+    def takes_several(self, axis: str) -> bool:
+        """Check whether a task may have several values of an axis, for which there are names."""
+        return any(len(several) > 1 and self._known[name][0] == axis for name, several in self.names.items())
+
     def encode(self, task: Task) -> npt.NDArray[np.float32]:
         """Return a task as a 0 or 1 for each value of each axis, with names expanded [size]."""
         encoded = np.zeros(self.size, np.float32)
@@ -228,9 +237,6 @@ class TaskSpace(Settings):
             else:
                 yield from sorted(chosen, key=self._positions.__getitem__)
 
-    def _takes_several(self, axis: str) -> bool:
-        return any(len(several) > 1 and self._known[name][0] == axis for name, several in self.names.items())
-
     def _mistakes(self, properties: Sequence[str]) -> Iterator[tuple[Keys, InvalidValue]]:
         """Yield the mistakes in the properties of a task, each with its place."""
         of_axis: dict[str, list[str]] = {axis: [] for axis in self.axes}
@@ -242,7 +248,7 @@ class TaskSpace(Settings):
                 unknown = True
                 yield (index,), InvalidValue(each, *unknown_name(each, self._known))
         for axis, named in of_axis.items():
-            if len(named) > 1 and not self._takes_several(axis):
+            if len(named) > 1 and not self.takes_several(axis):
                 expected = f'one value of "{axis}": {some_of(self.axes[axis])}'
                 yield (), InvalidValue(named, expected, "leave the others out")
             if not named and not unknown:

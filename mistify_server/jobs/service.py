@@ -16,6 +16,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFi
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
@@ -209,6 +210,14 @@ class PortingService:
     async def details(self, job_id: str, goal_id: str) -> GoalDetails:
         """Return the layers of a goal's network and its training curve."""
         return await asyncio.to_thread(self._store.jobs.details, job_id, goal_id)
+
+    async def served_batches(self, job_id: str) -> list[ServedBatch]:
+        """Return the batches of a job whose goals can have any of many tasks; none before they are prepared.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, a file of the store is damaged.
+        """
+        return await asyncio.to_thread(lambda: list(served_batches(self._store, job_id)))
 
     async def jobs(
         self, page_size: int, page_token: str, selection: GoalSelection | None = None

@@ -47,6 +47,11 @@ _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[Batch
 }
 
 
+def common_of(plan: BatchPlan) -> dict[str, object]:
+    """Return the parts of a config that all goals of a batch share: model, data and algorithm."""
+    return {part: of_plan(plan) for part, (_, of_plan) in _COMMON.items()}
+
+
 @dataclass(frozen=True)
 class JobSnapshot:
     """A job as stored at one point in time (paper 4.3, streaming).

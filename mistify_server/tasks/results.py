@@ -110,11 +110,14 @@ class PrepareResult(TaskDone):
         prepared: The artifact of the preparation; None if there was nothing to prepare.
         steps: Number of steps as counted by the algorithm, mostly training steps; 0 if the preparation of
             another job was reused.
+        served: The artifact with the tasks (`mistify.scenarios.served.ServedTasks`) that goals can have; None
+            unless the algorithm serves tasks.
     """
 
     kind: Literal["prepare_result"] = "prepare_result"
     prepared: str | None
     steps: int
+    served: str | None = None
 
 
 class AdaptResult(TaskDone):

@@ -20,6 +20,7 @@ from mistify_server.web.metrics import TimingMiddleware, metrics_routes
 from mistify_server.web.packages import package_routes
 from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
+from mistify_server.web.pages.scenarios import scenario_routes
 from mistify_server.web.problems import add_handlers, responses
 from mistify_server.web.reports import report_routes
 from mistify_server.web.uploads import upload_routes
@@ -75,6 +76,7 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
     app.include_router(upload_routes(services.uploads))
     app.include_router(fleet_routes(services))
     app.include_router(page_routes(services))
+    app.include_router(scenario_routes(services))
     app.include_router(asset_routes())
     app.include_router(_session_routes(sessions))
     app.include_router(_health_routes(services.porting))

@@ -11,7 +11,14 @@ from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, duration, label, quality, shares
 from mistify.jobs.job import Goal
-from mistify.jobs.report import hardware_of_goal, outcome, preparations, time_shares
+from mistify.jobs.report import (
+    hardware_of_goal,
+    latency_of,
+    measured_latency,
+    outcome,
+    preparations,
+    time_shares,
+)
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import counted
 
@@ -50,6 +57,7 @@ def _environment() -> Environment:
         "duration": duration,
         "hardware_of_goal": hardware_of_goal,
         "label": label,
+        "latency_of_package": _latency_of_package,
         "latency": lambda figure: amount(LATENCY, figure),
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
@@ -65,6 +73,12 @@ def _score_title(goals: Iterable[Goal]) -> str:
     """Return the goals' common metric as a column title; `score` if they differ."""
     metrics = {goal.metric.value for goal in goals}
     return metrics.pop() if len(metrics) == 1 else "score"
+
+
+def _latency_of_package(goal: Goal) -> str:
+    """Return the latency of a package, the measured one if it is known; a dash if there is none."""
+    measured = measured_latency(goal, goal)
+    return amount(LATENCY, latency_of(goal, goal.achieved) if measured is None else measured)
 
 
 def _moment(unix_ms: float) -> str:

@@ -7,6 +7,7 @@ the same code and settings, are reused. Both are found by a digest of all these 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
@@ -14,6 +15,7 @@ import keras
 import numpy as np
 
 from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
 from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
 from executors.contract.registry import algorithm, executor_class
@@ -22,6 +24,8 @@ from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import depend_on_hardware
 from mistify.jobs.job import ProgressUpdate
+from mistify.scenarios.served import ServedTasks
+from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.code import code_digest
 from mistify_server.tasks.messages import OnProgress
@@ -43,46 +47,51 @@ class Preparer:
     """Runs the preparations of algorithms.
 
     Args:
+        artifacts: Stores preparations, and the tasks that they serve.
         setups: Prepares data and teachers.
         on_progress: Receives the progress.
     """
 
-    def __init__(
-        self,
-        preparations: Preparations,
-        setups: TrainingSetups,
-        on_progress: OnProgress,
-    ) -> None:
-        self._preparations = preparations
+    def __init__(self, artifacts: Artifacts, setups: TrainingSetups, on_progress: OnProgress) -> None:
+        self._artifacts = artifacts
+        self._preparations = Preparations(artifacts)
         self._setups = setups
         self._on_progress = on_progress
 
     def prepare(self, task: PrepareTask) -> PrepareResult:
         """Return an earlier preparation, or make one."""
-        params = params_of(task.recipe)
+        params, profiles = params_of(task.recipe), task.recipe.profiles
         task = _essential(task, params)
-        setup = self._setups.prepare(task.recipe, params, task.task)
-        teacher = self._setups.teacher(task.recipe, task.task)
-        key = key_of(task, teacher, setup)
-        with self._preparations.held(key):
-            artifact = self._preparations.artifact(key)
-            if artifact is not None:
-                return PrepareResult(prepared=artifact, steps=0)
-            return self._make(key, task, params, setup, teacher)
-
-    def _make(
-        self, key: str, task: PrepareTask, params: Params, setup: TrainingSetup, teacher: keras.Model
-    ) -> PrepareResult:
         recipe = task.recipe
-        keras.utils.set_random_seed(recipe.seed)
+        setup = self._setups.prepare(recipe, params, task.task)
+        teacher = self._setups.teacher(recipe, task.task)
         structure = analyse(teacher, params.layers)
         source = Assignment(
             teacher, task.least, recipe.profiles, setup, recipe.seed, structure, task=task.task
         )
-        progress = _KeptProgress(self._preparations, key, task, self._on_progress)
-        content = executor_class(recipe.algorithm)(params).prepare(source, progress)
-        artifact = self._preparations.finish(key, content) if content else None
-        return PrepareResult(prepared=artifact, steps=progress.step)
+        executor = executor_class(recipe.algorithm)(params)
+        result = self._found_or_made(key_of(task, teacher, setup), task, executor, source)
+        if result.prepared is None or not algorithm(recipe.algorithm).serves_tasks:
+            return result
+        content = self._artifacts.intact(result.prepared).read_bytes()
+        served = executor.served_tasks(replace(source, profiles=profiles, prepared=content))
+        return result if served is None else result.model_copy(update={"served": self._kept(served)})
+
+    def _kept(self, served: ServedTasks) -> str:
+        return self._artifacts.put(served.model_dump_json(by_alias=True).encode(), ".json")
+
+    def _found_or_made(
+        self, key: str, task: PrepareTask, executor: AdaptationExecutor, source: Assignment
+    ) -> PrepareResult:
+        with self._preparations.held(key):
+            artifact = self._preparations.artifact(key)
+            if artifact is not None:
+                return PrepareResult(prepared=artifact, steps=0)
+            keras.utils.set_random_seed(source.seed)
+            progress = _KeptProgress(self._preparations, key, task, self._on_progress)
+            content = executor.prepare(source, progress)
+            artifact = self._preparations.finish(key, content) if content else None
+            return PrepareResult(prepared=artifact, steps=progress.step)
 
 
 class _KeptProgress(PreparationProgress):

@@ -6,7 +6,6 @@ from executors.custom_layers import import_layers
 from executors.outputs.plugged_in import code_from
 from executors.timing import activity, collect_timings
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import (
     AdaptResult,
@@ -60,7 +59,7 @@ class TaskRunner:
         unchanged = UnchangedSources(cache, checkpoints, labeller)
         self._inspector = SourceInspector(cache, on_progress)
         self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
-        self._preparer = Preparer(Preparations(artifacts), setups, on_progress)
+        self._preparer = Preparer(artifacts, setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, unchanged, on_progress)
         self._packager = Packager(artifacts, cache, checkpoints, setups, on_progress)
         self._references = ReferenceMeter(cache, checkpoints, on_progress)

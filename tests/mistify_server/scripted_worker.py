@@ -4,7 +4,8 @@ Files in the control directory inject faults: `crash-KIND` contains how many mor
 worker, `abort-KIND` how often it aborts while TensorFlow's oneDNN optimizations are on, `exhaust-KIND` how
 often it runs out of memory, and `fill-KIND` how often the disk is full; with `hold-KIND` it waits until the
 file is removed. For adaptations to one budget, KIND is `adapt-BUDGET`. `adapted` contains costs of all
-adapted networks, and `collapse-BUDGET` how often they lose their accuracy. `tasks` lists all tasks received.
+adapted networks, and `collapse-BUDGET` how often they lose their accuracy. `served` contains the tasks that
+preparations serve. `tasks` lists all tasks received.
 Certain budgets fail in a specific way each.
 """
 
@@ -146,7 +147,9 @@ class ScriptedWorker:
         if "params" in task.least and task.least["params"] == 11:
             return TaskFailure(code="INTERNAL", message="11 parameters cannot be prepared for")
         self.report(ProgressUpdate(f"preparing {task.recipe.algorithm}", 20, 40, loss=0.5))
-        return PrepareResult(prepared=self.keep(task.least), steps=40, spent={"training": 0.5})
+        tasks = self.control / "served"
+        served = self.artifacts.put(tasks.read_bytes(), ".json") if tasks.exists() else None
+        return PrepareResult(prepared=self.keep(task.least), steps=40, served=served, spent={"training": 0.5})
 
     def branch(self, task: BranchTask) -> Result:
         made = (

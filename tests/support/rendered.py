@@ -6,10 +6,12 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, Job
 from mistify.jobs.part import JobPart
 from mistify.jobs.report import report
+from mistify_server.jobs.served import serves_tasks
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
 
@@ -22,6 +24,8 @@ def job_page(job: Job, after: int = 0, progress: dict[str, str] | None = None) -
         job=job,
         plots=plots_of(job),
         tree=draw_tree(job.goals),
+        tasks=task_table(job),
+        serves_tasks=serves_tasks(job),
         last_event=after,
         progress=progress or {},
     )

@@ -9,6 +9,7 @@ import numpy as np
 from executors.algorithms.nnfactory.params import NNFactoryParams
 from executors.algorithms.nnfactory.parts import factory_parts
 from executors.algorithms.nnfactory.search import best_candidate, candidates
+from executors.algorithms.nnfactory.serving import served_tasks
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.algorithms.nnfactory.training import FactoryTraining
 from executors.contract.assignment import Assignment
@@ -23,6 +24,7 @@ from executors.structure.edits.outputs import narrow_outputs
 from executors.structure.signature import output_names
 from executors.timing import activity
 from mistify.costs.budget import exceeded
+from mistify.scenarios.served import ServedTasks
 
 
 class NNFactoryExecutor(PruningExecutor):
@@ -85,6 +87,13 @@ class NNFactoryExecutor(PruningExecutor):
         assignment = self._state.assignment
         over = ", ".join(exceeded(self.measure(), assignment.budget))
         raise StuckError(f"{over} over the limit with the smallest slice for {assignment.task}")
+
+    def served_tasks(self, assignment: Assignment) -> ServedTasks | None:
+        """Return the tasks of the supernet; None if there is no supernet, or its quality is unknown."""
+        if not assignment.prepared:
+            return None
+        supernet = self._supernet(assignment.prepared, assignment.source)
+        return served_tasks(supernet, assignment.profiles) if supernet.quality.tasks else None
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
         """Return the supernet with its assembler, if packages include it."""

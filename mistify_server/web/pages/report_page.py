@@ -14,6 +14,7 @@ from mistify.jobs.job import Job
 from mistify_server.web.pages.goal_table import goal_table
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plotly_script, plots_of
+from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
@@ -36,6 +37,7 @@ def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
         as_of=f"{now():%Y-%m-%d %H:%M} UTC",
         states=Counter(goal.state.value for goal in job.goals),
         table=goal_table(job),
+        tasks=task_table(job),
         tree=draw_tree(job.goals),
         plots=plots,
         policy=report_policy(),

@@ -11,6 +11,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
+from mistify_server.jobs.served import serves_tasks
 from mistify_server.services import Services
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.curves import curves_of
@@ -19,6 +20,7 @@ from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import progress_of
+from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
 _DEVICES_PER_PAGE: Final = 100
@@ -115,6 +117,8 @@ def _job_page(request: Request, part: JobPart, events: Sequence[JobEvent]) -> HT
         job=job,
         plots=plots_of(job),
         tree=draw_tree(job.goals),
+        tasks=task_table(job),
+        serves_tasks=serves_tasks(job),
         last_event=events[-1].sequence,
         progress=progress_of(events),
     )

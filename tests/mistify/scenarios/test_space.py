@@ -210,3 +210,9 @@ def test_messages_name_some_of_many_properties() -> None:
         with pytest.raises(MistifyError, match=r" and 46\d more") as caught:
             many.parse(task)
         assert len(str(caught.value)) < 600
+
+
+def test_lists_the_words_of_an_axis(space: TaskSpace) -> None:
+    assert space.words("how many") == ("has", "exactly:1", "exactly:2")
+    assert space.words("which") == ("0", "1", "2", "3", "4", "odd", "even")
+    assert [axis for axis in space.axes if space.takes_several(axis)] == ["which"]

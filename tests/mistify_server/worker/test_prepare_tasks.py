@@ -21,6 +21,7 @@ from mistify.config.data.dataset import DataSettings
 from mistify.config.task import TaskConfig
 from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
+from mistify.scenarios.served import ServedTasks
 from mistify.scenarios.space import TaskSpace
 from mistify_server.engines.local import LocalEngine
 from mistify_server.store.artifacts import artifacts_of
@@ -72,6 +73,22 @@ def test_only_a_preparation_with_the_same_key_is_reused(source: tuple[Path, Sour
     other: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.45))
     assert other.steps == 48
     assert other.prepared != first.prepared
+
+
+@pytest.mark.slow
+def test_the_tasks_that_a_preparation_serves_are_kept_with_costs_on_each_hardware(
+    source: tuple[Path, SourceResult],
+) -> None:
+    directory, root = source
+    board = {"board": NominalProfile("board", 1.0, 1.0)}
+    task = task_of(root, algorithm="nnfactory", settings={"gate_steps": 4}, hardware=board)
+    results: Any = [TaskRunner(artifacts_of(directory), lambda _: None).run(task) for _ in range(2)]
+    assert [result.steps for result in results] == [4, 0]
+    for result in results:
+        content = artifacts_of(directory).intact(result.served).read_bytes()
+        served = ServedTasks.model_validate_json(content)
+        assert len(served.classes) == 10
+        assert served.costs["latency_ms@board"][0] < served.costs["latency_ms@board"][-1]
 
 
 @pytest.mark.slow

@@ -306,6 +306,16 @@ def add_tasks(connection: Connection) -> None:
     _change_json(connection, "goals", "spec", lambda spec: spec.update(task=None))
 
 
+def add_served_tasks(connection: Connection) -> None:
+    """Set earlier preparations to list no tasks."""
+
+    def change_preparations(preparations: dict[str, Any]) -> None:
+        for preparation in preparations.values():
+            preparation["served"] = None
+
+    _change_json(connection, "batches", "preparations", change_preparations)
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -324,6 +334,7 @@ STEPS: tuple[Step, ...] = (
     rename_profile_fields,  # to 25
     embed_package_specs,  # to 26
     add_tasks,  # to 27
+    add_served_tasks,  # to 28
 )
 
 

@@ -20,7 +20,9 @@ from executors.training.setup import TrainingSetup
 from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, meets
+from mistify.costs.profiles import NominalProfile
 from mistify.errors import MistifyError
+from mistify.scenarios.quality import UNMEASURED, Quality
 from tests.executors.algorithms.nnfactory.conftest import PARAMS, residual
 from tests.executors.algorithms.nnfactory.test_supernet import TASK, supernet_of
 
@@ -162,3 +164,30 @@ def test_all_training_is_of_the_preparation(assigned_once):
     profile = profile_of("nnfactory", NNFactoryParams(), assigned_once.source)
     assert profile.preparation_steps(3.0) == 4500
     assert profile.steps(3.0) == 0
+
+
+def test_the_tasks_that_it_serves_have_the_mean_costs_of_their_slices(assigned):
+    supernet = supernet_of(residual)
+    supernet.quality = Quality(
+        tasks=("any, top", "all, bottom"), limits=(0.1, 0.4, 1.0), scores=((0.6, 0.7, 0.8),) * 2
+    )
+    profiles = (NominalProfile("board", 1.0, 1.0),)
+    served = NNFactoryExecutor(PARAMS).served_tasks(
+        assigned(1.0, prepared=supernet.saved(), profiles=profiles)
+    )
+    assert (served.space, served.quality, served.classes) == (supernet.space, supernet.quality, ())
+    tasks = (supernet.space.encode(supernet.space.parse(name)) for name in served.quality.tasks)
+    each = [
+        [analyse(supernet.slice(one)).network().flops for one in supernet.assemblies(task, (0.1, 0.4, 1.0))]
+        for task in tasks
+    ]
+    assert served.costs[FLOPS] == pytest.approx(np.mean(each, axis=0))
+    assert served.costs["latency_ms@board"] == tuple(sorted(served.costs["latency_ms@board"]))
+    assert {len(own) for own in served.costs.values()} == {3}
+
+
+def test_a_source_without_a_supernet_serves_no_tasks(assigned):
+    assert NNFactoryExecutor(PARAMS).served_tasks(assigned(1.0, prepared=b"")) is None
+    unmeasured = supernet_of(residual)
+    unmeasured.quality = UNMEASURED
+    assert NNFactoryExecutor(PARAMS).served_tasks(assigned(1.0, prepared=unmeasured.saved())) is None

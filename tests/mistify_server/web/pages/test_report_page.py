@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_table import Figure, goal_table
 from mistify_server.web.pages.plots import plotly_script
 from mistify_server.web.pages.report_page import report_page
+from mistify_server.web.pages.task_tables import TaskRow, TaskTable, task_table
 from tests.support.stored import digits_job
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&amp;"
@@ -190,3 +192,28 @@ def test_the_task_of_a_goal_is_said_as_text(job: Job) -> None:
     assert f"For the task classes cat, {EVIL} alone." in page.words
     assert not any(attributes.get("onerror") for _, attributes in page.tags)
     assert "For the task" not in Parsed(report_page(job)).words
+
+
+def test_tasks_are_shown_by_limits(job: Job) -> None:
+    first = job.goals[0]
+
+    def goal(number: int, limit: float, task: TaskConfig | None, **changes: Any) -> Goal:
+        spec = PackageSpec({"flops": limit}, task=task)
+        return replace(first, id=f"g{number}", spec=spec, parent=None, branch_figures=(), **changes)
+
+    odd, even = TaskConfig(properties=("has", "odd")), TaskConfig(properties=("has", "even"))
+    goals = (
+        goal(0, 1e6, odd, accuracy=0.9),
+        goal(1, 2e6, odd, accuracy=None, state=GoalState.WAITING),
+        goal(2, 1e6, even, accuracy=0.8, state=GoalState.UNMET),
+        goal(3, 1e6, None),
+    )
+    table = task_table(replace(job, goals=goals))
+    assert table == TaskTable(
+        ["multiply-adds 1M", "multiply-adds 2M"],
+        [TaskRow("has, odd", [[goals[0]], [goals[1]]]), TaskRow("has, even", [[goals[2]], []])],
+    )
+    text = re.sub(r"\s", "", Parsed(report_page(replace(job, goals=goals))).text)
+    assert "Taskmultiply-adds1Mmultiply-adds2Mhas,odd90.0%," in text
+    assert "waitinghas,even80.0%," in text
+    assert task_table(replace(job, goals=(*goals[:2], goals[3]))) is None

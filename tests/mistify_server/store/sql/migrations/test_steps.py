@@ -4,7 +4,11 @@ import json
 import sqlite3
 from typing import Any
 
-from mistify_server.store.sql.migrations.steps import add_threads, move_preparations_from_roots
+from mistify_server.store.sql.migrations.steps import (
+    add_served_tasks,
+    add_threads,
+    move_preparations_from_roots,
+)
 from mistify_server.tasks.results import PrepareResult
 
 
@@ -101,3 +105,16 @@ def test_preparations_made_with_the_source_are_kept() -> None:
     }  # fmt: skip
     ((record,),) = connection.execute("SELECT record FROM edges")
     assert json.loads(record)["case"] == {"steps": 5, "shared_steps": 0}
+
+
+def test_earlier_preparations_list_no_tasks() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE batches (preparations TEXT)")
+    made = PrepareResult(prepared="a.prepared", steps=3)
+    old = {"nnfactory": made.model_dump(mode="json", exclude={"served"})}
+    connection.executemany("INSERT INTO batches VALUES (?)", [(json.dumps(old),), ("{}",)])
+
+    add_served_tasks(connection)
+
+    texts = [text for (text,) in connection.execute("SELECT preparations FROM batches")]
+    assert [json.loads(text) for text in texts] == [{"nnfactory": made.model_dump(mode="json")}, {}]
