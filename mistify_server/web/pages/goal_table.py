@@ -27,8 +27,9 @@ from mistify.uploads import as_written
 #: Quantities in every table, in this order; the quantities of other limits follow.
 _ALWAYS: Final = (FLOPS, PARAMS, MEMORY, LATENCY)
 
-_AT_MOST: Final = "\N{LESS-THAN OR EQUAL TO}"
-_AT_LEAST: Final = "\N{GREATER-THAN OR EQUAL TO}"
+#: Signs in front of limits and targets.
+AT_MOST: Final = "\N{LESS-THAN OR EQUAL TO}"
+AT_LEAST: Final = "\N{GREATER-THAN OR EQUAL TO}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _score(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
 
 
 def _compared(metric: Metric, score: float | None, target: float | None) -> Figure:
-    sign = _AT_LEAST if metric.is_share else _AT_MOST
+    sign = AT_LEAST if metric.is_share else AT_MOST
     limit = "" if target is None else f"{sign} {quality(metric, target)}"
     return Figure(quality(metric, score), limit, score is not None and not metric.reaches(score, target))
 
@@ -193,7 +194,7 @@ def _figure(
 ) -> Figure:
     quantity, formats = column.format.quantity, [column.format]
     cost, limit = _cost(goal, network, column), limits.get((quantity, column.measured))
-    sign = _AT_LEAST if column.format.inverse else _AT_MOST
+    sign = AT_LEAST if column.format.inverse else AT_MOST
     hardware = hardware_named(goal) if cost is not None and _is_prediction(column) else ""
     return Figure(
         " on ".join(filter(None, (amount(quantity, cost, formats), hardware))),

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mistify.costs.axes import built_in_formats
 from mistify.costs.budget import FLOPS, LATENCY, MEMORY, quantity_of, source_axis
+from mistify.costs.formats import AxisFormat, format_of
 from mistify.jobs.formatting import amount, label
 from mistify.jobs.job import Goal, Job, Source
 from mistify.scenarios.served import ServedTasks
 from mistify_server.jobs.served import ServedBatch
+from mistify_server.web.pages.goal_table import AT_LEAST, AT_MOST
 from mistify_server.web.pages.scenario_form import query_of
 
 #: Quantities of networks that are expected within each limit.
@@ -99,12 +102,17 @@ def expected_table(job: Job, batch: ServedBatch) -> ExpectedTable:
 
 
 def _limits(job: Job, goal: Goal) -> str:
-    """Return the limits of a goal as text, with the hardware if that is another one than the server's."""
+    """Return the limits of a goal as text, whatever precision they are kept at."""
+    formats = (*built_in_formats(), *job.formats)
     limits = (
-        f"{label(axis, job.formats)} {amount(axis, limit, job.formats)}"
+        f"{label(source_axis(axis), formats)} {_sign(axis, formats)} {amount(axis, limit, formats)}"
         for axis, limit in goal.spec.budget.items()
     )
     return ", ".join(limits)
+
+
+def _sign(axis: str, formats: Sequence[AxisFormat]) -> str:
+    return AT_LEAST if format_of(axis, formats).inverse else AT_MOST
 
 
 def _asked(job: Job, batch: ServedBatch) -> Iterator[tuple[str, Sequence[str], Sequence[Goal]]]:

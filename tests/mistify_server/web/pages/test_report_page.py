@@ -210,10 +210,22 @@ def test_tasks_are_shown_by_limits(job: Job) -> None:
     )
     table = task_table(replace(job, goals=goals))
     assert table == TaskTable(
-        ["multiply-adds 1M", "multiply-adds 2M"],
+        ["multiply-adds ≤ 1M", "multiply-adds ≤ 2M"],
         [TaskRow("has, odd", [[goals[0]], [goals[1]]]), TaskRow("has, even", [[goals[2]], []])],
     )
     text = re.sub(r"\s", "", Parsed(report_page(replace(job, goals=goals))).text)
-    assert "Taskmultiply-adds1Mmultiply-adds2Mhas,odd90.0%," in text
+    assert "Taskmultiply-adds≤1Mmultiply-adds≤2Mhas,odd90.0%," in text
     assert "waitinghas,even80.0%," in text
     assert task_table(replace(job, goals=(*goals[:2], goals[3]))) is None
+
+
+def test_limits_of_tasks_are_the_same_at_any_precision() -> None:
+    tasks = [TaskConfig(properties=(name,)) for name in ("odd", "even")]
+    specs = [
+        PackageSpec({axis: 2048.0}, task=task)
+        for axis, task in zip(("memory_bytes", "memory_bytes@int8"), tasks, strict=True)
+    ]
+    goals = tuple(Goal(str(number), 0, spec) for number, spec in enumerate(specs))
+    table = task_table(Job("j", JobState.DONE, goals, 0))
+    assert table is not None
+    assert len(table.columns) == 1
