@@ -76,17 +76,19 @@ def test_only_a_preparation_with_the_same_key_is_reused(source: tuple[Path, Sour
 
 
 @pytest.mark.slow
-def test_the_tasks_that_a_preparation_serves_are_kept_with_costs_on_each_hardware(
-    source: tuple[Path, SourceResult],
-) -> None:
-    directory, root = source
+def test_the_tasks_that_a_preparation_serves_are_kept_with_costs_on_each_hardware(tmp_path: Path) -> None:
+    inputs = keras.Input((8, 8, 1))
+    hidden = keras.layers.Dense(48, "relu")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(10, "softmax")(hidden))
+    artifacts = artifacts_of(tmp_path)
+    source = SourceTask(recipe=recipe(saved_source(tmp_path, model)), exceed={})
+    root: Any = TaskRunner(artifacts, lambda _: None).run(source)
     board = {"board": NominalProfile("board", 1.0, 1.0)}
     task = task_of(root, algorithm="nnfactory", settings={"gate_steps": 4}, hardware=board)
-    results: Any = [TaskRunner(artifacts_of(directory), lambda _: None).run(task) for _ in range(2)]
+    results: Any = [TaskRunner(artifacts, lambda _: None).run(task) for _ in range(2)]
     assert [result.steps for result in results] == [4, 0]
     for result in results:
-        content = artifacts_of(directory).intact(result.served).read_bytes()
-        served = ServedTasks.model_validate_json(content)
+        served = ServedTasks.model_validate_json(artifacts.intact(result.served).read_bytes())
         assert len(served.classes) == 10
         assert served.costs["latency_ms@board"][0] < served.costs["latency_ms@board"][-1]
 
