@@ -28,7 +28,8 @@ class Rung(Record):
     Attributes:
         limit: The largest share of open units.
         key: Its key among the networks that were cut.
-        latency_ms: Milliseconds at batch 1: predicted, or measured once it was cut.
+        latency_ms: Milliseconds at batch 1.
+        measured: Whether it was cut and measured; otherwise its latency is predicted.
         memory_bytes: Bytes of constants and of activations alive at once.
         size_bytes: Bytes of its file.
         quality: The expected balanced accuracy.
@@ -37,6 +38,7 @@ class Rung(Record):
     limit: Annotated[float, Field(gt=0, le=1)]
     key: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
     latency_ms: Positive
+    measured: bool = False
     memory_bytes: Positive
     size_bytes: Positive
     quality: Annotated[float, Field(ge=0, le=1)]
@@ -58,6 +60,7 @@ class SliceLadder(RecordedOptions):
         runtime: Name and version of the runtime of the measurements.
         threads: Number of threads of LiteRT.
         own_ms: Milliseconds of the version's own network on this device.
+        own_bytes: Bytes of its constants and of activations alive at once.
         rungs: The slices, by ascending limits. There are none if each is worse than the version's own network
             and not faster.
     """
@@ -73,18 +76,17 @@ class SliceLadder(RecordedOptions):
     runtime: str
     threads: Annotated[int, Field(ge=1)]
     own_ms: Positive
+    own_bytes: Positive
     rungs: tuple[Rung, ...] = ()
 
     def rung(self, option: str) -> Rung | None:
         """Return the slice with an id; None if there is none."""
         return next((rung for rung in self.rungs if rung.id == option), None)
 
-    def measured(self, option: str, latency_ms: float) -> "SliceLadder":
+    def with_latency(self, option: str, latency_ms: float) -> "SliceLadder":
         """Return the ladder with the measured latency of a slice."""
-        rungs = (
-            rung.model_copy(update={"latency_ms": latency_ms}) if rung.id == option else rung
-            for rung in self.rungs
-        )
+        measured = {"latency_ms": latency_ms, "measured": True}
+        rungs = (rung.model_copy(update=measured) if rung.id == option else rung for rung in self.rungs)
         return self.model_copy(update={"rungs": tuple(rungs)})
 
     @classmethod

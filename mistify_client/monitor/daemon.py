@@ -27,6 +27,7 @@ from mistify_client.monitor.reporting import Reporting
 from mistify_client.monitor.searching import SubnetSearch
 from mistify_client.monitor.sensing.bottleneck import Cause
 from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
+from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import LiveTargets
@@ -73,6 +74,7 @@ class Monitor:
         self._fleet: FleetReports | None = None
         self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
+        self._slices = BackgroundSlices(package, journal, clock)
         self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
@@ -123,6 +125,7 @@ class Monitor:
     def close(self) -> None:
         """Stop the search for subnets and the threads; the next daemon continues the threads' work."""
         self._search.stop()
+        self._slices.stop()
         self._stop_threads()
 
     def _stop_threads(self) -> None:
@@ -137,7 +140,7 @@ class Monitor:
             # Report unsuitable examples now, not when a new package is compared on them.
             read_examples(asks.examples, Manifest.load(self._package))
         hardware = HOST.name if template is None else template.hardware_name
-        foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
+        foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware, self._slices)
         self._stop_threads()
         self._config, self._foreground, self._search.config = config, foreground, config.search
         self._background = self._reporting = self._fleet = self._adaptation = None
@@ -255,6 +258,7 @@ class Monitor:
                 "version": str(current(self._package)),
                 **status(self._outcome),
                 "searched_ms": self._search.budget_ms,
+                "cutting": self._slices.cutting,
                 "replacement": replacement_status(replacement),
                 "problems": self._journal.problems,
                 "last": list(self._journal.last),

@@ -1,7 +1,7 @@
 """The foreground path, from measurements to the current option (paper 6)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,12 +13,14 @@ from mistify.config.data.metric import Metric
 from mistify.errors import MistifyError
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
+from mistify_client.assembly.ladder import SliceLadder
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
+from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.state import stamp
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.options import PackageOptions, options_of
@@ -52,7 +54,8 @@ class IntervalOutcome:
             because they cannot load it.
         other_metric: The metric of subnets, if it differs from the package's: the accuracy target does not
             apply to it, and is ignored.
-        pool: The pool whose subnets are the options; None if the options are branches.
+        pool: The pool whose subnets are the options; None if they are others.
+        ladder: The ladder whose slices are options; None without one.
     """
 
     manifest: Manifest
@@ -67,6 +70,7 @@ class IntervalOutcome:
     not_followed: tuple[str, ...]
     other_metric: Metric | None
     pool: SubnetPool | None
+    ladder: SliceLadder | None
 
     @property
     def switched(self) -> bool:
@@ -94,6 +98,11 @@ class _Version:
     since: float
     noticed: float
 
+    def remeasured(self, option: str, latency_ms: float) -> None:
+        """Replace the expected latency of an option."""
+        self.options = self.options.with_latency(option, latency_ms)
+        self.model.expect(self.options.place_of(option), latency_ms)
+
 
 class _Choices(NamedTuple):
     """A version of the package, and its options with their expected latencies."""
@@ -109,14 +118,18 @@ class Foreground:
         package: The directory of the shipped package; its current version runs.
         policy: The policy that chooses the option.
         hardware: The profile that the expected latencies are for. For a package that was not made for it, the
-            host's are used, and for subnets those measured on this device.
+            host's are used, and for subnets and slices those measured on this device.
+        slices: Cuts slices in the background.
     """
 
-    def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
+    def __init__(
+        self, package: Path, policy: Policy, sensor: Sensor, hardware: str, slices: BackgroundSlices
+    ) -> None:
         self._package = package
         self._policy = policy
         self._sensor = sensor
         self._hardware = hardware
+        self._slices = slices
         self._state = state_directory(package)
         self._switchboard = Switchboard.open(self._state)
         self._version: _Version | None = None
@@ -146,19 +159,27 @@ class Foreground:
         if not idle and timing is not None:
             self._measured_at = reading
             self._fixed.observe(timing)
+        self._slices.observe(version.manifest, version.options.ladder)
+        for slice_id, latency_ms in self._slices.measured_ms().items():
+            version.remeasured(slice_id, latency_ms)
         other_metric = None if targets.accuracy is None else _other_metric(version)
+        option = version.options.at_or_default(self._switchboard.option_in(version.generation)).id
         situation = Situation(
             now=now,
-            option=version.options.at_or_default(self._switchboard.option_in(version.generation)).id,
+            option=option,
             since=version.since,
-            options=version.model.corrected(version.options.options),
+            options=tuple(
+                each
+                for each in version.model.corrected(version.options.options)
+                if each.id == option or self._slices.is_available(each)
+            ),
             ratio=version.model.ratio,
             idle=idle,
             reading=reading,
             measured_at=self._measured_at,
             targets=targets if other_metric is None else targets.model_copy(update={"accuracy": None}),
         )
-        decision = self._policy.decide(situation)
+        decision = self._possible(self._policy.decide(situation), situation, version.options)
         if decision.option != situation.option:
             # Set by generation: if another version has become current in the meantime, its option is not
             # changed.
@@ -178,7 +199,16 @@ class Foreground:
             _not_followed(runtimes, version, situation.option),
             other_metric,
             version.options.pool,
+            version.options.ladder,
         )
+
+    def _possible(self, decision: Decision, situation: Situation, options: PackageOptions) -> Decision:
+        """Return a decision; while the chosen option still has to be made, the current one stays."""
+        chosen = options.options[_place_of(decision, options)]
+        if chosen.id == situation.option or self._slices.is_ready(chosen):
+            return decision
+        reason = f"{decision.reason}; {situation.option} stays until {chosen.id} has been cut"
+        return replace(decision, option=situation.option, reason=reason)
 
     def _current(self, now: float) -> _Version:
         """Return the current version; a new one starts with the ratio measured for the previous one."""

@@ -39,6 +39,9 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
             for option in situation.options
         ],
         "pool": None if outcome.pool is None else outcome.pool.model_dump(mode="json", exclude={"entries"}),
+        "ladder": None
+        if outcome.ladder is None
+        else outcome.ladder.model_dump(mode="json", exclude={"rungs"}),
         "reading": asdict(situation.reading),
     }
 
@@ -56,8 +59,10 @@ def replacement_status(replacement: Replacement | None) -> dict[str, object] | N
 def upgraded(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a status file in the current format, whichever version of the daemon wrote it.
 
-    Before options had ids, they were numbered and called `branches`, even if they were subnets.
+    Before options had ids, they were numbered and called `branches`, even if they were subnets. Then there
+    were no slices.
     """
+    status = {"ladder": None, "cutting": None, **status}
     if "branches" not in status:
         return status
     kind = OptionKind.BRANCH if status["pool"] is None else OptionKind.SUBNET
@@ -86,6 +91,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"subnets: {len(status['options'])}, scored on {counted(pool['examples'], 'example')}; "
             f"the original network is expected to take {format_time(pool['original_ms'], _DIGITS)}"
         )
+    if (ladder := status["ladder"]) is not None:
+        yield f"slices for {ladder['task']}: {_slices(status)}"
     for option in status["options"]:
         mark = "*" if option["id"] == status["option"] else " "
         predicted, expected = (format_time(option[key], _DIGITS) for key in ("predicted_ms", "expected_ms"))
@@ -102,6 +109,13 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"problem with the {about}: {problem}"
     for entry in status["last"]:
         yield f"{entry['time']} {entry['event']}: {entry['reason']}"
+
+
+def _slices(status: Mapping[str, Any]) -> str:
+    """Return the state of slices."""
+    offered = sum(option["kind"] == OptionKind.SLICE for option in status["options"])
+    cutting = "" if status["cutting"] is None else f"; {status['cutting']} is being cut"
+    return f"{offered or 'none'} offered{cutting}"
 
 
 def _reading(reading: Mapping[str, Any]) -> str:

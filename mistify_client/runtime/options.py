@@ -32,7 +32,8 @@ class OptionCosts:
     Attributes:
         latency_ms: The median in milliseconds on an otherwise idle device.
         p95_ms: The 95th percentile of the latency; None if unknown.
-        memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; None if unknown.
+        memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; for networks on a ladder of
+            slices, of constants and activations in their files; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
         axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
             slice.
@@ -104,7 +105,7 @@ class PackageOptions:
     @property
     def paged(self) -> bool:
         """Return True if only the current option is in memory, and others are loaded in the background."""
-        return self.generation is not None
+        return self.pool is not None or (self.ladder is not None and bool(self.ladder.rungs))
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -145,6 +146,14 @@ class PackageOptions:
         except ValueError:
             message = f'the package has no option "{option}"; it has {listed(self.ids)}'
             raise MistifyError(ErrorCode.NOT_FOUND, message) from None
+
+    def with_latency(self, option: str, latency_ms: float) -> "PackageOptions":
+        """Return the options with another latency of one of them."""
+        options = (
+            replace(each, costs=replace(each.costs, latency_ms=latency_ms)) if each.id == option else each
+            for each in self.options
+        )
+        return replace(self, options=tuple(options))
 
 
 def options_of(package: Package, state: Path) -> PackageOptions:
@@ -208,11 +217,12 @@ def _branches(manifest: Manifest) -> PackageOptions:
 
 
 def _with_slices(own: PackageOptions, ladder: SliceLadder) -> PackageOptions:
-    """Return the options with a ladder; without slices on it, those of the manifest do not change."""
+    """Return the options with those of a ladder; if it has no slice, those of the manifest do not change."""
     if not ladder.rungs:
-        return replace(own, ladder=ladder)
+        return replace(own, generation=ladder.generation, ladder=ladder)
     (network,) = own.options
-    network = replace(network, costs=replace(network.costs, latency_ms=ladder.own_ms, p95_ms=None))
+    costs = replace(network.costs, latency_ms=ladder.own_ms, p95_ms=None, memory_bytes=ladder.own_bytes)
+    network = replace(network, costs=costs)
     return PackageOptions(
         (network, *(_slice(rung, ladder.threads) for rung in ladder.rungs)),
         own.default,

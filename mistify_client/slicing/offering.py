@@ -39,9 +39,6 @@ def offer_slices(package: Path, seconds: float = SECONDS) -> SliceLadder:
         package: The directory of the shipped package.
         seconds: Time of measuring each slice; their latencies are kept, as by `customize`.
 
-    Returns:
-        The slices. If there are none, the options do not change.
-
     Raises:
         MistifyError: NOT_FOUND, the package serves no single task or has no factory; INVALID_CONFIG, its
             factory has no such task; INVALID_MODEL, slices cannot take the place of its network; CONFLICT, it
@@ -51,10 +48,7 @@ def offer_slices(package: Path, seconds: float = SECONDS) -> SliceLadder:
     version, state = open_current(package), state_directory(package)
     with damage_reported(state), slices_held(state) as directory:
         ladder = _Ladder(package, version, directory, seconds).made()
-        if ladder.rungs:
-            return install_options(package, ladder, expected=version.directory)
-        ladder.save(state)
-        return ladder
+        return install_options(package, ladder, expected=version.directory)
 
 
 class _Ladder:
@@ -88,9 +82,9 @@ class _Ladder:
         ).predictor()
         own_ms = best_ms(partial(load_network, resizable(self._own), self._threads), self._seconds)
         rungs = [self._rung(candidate, predict(candidate.widths)) for candidate in found]
-        score = self._manifest.validation_accuracy
+        score, own_bytes = self._manifest.validation_accuracy, memory_bytes(self._own)
         if self._manifest.accuracy_examples:
-            rungs = compared(rungs, memory_bytes(self._own), score)
+            rungs = compared(rungs, own_bytes, score)
         return SliceLadder(
             package=self._digest,
             task=str(self._task),
@@ -98,6 +92,7 @@ class _Ladder:
             runtime=runtime(),
             threads=self._threads,
             own_ms=own_ms,
+            own_bytes=own_bytes,
             rungs=tuple(front(rungs, own_ms, score)),
         )
 

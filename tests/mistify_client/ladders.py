@@ -25,6 +25,9 @@ PROPERTIES = ("exactly:2", "odd")
 OWN_MS = 10.0
 LATENCIES: Mapping[float, float] = {0.1: 2.0, 0.25: 4.0, 0.5: 20.0}
 
+#: Bytes of the own network; slices have their share.
+OWN_BYTES = 1e5
+
 #: Accuracy of the own network: that of the slices is below, below and above it.
 OWN_ACCURACY = 0.85
 
@@ -39,24 +42,25 @@ def make_serving_package(directory: Path, name: str = "factory") -> Path:
 
 
 def rung(package: Path, limit: float, latency_ms: float = 1.0) -> Rung:
-    """Return a slice for the task that a package serves."""
+    """Return a slice for the task that a package serves, with a latency that counts as measured."""
     version, (_, store) = open_current(package), factory_of(package)
     task = store.asked(version.manifest.task.properties)
     return Rung(
         limit=limit,
         key=slice_key(store, task, limit),
         latency_ms=latency_ms,
-        memory_bytes=1e5 * limit,
+        measured=True,
+        memory_bytes=OWN_BYTES * limit,
         size_bytes=8e4 * limit,
         quality=QUALITY.expected(limit),
     )
 
 
 def write_ladder(
-    package: Path, latencies: Mapping[float, float] = LATENCIES, **changes: object
+    directory: Path, latencies: Mapping[float, float] = LATENCIES, **changes: object
 ) -> SliceLadder:
     """Write the ladder of a package's current version."""
-    version, state = open_current(package), state_directory(package)
+    version, state = open_current(directory), state_directory(directory)
     values = {
         "package": version.digest,
         "task": TASK,
@@ -64,7 +68,8 @@ def write_ladder(
         "runtime": runtime(),
         "threads": 1,
         "own_ms": OWN_MS,
-        "rungs": tuple(rung(package, limit, latency_ms) for limit, latency_ms in latencies.items()),
+        "own_bytes": OWN_BYTES,
+        "rungs": tuple(rung(directory, limit, latency_ms) for limit, latency_ms in latencies.items()),
     }
     ladder = SliceLadder.model_validate(values | changes)
     (state / SLICES).mkdir(parents=True, exist_ok=True)

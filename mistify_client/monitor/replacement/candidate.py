@@ -14,13 +14,20 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.option_kinds import OptionKind
+from mistify.tflite.resizable import resizable
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import chosen_blocks
-from mistify_client.runtime.versions import check_interchangeable, open_current, state_directory
+from mistify_client.runtime.versions import (
+    check_interchangeable,
+    open_current,
+    shipped_package,
+    state_directory,
+)
+from mistify_client.slicing.cutting import cut_slice
 
 #: Number of inferences of each network in a comparison.
 _RUNS: Final = 30
@@ -161,6 +168,9 @@ def _fastest(
     fastest = options.options[options.fastest]
     if fastest.kind is OptionKind.BRANCH:
         return partial(network, values, options.fastest)
+    if options.ladder is not None and (rung := options.ladder.rung(fastest.id)) is not None:
+        content = cut_slice(shipped_package(state), rung)
+        return partial(Network(package.manifest, resizable(content), fastest.engine.threads), values, 0)
     blocks, threads = Blocks.of(package, state), fastest.engine.threads
     return partial(PagedNetwork(blocks, chosen_blocks(fastest), threads), values)
 

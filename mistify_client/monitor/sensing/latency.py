@@ -48,7 +48,7 @@ class LatencyEstimator:
     """
 
     def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
-        self._expected_ms = tuple(expected_ms)
+        self._expected_ms = list(expected_ms)
         self.corrections = [1.0] * len(self._expected_ms)
         self.ratio = ratio
         self.timing: Timing | None = None
@@ -64,6 +64,10 @@ class LatencyEstimator:
         """Return the options with corrected latencies, without the ratio."""
         pairs = zip(options, self.corrections, strict=True)
         return tuple(_slowed(option, factor) for option, factor in pairs)
+
+    def expect(self, option: int, expected_ms: float) -> None:
+        """Replace the expected latency of an option, in milliseconds, and its correction."""
+        self._expected_ms[option], self.corrections[option] = expected_ms, 1.0
 
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
         """Update the ratio and the corrections from measured inferences.

@@ -14,7 +14,9 @@ from mistify.package.manifest import Branch, Manifest, MeasuredLatency, Versions
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.policies.base import Policy
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
-from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
+from mistify_client.monitor.slices import BackgroundSlices
+from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
@@ -99,6 +101,12 @@ def package(tmp_path: Path) -> Path:
     return directory
 
 
+def foreground_of(package: Path, policy: Policy, sensor: Sensor, hardware: str = "host") -> Foreground:
+    """Return the foreground path of a package's monitor."""
+    slices = BackgroundSlices(package, Journal(package.with_name("decisions.jsonl"), None))
+    return Foreground(package, policy, sensor, hardware, slices)
+
+
 def steady(now: float) -> float:
     return 1.0
 
@@ -130,7 +138,7 @@ class Device:
         self.switchboard = Switchboard.open(state)
         self.manifest = Manifest.load(self.package)
         self.recorder = Recorder.open(state, len(self.manifest.branches) or 1, self.switchboard.generation, 1)
-        self.foreground = Foreground(self.package, self.policy, lambda: self.reading(self.now), "host")
+        self.foreground = foreground_of(self.package, self.policy, lambda: self.reading(self.now))
         self.random = np.random.default_rng(5)
         self.free_at = self.now
 

@@ -21,6 +21,7 @@ from tests.mistify_client.monitor.conftest import (
     EXPECTED_MS,
     INTERVAL,
     branch,
+    foreground_of,
     manifest,
     three_branches,
 )
@@ -29,7 +30,7 @@ DWELL = 1.0
 
 
 def on_board(package) -> Foreground:
-    return Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
+    return foreground_of(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
 
 
 def reference(device) -> int:
@@ -54,7 +55,7 @@ def test_expected_latencies_apply_to_the_threads_of_the_package(package, hardwar
     made = three_branches()
     latency = made.latency.model_copy(update={"threads": threads})
     made.model_copy(update={"latency": latency}).save(package)
-    foreground = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, hardware)
+    foreground = foreground_of(package, PredictivePolicy(PredictiveParams()), SensorReading, hardware)
     assert foreground.step(1000.0, 999.0, Targets()).predicted_ms["branch-0"] == first_ms
 
 
@@ -310,7 +311,7 @@ def test_ratios_for_different_hardware_are_not_mixed(package):
 
 def test_ratios_for_different_thread_counts_are_not_mixed(package):
     three_branches().save(package)
-    watched = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
+    watched = foreground_of(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
     state = state_directory(package)
     recorder = Recorder.open(state, 3, Switchboard.open(state).generation, 1)
     for n in range(5):
