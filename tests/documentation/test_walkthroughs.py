@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from executors.contract.registry import algorithm
 from executors.outputs.plugged_in import plugged_in, plugged_in_loss
 from mistify.config.data.metric import Metric
-from mistify.config.reading import parse_batch
+from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.package.option_kinds import OptionKind
 from mistify_client.assembly.engine import Engine
 from mistify_client.monitor.policies.base import Situation, make_policy
@@ -26,6 +26,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.plug_ins import environment
 
 EXTENDING = "docs/extending.md"
+FACTORY = "docs/nnfactory.md"
 
 _INSTALLS = "installs into the reader's environment; .ci/run does this"
 _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs only the client"
@@ -44,6 +45,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "docs/first-hour.md": {},
+    FACTORY: {"{": "the beginning of a file that a command of the page writes"},
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (
             "takes minutes and needs a checkout; test_algorithm_and_policy_pass_the_contract_tests runs it"
@@ -82,10 +84,10 @@ def test_every_snippet_is_executed_or_listed(page: str) -> None:
 
 @pytest.mark.parametrize("page", SKIPPED)
 def test_every_saved_config_is_valid(page: str) -> None:
-    """Deliberately wrong configs have names that say so."""
+    """Deliberately wrong configs have names that say so. Goals for a job may leave its model and data out."""
     for snippet in snippets_of(REPOSITORY / page):
         if snippet.file is not None and snippet.file.endswith(".json") and "wrong" not in snippet.file:
-            assert parse_batch(snippet.text, snippet.file, server_knows_more=True)
+            assert parse_batch(snippet.text, snippet.file, server_knows_more=True, common=OF_ANY_JOB)
 
 
 def test_numbers_are_ignored_in_comparisons() -> None:
@@ -148,6 +150,16 @@ def test_the_tutorial_for_app_developers_works(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_the_tutorial_for_operators_works(tmp_path: Path) -> None:
     follow("docs/tutorials/operator.md", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_tutorial_of_networks_for_many_tasks_works(tmp_path: Path) -> None:
+    """The command that writes the data is of a checkout."""
+    follow(FACTORY, tmp_path, {"PYTHONPATH": str(REPOSITORY)})
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {goal["id"]: goal["met"] for goal in report["goals"]}["one-odd"]
+    assert all(goal["achieved"]["accuracy"] > 0.85 for goal in report["goals"])
 
 
 def installing_into(site: Path) -> dict[str, str]:
