@@ -129,7 +129,7 @@ class Extent(NamedTuple):
 
 
 FULL: Final = Extent(4_800, 600, 2_400, 0.5, 0.1, 10_000)
-QUICK: Final = Extent(20, 4, 4, 0.02, 0.3, 100)
+QUICK: Final = Extent(20, 4, 4, 0.02, 0.5, 100)
 
 
 class Family(NamedTuple):
