@@ -25,15 +25,15 @@ def _blur(images: Images, rng: np.random.Generator, *, sigma: float, largest: fl
 
 def _contrast(images: Images, rng: np.random.Generator, *, share: float, largest: float) -> Images:
     mean = images.mean((1, 2, 3), keepdims=True)
-    return (images - mean) * np.float32(share) + mean
+    return np.asarray((images - mean) * np.float32(share) + mean, np.float32)
 
 
 def _brightness(images: Images, rng: np.random.Generator, *, more: float, largest: float) -> Images:
-    return np.clip(images + np.float32(more * largest), 0, largest)
+    return np.asarray(np.clip(images + np.float32(more * largest), 0, largest), np.float32)
 
 
 #: Kind -> its function, and its setting by severity. Values are shares of the largest pixel.
-_KINDS: Final = {
+_KINDS: Final[Mapping[str, tuple[Callable[..., Images], str, tuple[float, ...]]]] = {
     "noise": (_noise, "sigma", (12 / 255, 24 / 255, 40 / 255)),
     "blur": (_blur, "sigma", (0.7, 1.0, 1.4)),
     "contrast": (_contrast, "share", (0.5, 0.3, 0.15)),
