@@ -44,14 +44,14 @@ def scenario_routes(services: Services) -> APIRouter:
         content = await bounded_body(request, _MOST_BYTES, "choose fewer values")
         entered = parse_qs(content.decode(errors="replace"))
         forms = await _forms(services, job_id, entered)
-        number = _number(entered)
-        if number not in forms:
+        batch = _first(entered, _BATCH)
+        if batch not in forms:
             raise MistifyError(ErrorCode.CONFLICT, f"the job {job_id} has no supernet for this form")
         try:
-            config = forms[number].config()
+            config = forms[batch].config()
             await services.porting.add_goals(job_id, config, _first(entered, _KEY))
         except MistifyError as error:
-            forms[number] = forms[number].with_problems(error)
+            forms[batch] = forms[batch].with_problems(error)
             return await _page(request, services, job_id, forms, error.code.http_status)
         (goal,) = parse_batch(config, server_knows_more=True)
         return RedirectResponse(f"/jobs/{quote(job_id)}/goals/{quote(goal.id)}", 303)
@@ -61,15 +61,15 @@ def scenario_routes(services: Services) -> APIRouter:
 
 async def _forms(
     services: Services, job_id: str, entered: Mapping[str, Sequence[str]]
-) -> dict[int, ScenarioForm]:
-    """Return the forms of a job by batch, one of them with the values entered."""
-    batches = await services.porting.served_batches(job_id)
-    number = _number(entered)
-    return {each.number: ScenarioForm(each, entered if each.number == number else {}) for each in batches}
+) -> dict[str, ScenarioForm]:
+    """Return the forms of a job by the numbers of their batches, one of them with the values entered."""
+    batches = {str(each.number): each for each in await services.porting.served_batches(job_id)}
+    own = _first(entered, _BATCH)
+    return {number: ScenarioForm(each, entered if number == own else {}) for number, each in batches.items()}
 
 
 async def _page(
-    request: Request, services: Services, job_id: str, forms: Mapping[int, ScenarioForm], status: int = 200
+    request: Request, services: Services, job_id: str, forms: Mapping[str, ScenarioForm], status: int = 200
 ) -> HTMLResponse:
     part = await services.porting.part(job_id)
     measured = {device.name for device in await asyncio.to_thread(services.devices.devices)}
@@ -87,12 +87,6 @@ def _rendered(path: str, job: Job, forms: Sequence[ScenarioForm], hardware: Sequ
         hardware=hardware,
         key=secrets.token_urlsafe(16),
     )
-
-
-def _number(entered: Mapping[str, Sequence[str]]) -> int | None:
-    """Return the number of the batch whose form was entered; None if none was."""
-    text = _first(entered, _BATCH)
-    return int(text) if text.isdecimal() else None
 
 
 def _first(entered: Mapping[str, Sequence[str]], name: str) -> str:

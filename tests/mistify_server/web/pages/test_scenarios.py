@@ -222,6 +222,13 @@ async def test_a_job_without_a_supernet_says_so(web: httpx.AsyncClient, make_con
     assert answer.json()["code"] == "CONFLICT"
 
 
+@pytest.mark.parametrize("batch", ["1", "x", "9" * 5000, ""])
+async def test_a_form_of_another_batch_is_refused(web: httpx.AsyncClient, job: str, batch: str) -> None:
+    answer = await sent(web, job, **{"batch": batch, "task-1": "right", "limit-FLOP": "0.3x"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "CONFLICT")
+    assert (await web.get(f"/jobs/{job}/scenarios?batch={batch}")).status_code == 200
+
+
 async def test_classes_are_chosen_by_their_names(web: httpx.AsyncClient, site: Any, job: str) -> None:
     """The supernet of another job tells classes apart, two of which have the same name."""
     space = {
