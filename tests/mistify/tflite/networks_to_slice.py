@@ -130,6 +130,23 @@ def masked(
     network: bytes, closed: Mapping[str, np.ndarray], units: Mapping[str, int], makers: bool = False
 ) -> bytes:
     """The same file, where nothing reads the closed units; or where they are made as zeros as well."""
+    return masked_by_shape(network, closed, units, READERS, MAKERS if makers else {})
+
+
+def masked_by_shape(
+    network: bytes,
+    closed: Mapping[str, np.ndarray],
+    units: Mapping[str, int],
+    readers: Mapping[str, tuple[int, ...]],
+    makers: Mapping[str, tuple[tuple[int, ...], ...]],
+) -> bytes:
+    """The same file with zeros in the constants of closed units, which are found by their shapes.
+
+    Args:
+        units: Group -> its number of units.
+        readers: Group -> the shape [..., units] of the constant that reads it.
+        makers: Group -> the shapes [units, ...] of those that make it, unless they are left as they are.
+    """
     model = read_network(network)
     for graph in model.subgraphs:
         for tensor in graph.tensors:
@@ -139,9 +156,9 @@ def masked(
             content = np.array(buffer.data, np.uint8).view(TYPES[tensor.type])
             shape = tuple(tensor.shape)
             for name, numbers in closed.items():
-                if shape == READERS[name]:
+                if shape == readers[name]:
                     content.reshape(-1, units[name])[:, numbers] = 0
-                if makers and shape in MAKERS[name]:
+                if shape in makers.get(name, ()):
                     content.reshape(units[name], -1)[numbers] = 0
             buffer.data = content.view(np.uint8)
     return packed(model)
