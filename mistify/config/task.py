@@ -36,8 +36,12 @@ class TaskConfig(Settings):
     def _from_properties(cls, raw: Any) -> Any:
         if isinstance(raw, str):
             return {"properties": [part.strip() for part in raw.split(SEPARATOR)]}
-        if not isinstance(raw, list | tuple):
+        if isinstance(raw, Mapping | TaskConfig):
             return raw
+        if not isinstance(raw, list | tuple):
+            raise InvalidValue(
+                raw, "a list of properties, a text with commas between them, or an object", _EXAMPLE
+            )
         mistakes = ((index, mistake_of(partial(as_word, each))) for index, each in enumerate(raw))
         if found := [((index,), mistake) for index, mistake in mistakes if mistake is not None]:
             raise together(cls.__name__, found)

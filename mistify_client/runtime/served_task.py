@@ -11,7 +11,7 @@ from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify.parsing.validation import problems_of
-from mistify.scenarios.space import TaskSpace
+from mistify.scenarios.space import THE_TASK, TaskSpace
 
 #: Properties: a list, or a text with commas; or `{"classes": [...]}`.
 TaskLike = str | Sequence[str] | Mapping[str, Sequence[str]]
@@ -44,9 +44,11 @@ class ServedTask:
         try:
             given = TaskConfig.model_validate(task)
         except ValidationError as error:
-            raise invalid_config(problems_of(error, TaskConfig, value=task, place="task")) from error
-        if store is not None and given.properties:
-            given = store.asked(given.properties).config
+            raise invalid_config(
+                problems_of(error, TaskConfig, value=task, place="task"), THE_TASK
+            ) from error
+        if store is not None and (store.classes or given.properties):
+            given = store.asked(given.properties or given.classes).config
         return cls(shipped.directory, given, None if store is None or store.classes else store.space)
 
     def require_in(self, manifest: Manifest) -> None:
@@ -57,7 +59,11 @@ class ServedTask:
         """
         served = None if manifest.task is None else _canonical(manifest.task, self.space)
         if served is None or _parts(served) != _parts(self.task):
-            made = f'; mistify customize --task "{self.task}" makes a network for it' if self.space else ""
+            made = (
+                f'; mistify customize --task "{self.task}" makes a network for it'
+                if self.space and self.task.properties
+                else ""
+            )
             message = f"{self.package} serves {served or 'no single task'}, not {self.task}{made}"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
 

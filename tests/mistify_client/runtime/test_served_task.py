@@ -80,6 +80,8 @@ def follow(model):
         ([], 'either properties or "classes"'),
         ({"classes": ["cat"]}, "at least two classes"),
         ({"kind": "cat"}, "kind"),
+        ({"exactly:2"}, "expected a list of properties, a text with commas between them, or an object"),
+        (5, "the task: 1 problem, nothing was started\n  task: got 5; expected a list of properties"),
     ],
 )
 def test_what_is_no_task_is_refused(package, task, message):

@@ -14,6 +14,7 @@ from executors.structure import analyse
 from executors.structure.edits.outputs import narrow_outputs
 from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
+from mistify.config.task import TaskConfig
 from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.scenarios.quality import Quality
@@ -84,8 +85,10 @@ def test_a_network_for_some_classes_is_a_package_of_its_own(package, supernet, t
 @pytest.mark.slow
 def test_the_package_itself_may_be_for_other_classes(package, tmp_path):
     shutil.copytree(package, tmp_path / "dogs-owls")
-    shipped = Manifest.load(package).model_copy(update={"labels": {"answer": ("dog", "owl")}})
-    shipped.save(tmp_path / "dogs-owls")
+    own = {"labels": {"answer": ("dog", "owl")}, "task": TaskConfig(classes=("dog", "owl"))}
+    Manifest.load(package).model_copy(update=own).save(tmp_path / "dogs-owls")
+    for task in ("owl,dog", {"classes": ["4", "dog"]}):
+        assert load(tmp_path / "dogs-owls", task=task).manifest.task.classes == ("dog", "owl")
     customize(
         tmp_path / "dogs-owls", SliceRequest("newt,frog", limit=0.5), out=tmp_path / "out", seconds=1e-3
     )
