@@ -1,8 +1,8 @@
 """The latency of slices on this device, predicted from a few that were measured (NN-Factory 3.5).
 
 The latency of a slice depends on the number of units in each layer, and hardly on which units these are. A
-linear function of these numbers, fitted to ten slices, is about as accurate as the paper's function of all
-gates, fitted to 200 or more.
+function of the multiply-adds and of these numbers, fitted to ten slices, is as accurate as the paper's
+function of all gates, fitted to 200 or more.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from mmap import mmap
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,14 @@ from mistify.tflite.resizable import read_resizable, resizable
 from mistify.tflite.slicing import OpenUnits, sliced
 from mistify_client.assembly.memory import return_memory
 from mistify_client.files import staging
+from mistify_client.slicing.products import SlicedProduct, sliced_products
 
-#: Number of slices to measure, and seconds for each, over several rounds.
-_SLICES: Final = 10
+#: Seconds for measuring a slice, over several rounds.
 SECONDS: Final = 0.15
+
+#: Number of slices by which all others are predicted, and the factor by which they are measured longer.
+_SLICES: Final = 10
+_THOROUGH: Final = 2
 
 #: A latency of up to this multiple of the limit is measured again, this many times as long.
 _SLIGHTLY: Final = 1.15
@@ -38,11 +42,16 @@ _LONGER: Final = 5
 #: Runs behind the 95th percentile of a slice's latency.
 _RUNS: Final = 50
 
-#: Weight of the prior that equal shares of units take equally long in all groups, relative to a measurement.
-_ALIKE: Final = 0.02
+#: Weight of the prior that a multiply-add takes equally long everywhere, relative to a measurement.
+_ALIKE: Final = 1.0
+
+#: Numbers of output channels that processors may compute at once.
+_TILES: Final = (1, 4, 8, 16, 32)
 
 #: Lowest prediction, relative to the lowest measured latency.
 _LEAST: Final = 0.5
+
+Floats = npt.NDArray[np.float64]
 
 Widths = tuple[Annotated[int, Field(ge=1)], ...]
 
@@ -56,22 +65,27 @@ class SliceLatencies(Record):
         machine: The machine of the measurements.
         runtime: Name and version of the runtime of the measurements.
         threads: Number of threads of LiteRT.
+        products: The products of the network that shrink in slices.
         widths: The number of open units of each group, for each slice; the whole network is the first.
         latencies_ms: Milliseconds for each slice.
     """
 
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     supernet: Sha256
     machine: str
     runtime: str
     threads: Annotated[int, Field(ge=1)]
+    products: tuple[SlicedProduct, ...] = ()
     widths: tuple[Widths, ...] = ()
     latencies_ms: tuple[Annotated[float, Field(gt=0)], ...] = ()
 
     @model_validator(mode="after")
-    def _one_latency_each(self) -> "SliceLatencies":
+    def _consistent(self) -> "SliceLatencies":
         if len(self.widths) != len(self.latencies_ms) or len(set(map(len, self.widths))) > 1:
             raise ValueError("expected one latency, and as many widths, for each slice")
+        groups = set(range(len(self.widths[0]))) if self.widths else set()
+        if any(not product.groups <= groups for product in self.products):
+            raise ValueError("a product shrinks with a group that the slices do not have")
         return self
 
     @property
@@ -82,28 +96,52 @@ class SliceLatencies(Record):
     def predictor(self) -> Callable[[Widths], float]:
         """Return a function that predicts the milliseconds of a slice from its widths.
 
-        The fit minimizes relative errors. Its prior is that equal shares of units take equally long in all
-        groups.
+        It is linear in the work of the products and in the share of units of each group, and minimizes
+        relative errors. Its prior is that work takes equally long in all products. Work is counted in the
+        tiles that fit best.
         """
-        units = np.array(self.widths[0], float)
-        scale = self.whole_ms
-        relative = np.array(self.latencies_ms) / scale
-        features = np.array([_features(np.array(widths) / units) for widths in self.widths])
-        alike = np.hstack([np.zeros((units.size, 2)), np.eye(units.size)]) * _ALIKE
-        rows = np.vstack([features / relative[:, None], alike])
-        coefficients, *_ = np.linalg.lstsq(rows, np.append(np.ones(len(relative)), np.zeros(units.size)))
-        least = _LEAST * float(relative.min())
+        fit = min((self._fit(tile) for tile in _TILES), key=lambda fit: fit.error)
+        least = _LEAST * min(self.latencies_ms)
 
         def predict(widths: Widths) -> float:
-            share = float(_features(np.array(widths) / units) @ coefficients)
-            return scale * max(share, least)
+            return max(self.whole_ms * float(self._features(widths, fit.tile) @ fit.coefficients), least)
 
         return predict
 
+    def _fit(self, tile: int) -> "_Fit":
+        """Fit a function to the measurements, with work counted in tiles of a size."""
+        relative = np.array(self.latencies_ms) / self.whole_ms
+        features = np.array([self._features(widths, tile) for widths in self.widths])
+        groups = len(self.widths[0])
+        alike = np.hstack([np.zeros((groups, 2)), np.eye(groups)]) * _ALIKE
+        rows = np.vstack([features / relative[:, None], alike])
+        wanted = np.append(np.ones(len(relative)), np.zeros(groups))
+        coefficients, *_ = np.linalg.lstsq(rows, wanted)
+        return _Fit(tile, coefficients, float(np.linalg.norm(rows @ coefficients - wanted)))
 
-def _features(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return a constant, the mean share of open units, and the share in each group."""
-    return np.concatenate([[1.0, shares.mean()], shares])
+    def _features(self, widths: Widths, tile: int) -> Floats:
+        """Return a constant, the share of the whole network's work, and the share of units of each group."""
+        units = self.widths[0]
+        work = self._work(widths, tile) / max(self._work(units, tile), 1.0)
+        return np.array([1.0, work, *(own / most for own, most in zip(widths, units, strict=True))])
+
+    def _work(self, widths: Widths, tile: int) -> float:
+        """Return the work of the products of a slice."""
+        closed = [most - own for own, most in zip(widths, self.widths[0], strict=True)]
+        return sum(product.work(closed, tile) for product in self.products)
+
+
+class _Fit(NamedTuple):
+    """A function of features that was fitted to measurements.
+
+    Attributes:
+        tile: The tile of the work in the features.
+        error: The norm of its errors and of its departure from the prior.
+    """
+
+    tile: int
+    coefficients: npt.NDArray[np.floating[Any]]
+    error: float
 
 
 def slice_latencies(
@@ -120,7 +158,7 @@ def slice_latencies(
     Args:
         network: Content of the supernet's `.tflite`.
         state: The directory for the table, which is written once it is complete.
-        seconds: Time for each slice, unless a single run takes longer.
+        seconds: Half of the time for each slice, unless a single run takes longer.
         on_progress: Called with a line before anything is measured.
 
     Raises:
@@ -137,9 +175,13 @@ def slice_latencies(
     with staging(state / "measuring") as directory:
         files = _written(store, network, widths, directory)
         loads = [partial(_loaded, file, threads) for file in files]
-        measured = best_of_parts_ms(loads, seconds * len(files))
+        measured = best_of_parts_ms(loads, _THOROUGH * seconds * len(files))
     table = unmeasured.model_copy(
-        update={"widths": tuple(widths), "latencies_ms": tuple(float(ms.sum()) for ms in measured)}
+        update={
+            "products": tuple(sliced_products(network, store.places, len(store.groups))),
+            "widths": tuple(widths),
+            "latencies_ms": tuple(float(ms.sum()) for ms in measured),
+        }
     )
     write_json(file, table.model_dump(mode="json"), durable=True)
     return table
@@ -195,7 +237,7 @@ def _kept(path: Path, unmeasured: SliceLatencies) -> SliceLatencies | None:
         table = SliceLatencies.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):  # what cannot be read is measured again
         return None
-    same = table.model_copy(update={"widths": (), "latencies_ms": ()}) == unmeasured
+    same = table.model_copy(update={"products": (), "widths": (), "latencies_ms": ()}) == unmeasured
     return table if same and table.widths else None
 
 
