@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,10 @@ import numpy.typing as npt
 from benchmarks.factory.digits import Extent, four_digits
 from benchmarks.factory.networks import quad_resnet
 from executors.data import Dataset
+
+#: Their names in the directory.
+NETWORK: Final = "quad-resnet.keras"
+TASKS: Final = "tasks.json"
 
 
 def write(directory: Path, extent: Extent) -> None:
@@ -25,7 +29,7 @@ def write(directory: Path, extent: Extent) -> None:
     single task, whose number is in the array `task`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    quad_resnet().save(directory / "quad-resnet.keras")
+    quad_resnet().save(directory / NETWORK)
     data = four_digits(extent=extent)
     for name, part in (("train", data.train), ("validation", data.validation)):
         np.savez_compressed(directory / f"{name}.npz", image=part.inputs["image"], answer=_answers(part))
@@ -34,7 +38,7 @@ def write(directory: Path, extent: Extent) -> None:
     np.savez_compressed(
         directory / "test.npz", image=data.test.inputs["image"], answer=answers, task=asked.astype(np.int16)
     )
-    (directory / "tasks.json").write_text(_tasks(data.train))
+    (directory / TASKS).write_text(_tasks(data.train))
 
 
 def _answers(data: Dataset) -> npt.NDArray[np.int8]:
