@@ -9,6 +9,7 @@ import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.machine import machine, runtime
+from mistify.package.adaptation import ADAPTATION, AdaptationStore
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify.profiling.measuring import best_ms, load_network
@@ -40,9 +41,10 @@ def offer_slices(package: Path, seconds: float = SECONDS) -> SliceLadder:
         seconds: Time of measuring each slice; their latencies are kept, as by `customize`.
 
     Raises:
-        MistifyError: NOT_FOUND, the package serves no single task or has no factory; INVALID_CONFIG, its
-            factory has no such task; INVALID_MODEL, slices cannot take the place of its network; CONFLICT, it
-            is being customized, or another version has become current; CORRUPT_PACKAGE, a file is damaged.
+        MistifyError: NOT_FOUND, the package serves no single task, has no factory, or has branches or an
+            adapted network; INVALID_CONFIG, its factory has no such task; INVALID_MODEL, slices cannot take
+            the place of its network; CONFLICT, it is being customized, or another version has become current;
+            CORRUPT_PACKAGE, a file is damaged.
         OSError: A file cannot be written.
     """
     version, state = open_current(package), state_directory(package)
@@ -112,15 +114,21 @@ class _Ladder:
 
 
 def _check_options(version: Package) -> None:
-    """Check that slices can be options beside those in the manifest of a version."""
+    """Check that slices can be options beside those in the manifest of a version.
+
+    Raises:
+        MistifyError: NOT_FOUND, they cannot.
+    """
     manifest = version.manifest
     if manifest.branches:
         reason = "has branches, which are its options"
     elif not manifest.metric.is_share:
         reason = f"is scored by {manifest.metric}, which does not compare with the scores of slices"
+    elif ADAPTATION in manifest.files and AdaptationStore.of(version).adapted_from is not None:
+        reason = "is adapted to the data of its place, and slices would not be"
     else:
         return
-    raise MistifyError(ErrorCode.INVALID_MODEL, f"{version.directory} {reason}")
+    raise MistifyError(ErrorCode.NOT_FOUND, f"{version.directory} {reason}: it has no slices as options")
 
 
 def compared(rungs: Sequence[Rung], own_bytes: float, own_score: float) -> list[Rung]:

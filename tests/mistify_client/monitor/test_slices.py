@@ -130,6 +130,8 @@ def test_the_best_slice_within_the_target_is_cut_and_runs(package, watched, load
 
 
 def test_the_current_option_stays_until_the_chosen_one_has_been_cut(package, watched):
+    """The latencies on the ladder count as measured, so that they do not change."""
+    before = (state_directory(package) / SliceLadder.FILE).read_bytes()
     watched.step(4.0, 1)
     outcome = watched.monitor._outcome
     assert (outcome.decision.option, watched.running) == ("branch-0", 0)
@@ -139,6 +141,7 @@ def test_the_current_option_stays_until_the_chosen_one_has_been_cut(package, wat
     assert noted.startswith("slice-0.25 was cut: ")
     watched.step(4.0, 1)
     assert (watched.running, watched.noted("switch")) == (2, [watched.monitor._outcome.decision.reason])
+    assert (state_directory(package) / SliceLadder.FILE).read_bytes() == before
 
 
 def test_a_failure_leaves_what_ran_and_says_why_until_the_package_is_repaired(package, watched):

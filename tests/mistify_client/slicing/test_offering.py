@@ -9,8 +9,10 @@ import pytest
 from mistify.config.data.metric import Metric
 from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.adaptation import ADAPTATION
 from mistify.package.factory import ASSEMBLER, FACTORY, SUPERNET
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.records import PackagedFile
 from mistify.tflite.memory import memory_bytes
 from mistify_client.assembly.ladder import SLICES, SliceLadder
 from mistify_client.files import held_alone
@@ -22,7 +24,9 @@ from mistify_client.slicing.cutting import cut_slice
 from mistify_client.slicing.latencies import SliceLatencies
 from mistify_client.slicing.offering import compared, front, offer_slices
 from tests.mistify_client.ladders import OWN_ACCURACY, TASK, make_serving_package, rung
+from tests.mistify_client.monitor.conftest import three_branches
 from tests.support.factories import QUALITY, make_package
+from tests.support.paths import DATA
 
 
 @pytest.fixture
@@ -148,6 +152,20 @@ def with_other_scales(package):
     manifest.model_copy(update={"inputs": (info,)}).save(package)
 
 
+def with_branches(package):
+    Manifest.load(package).model_copy(update={"branches": three_branches().branches}).save(package)
+
+
+def adapted(package):
+    """Describe a package as one that was adapted to the data of its place."""
+    store = json.loads((DATA / "adaptable" / ADAPTATION).read_bytes())
+    content = json.dumps(store | {"adapted_from": "0" * 64}).encode()
+    (package / ADAPTATION).write_bytes(content)
+    manifest = Manifest.load(package)
+    files = {**manifest.files, ADAPTATION: PackagedFile.of(content)}
+    manifest.model_copy(update={"files": files}).save(package)
+
+
 def damaged(name):
     def damage(package):
         content = (package / name).read_bytes()
@@ -173,9 +191,10 @@ def damaged(name):
         (with_other_scales, ErrorCode.INVALID_MODEL, "other inputs or outputs"),
         (
             lambda package: Manifest.load(package).model_copy(update={"metric": Metric.MSE}).save(package),
-            ErrorCode.INVALID_MODEL,
+            ErrorCode.NOT_FOUND,
             "is scored by mse",
         ),
+        (adapted, ErrorCode.NOT_FOUND, "is adapted to the data of its place"),
         (damaged(SUPERNET), ErrorCode.CORRUPT_PACKAGE, SUPERNET),
         (damaged(ASSEMBLER), ErrorCode.CORRUPT_PACKAGE, ASSEMBLER),
         (damaged(FACTORY), ErrorCode.CORRUPT_PACKAGE, FACTORY),
@@ -188,6 +207,13 @@ def test_packages_that_cannot_have_slices_are_refused_and_keep_their_options(pac
         offered(package)
     assert error.value.code is code
     assert options_of(open_current(package), state_directory(package)).ids == ("branch-0",)
+
+
+def test_a_package_with_branches_has_no_slices(package):
+    with_branches(package)
+    with pytest.raises(MistifyError, match="has branches, which are its options") as error:
+        offered(package)
+    assert error.value.code is ErrorCode.NOT_FOUND
 
 
 def test_slices_are_not_offered_while_the_package_is_customized(package):
