@@ -87,7 +87,7 @@ def test_the_package_itself_may_be_for_other_classes(package, tmp_path):
     shutil.copytree(package, tmp_path / "dogs-owls")
     own = {"labels": {"answer": ("dog", "owl")}, "task": TaskConfig(classes=("dog", "owl"))}
     Manifest.load(package).model_copy(update=own).save(tmp_path / "dogs-owls")
-    for task in ("owl,dog", {"classes": ["4", "dog"]}):
+    for task in ("owl,dog", {"classes": ["3", "dog"]}):
         assert load(tmp_path / "dogs-owls", task=task).manifest.task.classes == ("dog", "owl")
     customize(
         tmp_path / "dogs-owls", SliceRequest("newt,frog", limit=0.5), out=tmp_path / "out", seconds=1e-3
