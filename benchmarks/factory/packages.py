@@ -17,6 +17,7 @@ from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
 from mistify.scenarios.quality import Quality, measured_limits
 from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.cuttable import convert_cuttable
 from mistify_server.worker.packaging.conversion.factory import factory_files
 
 #: A placeholder: only the device's own measurements matter.
@@ -68,5 +69,6 @@ def _files(supernet: Supernet) -> dict[str, bytes]:
     factory, precision = factory_parts(supernet).factory, QuantizationConfig()
     if factory is None:
         raise ValueError("the supernet has no factory")
-    own = factory_files(factory, precision, {}, {"answer": OutputEncoding.SIGMOID})
+    whole = convert_cuttable(factory.whole, precision, {})
+    own = factory_files(factory, whole, {"answer": OutputEncoding.SIGMOID})
     return {NETWORK: convert(supernet.network, precision), **own}

@@ -1,7 +1,7 @@
 """The contract of an adaptation algorithm (paper section 4.2)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 
@@ -9,6 +9,7 @@ from executors.contract.assignment import Assignment
 from executors.contract.package_parts import PackageParts
 from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
+from executors.contract.slices import Slice, WholeNetwork
 from executors.structure import Structure
 from executors.training.trainer import Trainer
 from mistify.costs.budget import Costs
@@ -77,6 +78,25 @@ class AdaptationExecutor(ABC):
         Its weights are arbitrary: it is only used for measurements. Changes nothing.
         """
         return None
+
+    def whole(self, source: Structure, prepared: bytes) -> WholeNetwork | None:
+        """Return the network that networks for tasks are slices of; None for other algorithms.
+
+        Workers convert it once for all of its slices. Needs no `init`, and changes nothing.
+
+        Args:
+            source: The structure of the source.
+            prepared: The result of `prepare` for the source; empty if nothing was prepared.
+        """
+        return None
+
+    def slices(self, assignment: Assignment) -> Sequence[Slice]:
+        """Return the slices of the `whole` network that may serve an assignment, the fewest units first.
+
+        A worker takes one of them without a training step, and neither calls `init` nor `iterate`, unless the
+        goal's network is to be tuned. Needs no `init`, and changes nothing.
+        """
+        return ()
 
     def reference(self, assignment: Assignment) -> keras.Model | None:
         """Return the network whose answers replace unknown answers to the task of an assignment.

@@ -1,14 +1,13 @@
 """Parts of a package that an algorithm adds to the goal's network."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import keras
 
-from executors.structure import Structure
+from executors.contract.slices import WholeNetwork
 from executors.structure.blocks import Block
 from mistify.package.blocks import NetworkEstimate
-from mistify.package.factory import SlicedGroup
 from mistify.scenarios.quality import Quality
 from mistify.scenarios.space import TaskSpace
 
@@ -20,26 +19,18 @@ class Factory:
     """A network from which devices cut slices for their own tasks, and the selection of units for a task.
 
     Attributes:
-        structure: The structure of the network: all of its units, neither scaled nor shifted.
-        groups: The channel groups whose units slices select, by their names in the structure.
+        whole: The network.
         assembler: Returns `logits`, and perhaps `scales` and `shifts`, of all units [requests, units] for
             `task` [requests, properties] and `limit` [requests, 1]. Scales are positive; they and the shifts
             apply in front of the activation of the layer that makes a unit.
         space: The tasks that the assembler knows.
-        classes: Names of the classes of the network's only output, where a task is some of them; none
-            otherwise.
         quality: The scores of trained tasks within each limit.
-        slices: Returns a number of networks as cut by devices, for random tasks and limits. Integer packages
-            are calibrated with these instead of the whole network, which serves no task.
     """
 
-    structure: Structure
-    groups: Sequence[SlicedGroup]
+    whole: WholeNetwork
     assembler: keras.Model
     space: TaskSpace
     quality: Quality
-    slices: Callable[[int], Iterable[keras.Model]]
-    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

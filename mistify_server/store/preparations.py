@@ -82,6 +82,17 @@ class Preparations:
             directory.mkdir(parents=True, exist_ok=True)
             write_bytes(directory / name, content, durable=True)
 
+    def beside(self, artifact: str) -> str:
+        """Return the key of parts that are derived from a finished preparation, and removed with it.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
+        key = digest_of(artifact)
+        if not self.part(key, _MADE):
+            self.keep(key, _MADE, artifact.encode())
+        return key
+
     def remove_unused(self, referenced: Collection[str], before: float, *, with_parts: bool) -> int:
         """Remove preparations with unreferenced artifacts.
 

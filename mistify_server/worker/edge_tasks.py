@@ -27,6 +27,7 @@ from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
+from mistify_server.worker.slice_edges import SliceEdges
 from mistify_server.worker.training_setups import TrainingSetups
 
 
@@ -39,6 +40,7 @@ class EdgeRunner:
     Args:
         checkpoints: Loads and stores networks.
         setups: Prepares data and teachers.
+        slices: Serves goals with slices of prepared networks.
         unchanged: Serves goals with sources that cannot be edited.
         on_progress: Receives the progress.
     """
@@ -47,11 +49,13 @@ class EdgeRunner:
         self,
         checkpoints: Checkpoints,
         setups: TrainingSetups,
+        slices: SliceEdges,
         unchanged: UnchangedSources,
         on_progress: OnProgress,
     ) -> None:
         self._checkpoints = checkpoints
         self._setups = setups
+        self._slices = slices
         self._unchanged = unchanged
         self._on_progress = on_progress
 
@@ -61,6 +65,8 @@ class EdgeRunner:
             return self._unchanged.adapt(task)
         params = params_of(task.recipe)
         setup = self._setups.prepare(task.recipe, params, task.task)
+        if (done := self._slices.adapt(task, params, setup)) is not None:
+            return done
         parent = self._setups.parent(task.recipe, task.parent, task.task)
         assignment = self._assignment(task, params, parent, task.budget, setup)
         task = task.model_copy(update={"recipe": task.recipe.with_settings(setup.settings)})
@@ -150,7 +156,7 @@ class EdgeRunner:
             profiles=recipe.profiles,
             setup=setup,
             seed=recipe.seed,
-            source=analyse(teacher, params.layers),
+            source=self._setups.source(recipe, params, task.task),
             prepared=self._checkpoints.load_prepared(recipe.prepared),
             task=task.task,
         )

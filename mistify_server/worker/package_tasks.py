@@ -1,9 +1,10 @@
 """Package tasks, which turn a goal's checkpoint into the files that devices load (paper 7)."""
 
+from functools import partial
+
 import keras
 
 from executors.contract.params import Params
-from executors.contract.registry import executor_class
 from executors.data import Dataset, HeldOut
 from executors.sources.contract import SourceModel
 from executors.structure import analyse
@@ -17,8 +18,10 @@ from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.cuttable_networks import CuttableNetworks
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from mistify_server.worker.packaging.conversion.cuttable import SliceSource
 from mistify_server.worker.packaging.layers import layer_table, profile_of
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.unchanged import package_unchanged
@@ -34,6 +37,7 @@ class Packager:
         cache: Loads the data.
         checkpoints: Loads the networks.
         setups: Prepares the data and settings for training.
+        networks: Converts the networks from which slices are cut.
         on_progress: Receives the progress.
     """
 
@@ -43,12 +47,15 @@ class Packager:
         cache: SourceCache,
         checkpoints: Checkpoints,
         setups: TrainingSetups,
+        networks: CuttableNetworks,
+        *,
         on_progress: OnProgress,
     ) -> None:
         self._artifacts = artifacts
         self._cache = cache
         self._checkpoints = checkpoints
         self._setups = setups
+        self._networks = networks
         self._on_progress = on_progress
 
     @activity("packaging")
@@ -75,9 +82,10 @@ class Packager:
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
         test = self._setups.test(recipe, task.spec.task)
-        source = analyse(self._setups.teacher(recipe, task.spec.task), params.layers)
-        parts = executor_class(recipe.algorithm)(params).package_parts(
-            source, self._checkpoints.load_prepared(recipe.prepared), model
+        parts = self._setups.executor(recipe, params).package_parts(
+            self._setups.source(recipe, params, task.spec.task),
+            self._checkpoints.load_prepared(recipe.prepared),
+            model,
         )
         keras.utils.set_random_seed(recipe.seed)  # independent of what was loaded before
         package = package_model(
@@ -88,11 +96,14 @@ class Packager:
             training_steps=_training_steps(params),
             branches=branches,
             parts=parts,
+            slices=SliceSource(
+                partial(self._networks.at, recipe, params), self._checkpoints.units(task.checkpoint)
+            ),
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
         unanswered = self._setups.note(recipe, task.spec.task)
-        whole = analyse(self._setups.teacher(recipe), params.layers)
+        whole = self._setups.source(recipe, params)
         layers = layer_table(whole, analyse(model), profile_of(task))
         return made.model_copy(
             update={

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import keras
 
 from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
 from executors.contract.params import Params
-from executors.contract.registry import algorithm, executor_class
+from executors.contract.registry import algorithm
 from executors.data import Array, Dataset
 from executors.outputs.objectives import objectives_of, predictions, with_unlabelled
-from executors.structure import analyse
+from executors.structure import Rules, Structure, analyse
 from executors.structure.signature import signature_of
 from executors.training.augmentation import mirrored
 from executors.training.evaluation import Evaluation
@@ -22,6 +23,7 @@ from mistify_server.worker.cache import DataPart, DataVersion, LearningData, Sou
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.description.labels import with_labels
 from mistify_server.worker.params import params_of
+from mistify_server.worker.prepared_executors import PreparedExecutors
 from mistify_server.worker.task_scope import PropertyScope, TaskScope, scope_of
 
 
@@ -36,11 +38,17 @@ class TrainingSetups:
     """Prepares training setups, and networks, for tasks.
 
     A teacher's predictions are computed once for all goals of a tree.
+
+    Args:
+        cache: Loads the data.
+        checkpoints: Loads the networks.
     """
 
     def __init__(self, cache: SourceCache, checkpoints: Checkpoints) -> None:
         self._cache = cache
         self._checkpoints = checkpoints
+        self._executors = PreparedExecutors()
+        self._latest_source: tuple[keras.Model, Rules, Structure] | None = None
         self._predicted: tuple[tuple[str, TaskScope, DataVersion, bool], _Predictions] | None = None
         self._networks = lru_cache(maxsize=4)(self._network)
         self._latest_reference: tuple[Hashable, keras.Model | None] | None = None
@@ -85,6 +93,17 @@ class TrainingSetups:
         """Return the tuned source, cut to a task as a `parent` is; it must not be changed."""
         return self.parent(recipe, recipe.teacher, task)
 
+    def executor(self, recipe: TaughtRecipe, params: Params) -> AdaptationExecutor:
+        """Return an executor for everything that needs no `init`; it keeps the preparation loaded."""
+        return self._executors.of(recipe, params)
+
+    def source(self, recipe: TaughtRecipe, params: Params, task: TaskConfig | None = None) -> Structure:
+        """Return the structure of the teacher, cut to a task."""
+        teacher, latest = self.teacher(recipe, task), self._latest_source
+        if latest is None or latest[0] is not teacher or latest[1] != params.layers:
+            latest = self._latest_source = teacher, params.layers, analyse(teacher, params.layers)
+        return latest[2]
+
     def parent(self, recipe: TaughtRecipe, artifact: str, task: TaskConfig | None) -> keras.Model:
         """Return the network that an edge starts from, for a task; it must not be changed.
 
@@ -127,11 +146,11 @@ class TrainingSetups:
                 profiles=recipe.profiles,
                 setup=TrainingSetup(train, validation, None, params, recipe.data.settings),
                 seed=recipe.seed,
-                source=analyse(teacher, params.layers),
+                source=self.source(recipe, params),
                 prepared=self._checkpoints.load_prepared(recipe.prepared),
                 task=task,
             )
-            self._latest_reference = key, executor_class(recipe.algorithm)(params).reference(assignment)
+            self._latest_reference = key, self._executors.of(recipe, params).reference(assignment)
         return self._latest_reference[1]
 
     def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:

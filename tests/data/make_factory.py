@@ -22,6 +22,7 @@ from mistify.package.manifest import NETWORK, Manifest, MeasuredLatency, TensorI
 from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
 from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.cuttable import convert_cuttable
 from mistify_server.worker.packaging.conversion.factory import factory_files
 from tests.executors.structure.networks import randomised
 from tests.support.factories import ASKED, QUALITY, SPACE, images
@@ -63,9 +64,9 @@ def contents(precision: Quantization) -> dict[str, bytes]:
     """The files of a package but its manifest; the network of its goal is no slice."""
     quantization, examples = QuantizationConfig(precision=precision), {"image": images(48)}
     factory = factory_parts(supernet()).factory
-    kinds = {"answer": OutputEncoding.LOGIT}
+    whole = convert_cuttable(factory.whole, quantization, examples)
     serve = convert(supernet().network, quantization, examples)
-    return {NETWORK: serve, **factory_files(factory, quantization, examples, kinds)}
+    return {NETWORK: serve, **factory_files(factory, whole, {"answer": OutputEncoding.LOGIT})}
 
 
 def write_package(directory: Path, precision: Quantization) -> None:

@@ -22,6 +22,7 @@ PUBLIC = (
     "executors.contract.package_parts",
     "executors.contract.preparation",
     "executors.contract.profile",
+    "executors.contract.slices",
     "executors.outputs.plugged_in",
     "executors.pruning.executor",
     "executors.pruning.importance",

@@ -1,14 +1,13 @@
 """NN-Factory on the server: a supernet for all tasks, with a slice for each goal (NN-Factory 3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import keras
-import numpy as np
 
 from executors.algorithms.nnfactory.params import NNFactoryParams
-from executors.algorithms.nnfactory.parts import factory_parts
-from executors.algorithms.nnfactory.search import best_candidate, candidates
+from executors.algorithms.nnfactory.parts import factory_parts, whole_network
+from executors.algorithms.nnfactory.search import best_slice, slices_of
 from executors.algorithms.nnfactory.serving import served_tasks
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.algorithms.nnfactory.training import FactoryTraining
@@ -17,11 +16,10 @@ from executors.contract.executor import StuckError
 from executors.contract.package_parts import PackageParts
 from executors.contract.params import Params
 from executors.contract.preparation import PreparationProgress
+from executors.contract.slices import Slice, WholeNetwork
 from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.structure import Structure
-from executors.structure.edits.outputs import narrow_outputs
-from executors.structure.signature import output_names
 from executors.timing import activity
 from mistify.costs.budget import exceeded
 from mistify.scenarios.served import ServedTasks
@@ -61,19 +59,26 @@ class NNFactoryExecutor(PruningExecutor):
         """Return the slice that `init` uses.
 
         Raises:
+            ValueError: As for `slices`.
+        """
+        choices = self.slices(assignment)
+        with activity("cutting"):
+            return best_slice(choices, assignment.budget, assignment.profiles).network()
+
+    def whole(self, source: Structure, prepared: bytes) -> WholeNetwork:
+        """Return the supernet with all units open."""
+        return whole_network(self._supernet(prepared, source))
+
+    def slices(self, assignment: Assignment) -> Sequence[Slice]:
+        """Return the slices of the assignment's task.
+
+        Raises:
             ValueError: There is no task, or no supernet was prepared.
         """
         if assignment.task is None or not assignment.prepared:
             raise ValueError("the assignment has no task or no preparation; expected both of them")
         with activity("cutting"):
-            supernet = self._supernet(assignment.prepared, assignment.source)
-            task = supernet.encoded(assignment.task)
-            chosen = best_candidate(candidates(supernet, task, assignment.profiles), assignment.budget)
-            network = supernet.slice(chosen.assembly)
-            if not assignment.task.classes:
-                return network
-            (output,) = output_names(network)
-            return narrow_outputs(network, output, np.flatnonzero(task).tolist())
+            return slices_of(self._supernet(assignment.prepared, assignment.source), assignment.task)
 
     def reference(self, assignment: Assignment) -> keras.Model:
         """Return the slice with the best expected quality, regardless of its costs."""

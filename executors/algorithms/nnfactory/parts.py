@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from executors.algorithms.nnfactory.supernet import Supernet
 from executors.contract.package_parts import Factory, PackageParts
+from executors.contract.slices import WholeNetwork
 from mistify.package.factory import SlicedGroup
 from mistify.wording import counted
 
@@ -16,20 +17,16 @@ from mistify.wording import counted
 def factory_parts(supernet: Supernet) -> PackageParts:
     """Return the factory of a trained supernet."""
     known = counted(len(supernet.quality.tasks), "task")
-    factory = Factory(
-        structure=supernet.structure,
-        groups=[
-            SlicedGroup(name=group.name, units=group.units, least=group.least) for group in supernet.groups
-        ],
-        assembler=supernet.assembler,
-        space=supernet.space,
-        quality=supernet.quality,
-        slices=partial(_random_slices, supernet),
-        classes=supernet.classes,
-    )
+    factory = Factory(whole_network(supernet), supernet.assembler, supernet.space, supernet.quality)
     return PackageParts(
         factory=factory, note=f"has an assembler that makes networks for {known}, and for others like them"
     )
+
+
+def whole_network(supernet: Supernet) -> WholeNetwork:
+    """Return the network of a trained supernet, from which slices are cut."""
+    groups = [SlicedGroup(name=group.name, units=group.units, least=group.least) for group in supernet.groups]
+    return WholeNetwork(supernet.structure, groups, partial(_random_slices, supernet), supernet.classes)
 
 
 def _random_slices(supernet: Supernet, count: int) -> Iterator[keras.Model]:

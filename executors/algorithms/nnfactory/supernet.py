@@ -31,6 +31,7 @@ from mistify.scenarios.classes import class_numbers
 from mistify.scenarios.gates import open_units
 from mistify.scenarios.quality import UNMEASURED, Quality
 from mistify.scenarios.space import TaskSpace
+from mistify.tflite.slicing import OpenUnits
 
 #: The assembler's logits of gates.
 LOGITS: Final = "logits"
@@ -157,6 +158,15 @@ class Supernet:
             for group, kept, scale, shift in self._by_group(assembly):
                 modulate(network, self.structure, group, scale[kept], shift[kept])
         return network
+
+    def units(self, assembly: Assembly) -> tuple[OpenUnits, ...]:
+        """Return the open units of each group, to cut the same slice out of the converted network."""
+        if not self._shape.modulate:
+            return tuple(OpenUnits(np.flatnonzero(kept)) for kept in assembly.open.values())
+        return tuple(
+            OpenUnits(np.flatnonzero(kept), scale[kept], shift[kept])
+            for _, kept, scale, shift in self._by_group(assembly)
+        )
 
     def outputs(self, inputs: Mapping[str, Array], assembly: Assembly) -> Array:
         """Return the output of the network with gates, whose closed units are masked [examples, ...]."""

@@ -1,6 +1,6 @@
 """Memory and size read from the file of a network, converted as for packaging (paper 4.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import keras
@@ -9,6 +9,7 @@ from executors.timing import activity
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
+from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.latency import few_examples
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.file_costs import is_stored, stored_costs
@@ -35,16 +36,32 @@ def cost_reader(
 
     @activity("measuring")
     def read(model: keras.Model) -> Costs:
-        costs: dict[str, float] = {}
+        costs: Costs = {}
         for quantization in quantizations if limits_storage(budget) else ():
             with suppress_conversion_errors():
                 examples = few_examples(model, setup.train, [quantization.precision])
                 network = convert(model, quantization, examples)
-                stored = stored_costs(network, quantization.precision, threads)
-                costs |= {axis: max(cost, costs.get(axis, cost)) for axis, cost in stored.items()}
+                costs = _larger(costs, stored_costs(network, quantization.precision, threads))
         return {axis: cost for axis, cost in costs.items() if axis in budget}
 
     return read
+
+
+def largest_stored(files: Iterable[tuple[Quantization, bytes]], threads: int) -> Costs:
+    """Return the costs of a network in its files, by axis; if several share an axis, the larger cost.
+
+    Args:
+        files: The precision and content of each `.tflite`.
+        threads: Number of threads that run the packages.
+    """
+    costs: Costs = {}
+    for precision, network in files:
+        costs = _larger(costs, stored_costs(network, precision, threads))
+    return costs
+
+
+def _larger(costs: Costs, others: Costs) -> Costs:
+    return {**costs, **{axis: max(cost, costs.get(axis, cost)) for axis, cost in others.items()}}
 
 
 def limits_storage(budget: Budget) -> bool:

@@ -321,7 +321,9 @@ def _reading(
 ) -> LatencyReading | None:
     """Return the reading of a network; None if it cannot run here."""
     taken_ms = measure(network)
-    return None if taken_ms is None else LatencyReading.of(network, taken_ms, profiles, budget)
+    if taken_ms is None:
+        return None
+    return LatencyReading.of(analyse(network).network(), taken_ms, profiles, budget)
 
 
 def _leaves_room(costs: Costs, budget: Budget) -> bool:

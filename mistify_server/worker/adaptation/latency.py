@@ -8,13 +8,13 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.structure import analyse
 from executors.structure.exporting import folded
 from executors.timing import activity
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, threads_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile, Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.activations import calibration
@@ -57,13 +57,16 @@ def latency_meter(
     def measure(model: keras.Model) -> float | None:
         examples = few_examples(model, train, [each.precision for each in quantizations])
         with saved(model) as network:
-            networks = dict(
-                enumerate(network.at(_without_training(each), examples) for each in quantizations)
-            )
-        measured = latencies_of(networks, threads).values()
-        return max((latency.median_ms for latency in measured), default=None)
+            networks = [network.at(_without_training(each), examples) for each in quantizations]
+        return slowest_ms(networks, threads)
 
     return measure
+
+
+def slowest_ms(networks: Sequence[bytes], threads: int = 1) -> float | None:
+    """Return the latency of the slowest network in milliseconds; None if none can run here."""
+    measured = latencies_of(dict(enumerate(networks)), threads).values()
+    return max((latency.median_ms for latency in measured), default=None)
 
 
 @activity("measuring")
@@ -127,10 +130,10 @@ class LatencyReading:
 
     @classmethod
     def of(
-        cls, model: keras.Model, measured_ms: float, profiles: Profiles, budget: Budget
+        cls, cost: NetworkCost, measured_ms: float, profiles: Profiles, budget: Budget
     ) -> "LatencyReading":
         """Return the reading of a network at the precision and threads of the budget's latency limit."""
-        cost, host = analyse(model).network(), _host(profiles, budget)
+        host = _host(profiles, budget)
         # For more threads, the profile may be a scaled one for a single thread.
         by_operators = isinstance(host, MeasuredProfile) and host.threads == 1
         return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)

@@ -1,6 +1,6 @@
 """Packaging of Keras models: compression, conversion and description according to a task (paper 7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
 from executors.training.setup import TrainingSetup
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import listed
@@ -27,6 +28,7 @@ from mistify_server.worker.packaging.conversion.activations import Calibration, 
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.cuttable import FLOAT32, NotCuttableError, SliceSource
 from mistify_server.worker.packaging.conversion.factory import factory_files
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
@@ -37,6 +39,7 @@ from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
 NO_PARTS: Final = PackageParts()
+NO_SLICES: Final = SliceSource()
 
 
 def package_model(
@@ -48,6 +51,7 @@ def package_model(
     training_steps: int = 0,
     branches: Branches | None = None,
     parts: PackageParts = NO_PARTS,
+    slices: SliceSource = NO_SLICES,
 ) -> PackageFiles:
     """Compress and convert a checkpoint, compare both, and measure and describe the result.
 
@@ -59,6 +63,7 @@ def package_model(
         training_steps: Number of steps of quantization-aware training and compression, if requested.
         branches: The networks of the task's branches; None if it has none.
         parts: Additional parts from the algorithm.
+        slices: The network that the checkpoint is a slice of, if it is one.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package's outputs differ from the checkpoint's; INVALID_MODEL,
@@ -70,11 +75,15 @@ def package_model(
         accuracy = evaluate(model, setup.validation, task.recipe.data.metric)
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
+    cut = slices.cut if _is_plain(task) else None
+    serve = cut(task.spec.quantization) if cut else None
     integer = task.spec.quantization.precision.integer
-    sample = calibration(map(folded, networks), setup.train) if integer else Calibration({})
+    sample = calibration(map(folded, networks), setup.train) if integer and not serve else Calibration({})
     zipped = branches and task.spec.saved_model
-    converted = _convert(
-        model, task, setup, sample.examples, training_steps=training_steps, branches=branches
+    converted = (
+        ConvertedNetworks(serve)
+        if serve
+        else _convert(model, task, setup, sample.examples, training_steps=training_steps, branches=branches)
     )
     adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
     remarks = (
@@ -88,7 +97,7 @@ def package_model(
         inputs=[tensor.name for tensor in model.inputs],
         outputs=output_names(model),
         originals=[partial(_run, network) for network in networks],
-        float32=partial(convert, model),
+        float32=partial(_in_float32, model, cut),
         accuracy=accuracy,
         note="; ".join(filter(None, remarks)),
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
@@ -97,7 +106,7 @@ def package_model(
         other_files={
             **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
             **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
-            **(_factory(parts.factory, task, sample.examples, objectives) if parts.factory else {}),
+            **(_factory(parts.factory, slices, task, objectives) if parts.factory else {}),
             **adaptation.files,
         },
     )
@@ -153,21 +162,31 @@ def _block_store(
 
 
 def _factory(
-    factory: Factory, task: PackageTask, examples: Examples, objectives: Mapping[str, OutputObjective]
+    factory: Factory, slices: SliceSource, task: PackageTask, objectives: Mapping[str, OutputObjective]
 ) -> dict[str, bytes]:
     """Return the factory of a package, without quantization-aware training.
 
     Raises:
         MistifyError: INVALID_MODEL, slices cannot be cut out of it.
     """
-    asked = task.spec.quantization
-    quantization = asked.model_copy(update={"precision": asked.precision.stored_as})
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     try:
-        return factory_files(factory, quantization, examples, kinds)
-    except ValueError as error:
+        return factory_files(factory, slices.at(task.spec.quantization), kinds)
+    except NotCuttableError as error:
         expected = "units that LiteRT's converter keeps apart, so that devices can cut them out"
         raise invalid("the model", str(error), expected, 'leave "inside" out') from error
+
+
+def _is_plain(task: PackageTask) -> bool:
+    """Check whether a package has the network of its checkpoint, and no other forms of it."""
+    spec = task.spec
+    trained = spec.compression is not None or spec.quantization.precision is Quantization.INT8_QAT
+    tuned = spec.tuning.trainable != "none" or spec.tuning.adaptation
+    return not (trained or tuned or task.branches)
+
+
+def _in_float32(model: keras.Model, cut: Callable[[QuantizationConfig], bytes | None] | None) -> bytes:
+    return (cut and cut(FLOAT32)) or convert(model)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

@@ -90,3 +90,17 @@ def test_parts_that_an_unfinished_job_may_resume_are_kept(tmp_path: Path, plan: 
         store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
     assert remove_jobs(tmp_path, []) == len(b"part")
     assert preparations.part(KEY, "segment-0") == b""
+
+
+def test_what_is_derived_from_a_preparation_lives_as_long(
+    preparations: Preparations, artifacts: Artifacts
+) -> None:
+    made = preparations.finish(KEY, b"whole")
+    beside = preparations.beside(made)
+    preparations.keep(beside, "converted", b"network")
+    assert Preparations(artifacts).beside(made) == beside != preparations.beside(64 * "c" + ".prepared")
+    assert preparations.part(beside, "converted") == b"network"
+    preparations.remove_unused({digest_of(made)}, FOREVER, with_parts=True)
+    assert preparations.part(beside, "converted") == b"network"
+    preparations.remove_unused(set(), FOREVER, with_parts=False)
+    assert preparations.part(beside, "converted") == b""

@@ -1,40 +1,60 @@
 """The slice of a goal: the best that is expected within its limits."""
 
+import numpy as np
 import pytest
 
-from executors.algorithms.nnfactory.search import SliceCandidate, best_candidate, candidates
+from executors.algorithms.nnfactory.search import best_slice, slices_of
+from executors.contract.slices import Slice
 from executors.structure import analyse
+from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, MEMORY
+from mistify.costs.budget import FLOPS, PARAMS
+from mistify.costs.network import LayerCost, NetworkCost
 from tests.executors.algorithms.nnfactory.conftest import residual
 from tests.executors.algorithms.nnfactory.test_supernet import TASK, supernet_of
 
-FOUND = [
-    SliceCandidate(limit, None, {FLOPS: flops, MEMORY: 10.0}, expected)
-    for limit, flops, expected in ((0.1, 10.0, 0.6), (0.3, 20.0, 0.9), (0.6, 30.0, 0.95), (1.0, 40.0, 0.8))
-]
+TOP = TaskConfig(properties=("any", "top"))
+
+
+def slice_with(flops, expected):
+    layer = LayerCost("dense", flops, params=10, stored_params=10, inputs=(0,), output=1)
+    return Slice((), NetworkCost((layer,), (1, 1), (0,), (1,)), expected, network=None)
+
+
+FOUND = [slice_with(*one) for one in ((10, 0.6), (20, 0.9), (30, 0.95), (40, 0.8))]
 
 
 @pytest.mark.parametrize(
-    ("budget", "limit"),
-    [({FLOPS: 15.0}, 0.1), ({FLOPS: 25.0}, 0.3), ({FLOPS: 50.0}, 0.6), ({MEMORY: 11.0}, 0.6), ({}, 0.6)],
+    ("budget", "place"),
+    [({FLOPS: 15.0}, 0), ({FLOPS: 25.0}, 1), ({FLOPS: 50.0}, 2), ({PARAMS: 11.0}, 2), ({}, 2)],
 )
-def test_more_open_units_are_not_taken_where_they_are_worse(budget, limit):
-    assert best_candidate(FOUND, budget).limit == limit
+def test_more_open_units_are_not_taken_where_they_are_worse(budget, place):
+    assert best_slice(FOUND, budget, ()) is FOUND[place]
 
 
-@pytest.mark.parametrize("budget", [{FLOPS: 5.0}, {MEMORY: 9.0}, {FLOPS: 12.0, MEMORY: 9.0}])
+@pytest.mark.parametrize("budget", [{FLOPS: 5.0}, {PARAMS: 9.0}, {FLOPS: 12.0, PARAMS: 9.0}])
 def test_where_none_is_within_its_limits_it_is_the_smallest(budget):
-    assert best_candidate(FOUND, budget).limit == 0.1
+    assert best_slice(FOUND, budget, ()) is FOUND[0]
 
 
-def test_candidates_have_the_costs_of_their_slices():
+def test_slices_have_the_costs_and_the_units_of_their_networks():
     supernet = supernet_of(residual)
-    found = candidates(supernet, TASK, ())
-    assert [one.limit for one in found] == sorted({one.limit for one in found})
-    assert found[0].limit == pytest.approx(0.1)
-    assert found[-1].limit == pytest.approx(1.0)
+    found = slices_of(supernet, TOP)
+    opened = [tuple(len(group.kept) for group in one.units) for one in found]
+    assert sum(opened[0]) < sum(opened[-1])
+    assert len({tuple(group.kept.tobytes() for group in one.units) for one in found}) == len(found)
     for one in found[::8]:
-        expected = costs_of(analyse(supernet.slice(one.assembly)).network(), ())
-        assert one.costs == pytest.approx(expected)
-        assert one.expected == supernet.quality.expected(one.limit)
+        structure = analyse(one.network())
+        assert costs_of(one.cost, ()) == pytest.approx(costs_of(structure.network(), ()))
+        names = [group.name for group in supernet.groups]
+        assert [structure.widths[name] for name in names] == [len(group.kept) for group in one.units]
+
+
+def test_the_units_of_a_slice_have_the_scales_and_shifts_of_the_assembler():
+    supernet = supernet_of(residual)
+    one = slices_of(supernet, TOP)[0]
+    (assembly,) = supernet.assemblies(TASK, [supernet.quality.tried_limits()[0]])
+    opened = np.concatenate(list(assembly.open.values()))
+    for kind in ("scale", "shift"):
+        values = np.concatenate([getattr(group, kind) for group in one.units])
+        np.testing.assert_array_equal(values, assembly.values[f"{kind}s"][opened])

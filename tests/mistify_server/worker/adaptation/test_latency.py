@@ -201,7 +201,10 @@ def test_only_a_profile_with_one_thread_consists_of_operators(model: keras.Model
     one = replace(measured_board(), name="host")
     four = replace(one, name="host@4-threads", threads=4)
     for axis, by_operators in (("latency_ms@host", True), ("latency_ms@host@4-threads", False)):
-        assert LatencyReading.of(model, 1.0, (one, four), {axis: 1.0}).by_operators is by_operators
+        assert (
+            LatencyReading.of(analyse(model).network(), 1.0, (one, four), {axis: 1.0}).by_operators
+            is by_operators
+        )
 
 
 def test_latency_limits_leave_a_margin_for_noise() -> None:

@@ -1,6 +1,7 @@
 """A small network with data, a task that packages it, and helpers to inspect converted networks."""
 
 from dataclasses import replace
+from functools import cache
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from mistify_server.worker.packaging.conversion.cuttable import SliceSource, convert_cuttable
 from mistify_server.worker.packaging.models import package_model
 from tests.executors.structure.networks import randomised
 
@@ -123,3 +125,10 @@ def four_branches():
     """Return networks that share their first layers."""
     shares = ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6))
     return Branches(BASE, tuple(branch(share, width) for share, width in shares))
+
+
+def slices_of(whole, examples=None, units=None):
+    """Return the source of slices of a network, converted once at each precision."""
+    return SliceSource(
+        cache(lambda quantization: convert_cuttable(whole, quantization, examples or {})), units
+    )

@@ -24,7 +24,7 @@ from mistify_client.runtime.versions import current
 from mistify_client.slicing.customizing import SliceRequest, customize
 from mistify_server.worker.packaging.models import package_model
 from tests.executors.structure.networks import randomised
-from tests.mistify_server.worker.packaging.networks import package_task
+from tests.mistify_server.worker.packaging.networks import package_task, slices_of
 from tests.support.factories import images
 
 layers = keras.layers
@@ -59,7 +59,9 @@ def package(supernet, tmp_path_factory):
     answers = model.predict(images(40), verbose=0).argmax(axis=1)
     data = Dataset({"image": images(40)}, {"answer": answers}, {"answer": CLASSES})
     setup = TrainingSetup(data, data, None, TrainingParams())
-    packaged = package_model(model, package_task(), setup, data, parts=factory_parts(supernet))
+    parts = factory_parts(supernet)
+    slices = slices_of(parts.factory.whole)
+    packaged = package_model(model, package_task(), setup, data, parts=parts, slices=slices)
     directory = tmp_path_factory.mktemp("packages") / "package"
     directory.mkdir()
     for name, content in packaged.files.items():

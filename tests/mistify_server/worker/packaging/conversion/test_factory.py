@@ -27,7 +27,7 @@ from mistify_client.slicing.customizing import SliceRequest, customize
 from mistify_server.worker.packaging.conversion.factory import factory_files
 from mistify_server.worker.packaging.models import package_model
 from tests.data.make_factory import supernet
-from tests.mistify_server.worker.packaging.networks import package_task
+from tests.mistify_server.worker.packaging.networks import package_task, slices_of
 from tests.support.factories import QUALITY, SPACE, UNSEEN, images
 
 KINDS = {"answer": OutputEncoding.LOGIT}
@@ -38,7 +38,8 @@ REQUESTS = [(task, limit) for task in ("exactly:2, odd", "has, 4", UNSEEN) for l
 @cache
 def files(precision=Quantization.NONE):
     factory = factory_parts(supernet()).factory
-    return factory_files(factory, QuantizationConfig(precision=precision), {"image": images(48)}, KINDS)
+    quantization = QuantizationConfig(precision=precision)
+    return factory_files(factory, slices_of(factory.whole, {"image": images(48)}).at(quantization), KINDS)
 
 
 def store_of(converted):
@@ -103,10 +104,10 @@ def test_the_description_has_all_that_a_device_needs():
 
 def test_a_supernet_is_a_part_of_packages_alone_that_are_to_have_it_inside():
     parts = factory_parts(supernet())
-    assert parts.factory.structure.widths["inner"] == 24
+    assert parts.factory.whole.structure.widths["inner"] == 24
     assert "3 tasks" in parts.note
     assert PackageParts().factory is None
-    slices = list(parts.factory.slices(4))
+    slices = list(parts.factory.whole.examples(4))
     assert len({model.count_params() for model in slices}) > 1
 
 
@@ -118,7 +119,9 @@ def package(tmp_path_factory):
     answers = (model.predict(images(40), verbose=0) > 0).astype(np.int64)
     data = Dataset({"image": images(40)}, {"answer": answers})
     setup = TrainingSetup(data, data, None, TrainingParams())
-    packaged = package_model(model, package_task(), setup, data, parts=factory_parts(supernet()))
+    parts = factory_parts(supernet())
+    slices = slices_of(parts.factory.whole)
+    packaged = package_model(model, package_task(), setup, data, parts=parts, slices=slices)
     directory = tmp_path_factory.mktemp("packages") / "package"
     directory.mkdir()
     for name, content in packaged.files.items():
@@ -144,10 +147,14 @@ def test_a_network_whose_units_cannot_be_cut_is_refused():
     x = keras.Input((8, 8, 1), name="image")
     y = keras.layers.Dense(1, "relu", name="one")(keras.layers.Flatten()(x))
     single = analyse(keras.Model(x, keras.layers.Dense(1, name="answer")(y)))
-    merged = replace(factory, structure=single, groups=(SlicedGroup(name="one", units=1),))
+    merged = replace(factory.whole, structure=single, groups=(SlicedGroup(name="one", units=1),))
     answers = np.ones((8, 1), np.int64)
     data = Dataset({"image": images(8)}, {"answer": answers})
     setup = TrainingSetup(data, data, None, TrainingParams())
     with pytest.raises(MistifyError, match='leave "inside" out') as error:
-        package_model(supernet().network, package_task(), setup, data, parts=PackageParts(factory=merged))
+        package_model(
+            *(supernet().network, package_task(), setup, data),
+            parts=PackageParts(factory=replace(factory, whole=merged)),
+            slices=slices_of(merged),
+        )
     assert error.value.code is ErrorCode.INVALID_MODEL
