@@ -1,5 +1,6 @@
 """Customization of a package: a network for a task and limits, cut without training (NN-Factory 3.5)."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,9 +102,9 @@ def customize(
 ) -> Customization:
     """Cut the best slice for a task out of a package's network, and install it as the current version.
 
-    A few slices are measured once; their latencies are kept in `PACKAGE.state/slices/`. The slice is measured
-    before anything else changes, so that it keeps the limits. Whenever the process ends, a complete version
-    is current: the old or the new one.
+    A few slices are measured once; their latencies are kept in `PACKAGE.state/slices/`, unless that cannot be
+    written. The slice is measured before anything else changes, so that it keeps the limits. Whenever the
+    process ends, a complete version is current: the old or the new one.
 
     Args:
         package: The directory of the package that was shipped.
@@ -126,7 +127,7 @@ def customize(
     examples = None if request.data is None else _examples(request.data, version, store, task)
     check_place(out, package, other_outputs=bool(task.classes))
     state = state_directory(package)
-    with damage_reported(state), unusable_reported(version), slices_held(state) as directory:
+    with damage_reported(state), unusable_reported(version), _workplace(state, out) as directory:
         measurement = Measurement(
             directory, threads or version.manifest.latency.threads, seconds, on_progress
         )
@@ -158,6 +159,27 @@ def unusable_reported(version: Package) -> Iterator[None]:
     except (ValueError, RuntimeError) as error:
         message = f"the factory of {version.directory} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+
+
+@contextmanager
+def _workplace(state: Path, out: Path | None) -> Iterator[Path]:
+    """Yield the directory of measurements: that of slices, or a temporary one beside a package of its own.
+
+    The latter is for packages that lie where nothing can be written, such as in the image of a system.
+    """
+    if out is None or _is_writable(state):
+        with slices_held(state) as directory:
+            yield directory
+    else:
+        with staging(out.with_name(f".{out.name}.{SLICES}")) as directory:
+            yield directory
+
+
+def _is_writable(state: Path) -> bool:
+    """Check whether the directory of slices in a state directory can be written, or be made."""
+    directory = state / SLICES
+    existing = next(place for place in (directory, *directory.parents) if place.exists())
+    return os.access(existing, os.W_OK)
 
 
 @contextmanager

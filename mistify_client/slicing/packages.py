@@ -104,8 +104,9 @@ def check_place(out: Path | None, package: Path, *, other_outputs: bool) -> None
         problem = Problem("--out", "nothing", expected, "give one")
     elif os.path.lexists(out):
         problem = Problem("--out", str(out), "a directory that does not exist yet", "give another one")
-    elif not out.parent.is_dir():
-        problem = Problem("--out", str(out), f"a name in a directory; {out.parent} is none", "make it first")
+    elif not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        expected = f"a name in a directory that can be written to; {out.parent} is none"
+        problem = Problem("--out", str(out), expected, "make it first, or give another one")
     elif any(out.resolve().is_relative_to(own) for own in (package.resolve(), state_directory(package))):
         expected = f"a directory outside {package} and its state"
         problem = Problem("--out", str(out), expected, "give another one")

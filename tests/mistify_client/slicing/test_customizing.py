@@ -1,7 +1,9 @@
 """Slices that a device cuts from a real package: what they compute, what they keep, and what is refused."""
 
 import json
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,12 +168,27 @@ def test_a_package_of_its_own_leaves_the_shipped_one_alone(package, cut, tmp_pat
     assert load(out, task=TASK)(images(2)).shape == (2, 1)
 
 
+def test_a_package_where_nothing_can_be_written_has_slices_elsewhere(package, cut, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    # Permissions do not bind the root user.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) == elsewhere)
+    cut(out=elsewhere / "two-odd", latency=Quantity(1e3))
+    assert verify(elsewhere / "two-odd").task.properties == ("exactly:2", "odd")
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["two-odd"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "package"]
+    with pytest.raises(MistifyError, match=r"--out: got .*; expected a name in a directory that can be"):
+        cut(out=tmp_path / "two-odd")
+
+
 def test_an_existing_directory_is_not_written_to(package, cut, tmp_path):
     with pytest.raises(MistifyError) as error:
         cut(out=package)
     assert error.value.code is ErrorCode.INVALID_CONFIG
     assert problem_of(error).place == "--out"
-    with pytest.raises(MistifyError, match=r"--out: got .*; expected a name in a directory"):
+    with pytest.raises(
+        MistifyError, match=r"--out: got .*; expected a name in a directory that .*none is none"
+    ):
         cut(out=tmp_path / "none" / "out")
     cut()
     for place in (package / "own", state_directory(package) / "slices" / ".." / "own"):
