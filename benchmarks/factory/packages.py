@@ -18,7 +18,7 @@ from mistify.package.training import OutputEncoding
 from mistify.scenarios.quality import Quality, measured_limits
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.cuttable import convert_cuttable
-from mistify_server.worker.packaging.conversion.factory import factory_files
+from mistify_server.worker.packaging.conversion.factory import convert_assembler, factory_files
 
 #: A placeholder: only the device's own measurements matter.
 _LATENCY: Final = MeasuredLatency(
@@ -70,5 +70,7 @@ def _files(supernet: Supernet) -> dict[str, bytes]:
     if factory is None:
         raise ValueError("the supernet has no factory")
     whole = convert_cuttable(factory.whole, precision, {})
-    own = factory_files(factory, whole, {"answer": OutputEncoding.SIGMOID})
+    own = factory_files(
+        factory, whole, convert_assembler(factory.assembler), {"answer": OutputEncoding.SIGMOID}
+    )
     return {NETWORK: convert(supernet.network, precision), **own}

@@ -18,14 +18,14 @@ from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.cuttable_networks import CuttableNetworks
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
-from mistify_server.worker.packaging.conversion.cuttable import SliceSource
+from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.layers import layer_table, profile_of
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.unchanged import package_unchanged
 from mistify_server.worker.params import params_of
+from mistify_server.worker.prepared_conversions import PreparedConversions
 from mistify_server.worker.training_setups import TrainingSetups
 
 
@@ -37,7 +37,7 @@ class Packager:
         cache: Loads the data.
         checkpoints: Loads the networks.
         setups: Prepares the data and settings for training.
-        networks: Converts the networks from which slices are cut.
+        conversions: Converts the networks from which slices are cut.
         on_progress: Receives the progress.
     """
 
@@ -47,7 +47,7 @@ class Packager:
         cache: SourceCache,
         checkpoints: Checkpoints,
         setups: TrainingSetups,
-        networks: CuttableNetworks,
+        conversions: PreparedConversions,
         *,
         on_progress: OnProgress,
     ) -> None:
@@ -55,7 +55,7 @@ class Packager:
         self._cache = cache
         self._checkpoints = checkpoints
         self._setups = setups
-        self._networks = networks
+        self._conversions = conversions
         self._on_progress = on_progress
 
     @activity("packaging")
@@ -97,7 +97,9 @@ class Packager:
             branches=branches,
             parts=parts,
             slices=SliceSource(
-                partial(self._networks.at, recipe, params), self._checkpoints.units(task.checkpoint)
+                partial(self._conversions.cuttable, recipe, params),
+                partial(self._conversions.assembler, recipe),
+                self._checkpoints.units(task.checkpoint),
             ),
         )
         made = store_package(package, task, self._artifacts)

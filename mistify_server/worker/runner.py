@@ -30,11 +30,11 @@ from mistify_server.tasks.tasks import (
 from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.cuttable_networks import CuttableNetworks
 from mistify_server.worker.edge_tasks import EdgeRunner
 from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.package_tasks import Packager
 from mistify_server.worker.prepare_tasks import Preparer
+from mistify_server.worker.prepared_conversions import PreparedConversions
 from mistify_server.worker.pseudo_labels import PseudoLabeller
 from mistify_server.worker.reference_tasks import ReferenceMeter
 from mistify_server.worker.slice_edges import SliceEdges
@@ -58,15 +58,15 @@ class TaskRunner:
         import_layers()  # sources and checkpoints may contain layers from plug-ins
         cache, checkpoints = SourceCache(on_progress), Checkpoints(artifacts)
         setups = TrainingSetups(cache, checkpoints)
-        networks = CuttableNetworks(Preparations(artifacts), checkpoints, setups)
-        slices = SliceEdges(checkpoints, setups, networks, on_progress)
+        conversions = PreparedConversions(Preparations(artifacts), checkpoints, setups)
+        slices = SliceEdges(checkpoints, setups, conversions, on_progress)
         labeller = PseudoLabeller(cache, checkpoints, on_progress)
         unchanged = UnchangedSources(cache, checkpoints, labeller)
         self._inspector = SourceInspector(cache, on_progress)
         self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
         self._preparer = Preparer(artifacts, setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, slices, unchanged, on_progress)
-        self._packager = Packager(artifacts, cache, checkpoints, setups, networks, on_progress=on_progress)
+        self._packager = Packager(artifacts, cache, checkpoints, setups, conversions, on_progress=on_progress)
         self._references = ReferenceMeter(cache, checkpoints, on_progress)
 
     def run(self, task: Task) -> TaskResult:

@@ -20,10 +20,10 @@ from mistify_server.tasks.tasks import AdaptTask
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.adaptation.slices import measured_slice, slice_meter
 from mistify_server.worker.checkpoints import Checkpoints
-from mistify_server.worker.cuttable_networks import CuttableNetworks
 from mistify_server.worker.packaging.conversion.cuttable import FLOAT32, CuttableNetwork, NotCuttableError
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
 from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.prepared_conversions import PreparedConversions
 from mistify_server.worker.training_setups import TrainingSetups
 
 
@@ -33,7 +33,7 @@ class SliceEdges:
     Args:
         checkpoints: Stores networks.
         setups: Prepares data.
-        networks: Converts the networks from which slices are cut.
+        conversions: Converts the networks from which slices are cut.
         on_progress: Receives the progress.
     """
 
@@ -41,12 +41,12 @@ class SliceEdges:
         self,
         checkpoints: Checkpoints,
         setups: TrainingSetups,
-        networks: CuttableNetworks,
+        conversions: PreparedConversions,
         on_progress: OnProgress,
     ) -> None:
         self._checkpoints = checkpoints
         self._setups = setups
-        self._networks = networks
+        self._conversions = conversions
         self._on_progress = on_progress
 
     def adapt(self, task: AdaptTask, params: Params, setup: TrainingSetup) -> AdaptResult | None:
@@ -102,7 +102,7 @@ class SliceEdges:
         """
         precisions = dict.fromkeys((*task.quantizations, FLOAT32))
         try:
-            return {each: self._networks.at(task.recipe, params, each) for each in precisions}
+            return {each: self._conversions.cuttable(task.recipe, params, each) for each in precisions}
         except NotCuttableError:
             return {}
 

@@ -23,7 +23,7 @@ from mistify.package.records import PackagedFile
 from mistify.package.training import OutputEncoding
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.cuttable import convert_cuttable
-from mistify_server.worker.packaging.conversion.factory import factory_files
+from mistify_server.worker.packaging.conversion.factory import convert_assembler, factory_files
 from tests.executors.structure.networks import randomised
 from tests.support.factories import ASKED, QUALITY, SPACE, images
 
@@ -66,7 +66,12 @@ def contents(precision: Quantization) -> dict[str, bytes]:
     factory = factory_parts(supernet()).factory
     whole = convert_cuttable(factory.whole, quantization, examples)
     serve = convert(supernet().network, quantization, examples)
-    return {NETWORK: serve, **factory_files(factory, whole, {"answer": OutputEncoding.LOGIT})}
+    return {
+        NETWORK: serve,
+        **factory_files(
+            factory, whole, convert_assembler(factory.assembler), {"answer": OutputEncoding.LOGIT}
+        ),
+    }
 
 
 def write_package(directory: Path, precision: Quantization) -> None:

@@ -28,11 +28,12 @@ from mistify_server.worker.packaging.conversion.activations import Calibration, 
 from mistify_server.worker.packaging.conversion.blocks import block_store
 from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.conversion.cuttable import FLOAT32, NotCuttableError, SliceSource
+from mistify_server.worker.packaging.conversion.cuttable import FLOAT32, NotCuttableError
 from mistify_server.worker.packaging.conversion.factory import factory_files
 from mistify_server.worker.packaging.conversion.representative import Examples
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
+from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
@@ -171,10 +172,11 @@ def _factory(
     """
     kinds = {name: kind_of(objective) for name, objective in objectives.items()}
     try:
-        return factory_files(factory, slices.at(task.spec.quantization), kinds)
+        network = slices.network(task.spec.quantization)
     except NotCuttableError as error:
         expected = "units that LiteRT's converter keeps apart, so that devices can cut them out"
         raise invalid("the model", str(error), expected, 'leave "inside" out') from error
+    return factory_files(factory, network, slices.assembler(factory.assembler), kinds)
 
 
 def _is_plain(task: PackageTask) -> bool:

@@ -17,13 +17,14 @@ from mistify.costs.budget import FLOPS, memory_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify.jobs.package_spec import PackageSpec
-from mistify.package.manifest import Manifest
+from mistify.package.factory import ASSEMBLER, SUPERNET
+from mistify.package.manifest import NETWORK, Manifest
 from mistify.tflite.session import Session
 from mistify_server.store.artifacts import artifacts_of
-from mistify_server.tasks.recipe import Recipe
+from mistify_server.tasks.recipe import Recipe, TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, PackageTask, PrepareTask, SourceTask
-from mistify_server.worker import cuttable_networks
+from mistify_server.worker import prepared_conversions
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.packaging.tflite.runner import signatures
 from mistify_server.worker.runner import TaskRunner
@@ -73,21 +74,31 @@ class Job:
     def adapted(
         self, task: TaskConfig, budget: dict[str, float], precision: Quantization, **settings: Any
     ) -> Any:
-        recipe = self.recipe.model_copy(update={"settings": {**self.recipe.settings, **settings}})
         quantizations = (QuantizationConfig(precision=precision),)
         return self.run(
-            AdaptTask(recipe=recipe, parent=self.root, budget=budget, task=task, quantizations=quantizations)
+            AdaptTask(
+                recipe=self._with(settings),
+                parent=self.root,
+                budget=budget,
+                task=task,
+                quantizations=quantizations,
+            )
         )
 
-    def packaged(self, task: TaskConfig, done: Any, precision: Quantization, checkpoint: str = "") -> Any:
+    def _with(self, settings: dict[str, Any]) -> TaughtRecipe:
+        return self.recipe.model_copy(update={"settings": {**self.recipe.settings, **settings}})
+
+    def packaged(
+        self, task: TaskConfig, done: Any, precision: Quantization, checkpoint: str = "", **settings: Any
+    ) -> Any:
         spec = PackageSpec({}, quantization=QuantizationConfig(precision=precision), task=task)
         package = PackageTask(
-            recipe=self.recipe, job_id="job", goal_id="goal", spec=spec,
+            recipe=self._with(settings), job_id="job", goal_id="goal", spec=spec,
             checkpoint=checkpoint or done.checkpoint, costs=done.costs, accuracy=done.accuracy,
         )  # fmt: skip
         files = self.run(package).files
         content = {name: self.artifacts.path(artifact).read_bytes() for name, artifact in files.items()}
-        return Manifest.model_validate_json(content["manifest.json"]), content["serve.tflite"]
+        return Manifest.model_validate_json(content["manifest.json"]), content
 
     def converted(self, checkpoint: str) -> str:
         """A checkpoint of the same network that does not say how it was cut."""
@@ -127,7 +138,7 @@ def test_a_package_answers_as_the_supernet_with_gates(job: Job, precision: Quant
     assert done.costs[FLOPS] <= 0.6 * job.costs[FLOPS]
     _, network = job.packaged(TOP, done, precision)
     references = job.masked_outputs(TOP, images(16))
-    errors = [np.abs(answers(network) - one).max() / np.abs(one).max() for one in references]
+    errors = [np.abs(answers(network[NETWORK]) - one).max() / np.abs(one).max() for one in references]
     assert min(errors) <= TOLERANCES[precision]
 
 
@@ -135,8 +146,11 @@ def test_a_package_answers_as_the_supernet_with_gates(job: Job, precision: Quant
 @pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.FLOAT16])
 def test_a_package_is_the_one_that_conversion_makes(job: Job, precision: Quantization) -> None:
     done = job.adapted(SIDE, {FLOPS: 0.7 * job.costs[FLOPS]}, precision)
-    manifest, network = job.packaged(SIDE, done, precision)
-    expected, converted = job.packaged(SIDE, done, precision, job.converted(done.checkpoint))
+    (manifest, content), (expected, other) = (
+        job.packaged(SIDE, done, precision, checkpoint)
+        for checkpoint in (done.checkpoint, job.converted(done.checkpoint))
+    )
+    network, converted = content[NETWORK], other[NETWORK]
     assert network != converted
     np.testing.assert_allclose(answers(network), answers(converted), atol=TOLERANCES[precision])
     assert signatures(network) == signatures(converted)
@@ -150,7 +164,8 @@ def test_only_the_first_goal_converts(job: Job, monkeypatch: pytest.MonkeyPatch)
     """Each task has a worker of its own: the converted network comes from the store."""
     axis = memory_axis(Quantization.NONE)
     budget = {FLOPS: 0.8 * job.costs[FLOPS], axis: 0.8 * job.costs[axis], "latency_ms@host": 1e3}
-    job.adapted(TOP, budget, Quantization.NONE)
+    first = job.adapted(TOP, budget, Quantization.NONE)
+    _, expected = job.packaged(TOP, first, Quantization.NONE, inside=True)
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("something was converted")
@@ -159,9 +174,12 @@ def test_only_the_first_goal_converts(job: Job, monkeypatch: pytest.MonkeyPatch)
     done = job.adapted(SIDE, budget, Quantization.NONE)
     assert done.met
     assert done.costs[axis] <= budget[axis]
-    manifest, _ = job.packaged(SIDE, done, Quantization.NONE)
+    manifest, content = job.packaged(SIDE, done, Quantization.NONE, inside=True)
     assert manifest.achieved[axis] == done.costs[axis]
-    monkeypatch.setattr(cuttable_networks, "_environment", lambda: ["another version of TensorFlow"])
+    assert [content[name] for name in (SUPERNET, ASSEMBLER)] == [
+        expected[name] for name in (SUPERNET, ASSEMBLER)
+    ]
+    monkeypatch.setattr(prepared_conversions, "_environment", lambda: ["another version of TensorFlow"])
     with pytest.raises(AssertionError, match="something was converted"):
         job.adapted(SIDE, budget, Quantization.NONE)
 
@@ -179,7 +197,7 @@ def test_a_slice_that_is_tuned_is_converted(job: Job) -> None:
     assert Checkpoints(job.artifacts).units(done.checkpoint) is None
     _, network = job.packaged(TOP, done, Quantization.NONE)
     model = Checkpoints(job.artifacts).load(done.checkpoint)
-    np.testing.assert_allclose(answers(network), model(images(16)), atol=1e-4)
+    np.testing.assert_allclose(answers(network[NETWORK]), model(images(16)), atol=1e-4)
 
 
 def test_a_damaged_network_is_made_again(job: Job) -> None:
@@ -189,5 +207,5 @@ def test_a_damaged_network_is_made_again(job: Job) -> None:
     (part,) = job.artifacts.directory.glob("preparations/*/cuttable-none-float32")
     content = part.read_bytes()
     part.write_bytes(content[: len(content) // 2])
-    assert job.packaged(TOP, first, Quantization.NONE)[1] == network
+    assert job.packaged(TOP, first, Quantization.NONE)[1][NETWORK] == network[NETWORK]
     assert part.read_bytes() == content

@@ -1,6 +1,6 @@
 """A converted network with the places of its units, out of which slices are cut (NN-Factory 3.4)."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,30 +52,6 @@ class CuttableNetwork:
     def cut(self, units: Sequence[OpenUnits]) -> bytes:
         """Return the slice with these units, as the content of a `.tflite`."""
         return sliced(self.network, self.places, units)
-
-
-def _no_network(_: QuantizationConfig) -> CuttableNetwork:
-    raise NotCuttableError("there is no network to cut slices from")
-
-
-@dataclass(frozen=True)
-class SliceSource:
-    """The network that a package's network is a slice of.
-
-    Attributes:
-        at: Returns the converted network at a precision; raises NotCuttableError if it cannot be cut.
-        units: The units of the package's network; None if it is no slice.
-    """
-
-    at: Callable[[QuantizationConfig], CuttableNetwork] = _no_network
-    units: Sequence[OpenUnits] | None = None
-
-    def cut(self, quantization: QuantizationConfig) -> bytes | None:
-        """Return the package's network at a precision, as a `.tflite`; None if it cannot be cut."""
-        try:
-            return None if self.units is None else self.at(quantization).cut(self.units)
-        except NotCuttableError:
-            return None
 
 
 def convert_cuttable(

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import keras
+
 from executors.contract.package_parts import Factory
 from executors.structure.exporting import folded
 from mistify.config.package.quantization import QuantizationConfig
@@ -12,16 +14,21 @@ from mistify_server.worker.packaging.conversion.converter import convert_functio
 from mistify_server.worker.packaging.conversion.cuttable import CuttableNetwork
 
 
+def convert_assembler(assembler: keras.Model) -> bytes:
+    """Convert an assembler in float32."""
+    return convert_function(folded(assembler), QuantizationConfig())
+
+
 def factory_files(
-    factory: Factory, whole: CuttableNetwork, kinds: Mapping[str, OutputEncoding]
+    factory: Factory, whole: CuttableNetwork, assembler: bytes, kinds: Mapping[str, OutputEncoding]
 ) -> dict[str, bytes]:
-    """Return the files of a factory by name; the assembler is float32.
+    """Return the files of a factory by name.
 
     Args:
-        whole: The converted network of the factory.
+        whole: The converted network.
+        assembler: The converted assembler.
         kinds: Output of the network -> its encoding.
     """
-    assembler = convert_function(folded(factory.assembler), QuantizationConfig())
     store = FactoryStore(
         space=factory.space,
         classes=factory.whole.classes,

@@ -19,7 +19,7 @@ from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccurac
 from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES, compare
 from mistify_server.worker.packaging.measurement.file_costs import stored_costs
-from mistify_server.worker.packaging.measurement.isolated import latency_of
+from mistify_server.worker.packaging.measurement.isolated import latencies_of, latency_of
 from mistify_server.worker.packaging.measurement.remarks import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
@@ -45,12 +45,14 @@ class Measurement:
         memory_bytes: Size of constants and activations in bytes, according to the file.
         validation: The accuracy for choosing packages and branches.
         test: The accuracy for the report.
+        float32_ms: Latency of the same network in float32, if that was measured as well.
     """
 
     latency: MeasuredLatency
     memory_bytes: float
     validation: MeasuredAccuracy
     test: MeasuredAccuracy
+    float32_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,10 @@ def measure(
     Raises:
         MistifyError: CORRUPT_PACKAGE, its outputs differ from the original's.
     """
+    is_float32 = task.spec.quantization.precision is Quantization.NONE
+    float32 = None if is_float32 or conversion.branches else conversion.float32()
     branches = tuple(
-        _measure_branch(conversion, branch, task, objectives, held_out)
+        _measure_branch(conversion, branch, task, objectives, held_out, float32=float32)
         for branch in range(len(conversion.originals))
     )
     default = conversion.branches.default if conversion.branches else 0
@@ -101,7 +105,7 @@ def measure(
         branches,
         default,
         costs={**_costs(conversion, task.spec), **compression},
-        note=_note(conversion, task, branches[default], compression, held_out.validation),
+        note=_note(conversion, task, branches[default], compression, held_out.validation, float32=float32),
     )
 
 
@@ -111,6 +115,8 @@ def _measure_branch(
     task: PackageTask,
     objectives: Mapping[str, OutputObjective],
     held_out: HeldOut,
+    *,
+    float32: bytes | None,
 ) -> Measurement:
     """Compare and measure one branch, or a network without branches."""
     network = conversion.networks.serve
@@ -121,11 +127,31 @@ def _measure_branch(
         runner = Runner(network, signature or SIGNATURE)
         single = Runner(network, fixed) if fixed in signatures(network) else None
         compare(conversion.originals[branch], runner, held_out.validation, precision, single)
+    latency, float32_ms = _latencies(network, float32, task.spec.threads, signature)
     return Measurement(
-        latency_of(network, task.spec.threads, signature=signature),
+        latency,
         memory_bytes(network, (signature,) if signature else ()),
         *(measure_accuracy(runner, examples, objectives, task.recipe.data) for examples in held_out),
+        float32_ms=float32_ms,
     )
+
+
+def _latencies(
+    network: bytes, float32: bytes | None, threads: int, signature: str | None
+) -> tuple[MeasuredLatency, float | None]:
+    """Return the latency of a network, and in milliseconds that of its form in float32, measured together.
+
+    Raises:
+        LiteRtError: LiteRT cannot run one of them.
+    """
+    if float32 is None:
+        return latency_of(network, threads, signature=signature), None
+    both = latencies_of({"package": network, "float32": float32}, threads)
+    latency, before = (
+        both.get(key) or latency_of(content, threads)
+        for key, content in (("package", network), ("float32", float32))
+    )
+    return latency, before.median_ms
 
 
 @contextmanager
@@ -155,25 +181,32 @@ def _costs(conversion: Conversion, spec: PackageSpec) -> dict[str, float]:
 
 
 def _note(
-    conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs, validation: Dataset
+    conversion: Conversion,
+    task: PackageTask,
+    own: Measurement,
+    stored: Costs,
+    validation: Dataset,
+    *,
+    float32: bytes | None,
 ) -> str:
     """Describe unmeasured costs, missing gains from the precision, and losses from compression.
 
-    `stored` has the achieved compression. A part of the validation data is used to explain losses from
-    precisions.
+    Args:
+        stored: The achieved compression.
+        validation: A part of it is used to explain losses from precisions.
+        float32: The network in float32; None for packages in float32 and with branches.
     """
     metric, compression = task.recipe.data.validation_metric, task.spec.compression
     precision = task.spec.quantization.precision
     notes = [*_predictions(task), _on_pseudo_labels(task.recipe.data)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
-    if precision is not Quantization.NONE and not conversion.branches:
-        network, threads = conversion.float32(), own.latency.threads
+    if float32 is not None and own.float32_ms is not None:
         package = Served(conversion.networks.serve, own.latency.median_ms, own.validation.accuracy)
-        float32 = Served(network, latency_of(network, threads).median_ms, conversion.accuracy)
+        before = Served(float32, own.float32_ms, conversion.accuracy)
         inputs = {name: array[:COMPARED_EXAMPLES] for name, array in validation.inputs.items()}
-        cause = cause_of_loss(precision, network, inputs, conversion.layers)
-        notes.append(drawbacks(precision, package, float32, metric, threads, cause=cause))
+        cause = cause_of_loss(precision, float32, inputs, conversion.layers)
+        notes.append(drawbacks(precision, package, before, metric, own.latency.threads, cause=cause))
     return "; ".join(filter(None, notes))
 
 

@@ -19,7 +19,8 @@ from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
-from mistify_server.worker.packaging.conversion.cuttable import SliceSource, convert_cuttable
+from mistify_server.worker.packaging.conversion.cuttable import convert_cuttable
+from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.models import package_model
 from tests.executors.structure.networks import randomised
 
@@ -129,6 +130,5 @@ def four_branches():
 
 def slices_of(whole, examples=None, units=None):
     """Return the source of slices of a network, converted once at each precision."""
-    return SliceSource(
-        cache(lambda quantization: convert_cuttable(whole, quantization, examples or {})), units
-    )
+    convert = cache(lambda quantization: convert_cuttable(whole, quantization, examples or {}))
+    return SliceSource(convert, units=units)

@@ -19,7 +19,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import PackageTrainer
 from mistify_server.worker.packaging import models as packaging
-from mistify_server.worker.packaging.measurement.isolated import latency_of
+from mistify_server.worker.packaging.measurement.isolated import latencies_of
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from tests.mistify_server.recipes import by_recipe
 from tests.mistify_server.worker.packaging.networks import (
@@ -150,14 +150,14 @@ def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkey
     """So is the float32 network that it is compared with."""
     used = []
 
-    def measured(network, threads=1, **options):
-        used.append(threads)
-        return latency_of(network, threads, **options)
+    def measured(networks, threads=1):
+        used.append((len(networks), threads))
+        return latencies_of(networks, threads)
 
-    monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.latency_of", measured)
+    monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.latencies_of", measured)
     made = packaged(model, package_task(quantization=FLOAT16.spec.quantization, threads=2), setup)
     assert made.manifest.latency.threads == 2
-    assert used == [2, 2]
+    assert used == [(2, 2)]
     assert made.manifest.measured.keys() == {
         "latency_ms@host@2-threads",
         "latency_ms@host@2-threads@float16",

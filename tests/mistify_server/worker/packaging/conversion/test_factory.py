@@ -24,7 +24,7 @@ from mistify.tflite.session import Session
 from mistify.tflite.slicing import OpenUnits, sliced
 from mistify_client import load
 from mistify_client.slicing.customizing import SliceRequest, customize
-from mistify_server.worker.packaging.conversion.factory import factory_files
+from mistify_server.worker.packaging.conversion.factory import convert_assembler, factory_files
 from mistify_server.worker.packaging.models import package_model
 from tests.data.make_factory import supernet
 from tests.mistify_server.worker.packaging.networks import package_task, slices_of
@@ -39,7 +39,8 @@ REQUESTS = [(task, limit) for task in ("exactly:2, odd", "has, 4", UNSEEN) for l
 def files(precision=Quantization.NONE):
     factory = factory_parts(supernet()).factory
     quantization = QuantizationConfig(precision=precision)
-    return factory_files(factory, slices_of(factory.whole, {"image": images(48)}).at(quantization), KINDS)
+    whole = slices_of(factory.whole, {"image": images(48)}).network(quantization)
+    return factory_files(factory, whole, convert_assembler(factory.assembler), KINDS)
 
 
 def store_of(converted):
