@@ -128,12 +128,11 @@ def _measure_branch(
         single = Runner(network, fixed) if fixed in signatures(network) else None
         compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     latency, float32_ms = _latencies(network, float32, task.spec.threads, signature)
-    return Measurement(
-        latency,
-        memory_bytes(network, (signature,) if signature else ()),
-        *(measure_accuracy(runner, examples, objectives, task.recipe.data) for examples in held_out),
-        float32_ms=float32_ms,
+    validation, test = (
+        measure_accuracy(runner, examples, objectives, task.recipe.data) for examples in held_out
     )
+    memory = memory_bytes(network, (signature,) if signature else ())
+    return Measurement(latency, memory, validation, test, float32_ms)
 
 
 def _latencies(
