@@ -80,7 +80,7 @@ class AskedTask:
         encoded: The input of the assembler [properties].
         classes: Numbers of its classes, ascending; none for a task with properties.
         trained: Whether the network was trained for it, or for all sets of classes alike.
-        nearest: The trained tasks that share most with it, where there are others.
+        nearest: The trained tasks that share most with it, if it was not trained itself.
     """
 
     config: TaskConfig
@@ -141,11 +141,12 @@ class FactoryStore(Record):
         """
         if not self.classes:
             known = self.space.parse(task, place)
+            trained = self.space.is_trained(known)
             return AskedTask(
                 TaskConfig(properties=known.properties),
                 self.space.encode(known),
-                trained=self.space.is_trained(known),
-                nearest=tuple(map(str, self.space.nearest(known))),
+                trained=trained,
+                nearest=() if trained else tuple(map(str, self.space.nearest(known))),
             )
         words = [each.strip() for each in task.split(SEPARATOR)] if isinstance(task, str) else [*task]
         try:

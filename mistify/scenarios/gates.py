@@ -1,6 +1,7 @@
 """Gates from their logits: which units stay open within a limit (NN-Factory 3.3 and 5.2)."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,12 @@ def open_units(
         units: Number of units of each group.
         least: Minimum number of open units of each group.
     """
-    groups = np.split(logits, np.cumsum(units)[:-1])
-    needed = np.concatenate([_highest(own, count) for own, count in zip(groups, least, strict=True)])
+    parts = [slice(end - count, end) for count, end in zip(units, accumulate(units), strict=True)]
+    needed = np.concatenate([_highest(logits[part], count) for part, count in zip(parts, least, strict=True)])
     ranked = np.where(needed, np.inf, logits)
     allowed = max(int(limit * len(logits) + 1e-6), int(needed.sum()))
     kept = _highest(ranked, allowed) & (ranked > 0)
-    return np.split(kept, np.cumsum(units)[:-1])
+    return [kept[part] for part in parts]
 
 
 def _highest(values: npt.NDArray[np.floating], count: int) -> npt.NDArray[np.bool_]:

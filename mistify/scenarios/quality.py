@@ -1,8 +1,10 @@
 """Accuracy of a network's tasks by the limit on its open units (NN-Factory 5.2)."""
 
+from functools import cached_property
 from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 #: Numbers of limits at which quality is measured, and of limits evaluated for a request.
@@ -40,8 +42,13 @@ class Quality(BaseModel):
 
     def expected(self, limit: float) -> float:
         """Return the mean score of all tasks within a limit, interpolated between measured limits."""
-        means = np.mean(self.scores, axis=0)
-        return float(np.interp(np.log(limit), np.log(self.limits), means))
+        return float(np.interp(np.log(limit), np.log(self.limits), self._means))
+
+    @cached_property
+    def _means(self) -> npt.NDArray[np.float64]:
+        """The mean score of all tasks within each limit."""
+        means: npt.NDArray[np.float64] = np.mean(self.scores, axis=0)
+        return means
 
     def score(self, task: str, limit: float) -> float | None:
         """Return the score of a task within a limit, interpolated; None if it was not measured."""

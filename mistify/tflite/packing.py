@@ -93,7 +93,14 @@ class _Once:
     """A part of a network that is written once."""
 
     def __init__(self, part: Any) -> None:
-        self.Pack = cache(part.Pack)
+        self._part = part
+        self._offset: int | None = None
+
+    def Pack(self, builder: _Builder) -> int:  # noqa: N802 - as in flatbuffers
+        """Write the part, unless it has been, and return its offset."""
+        if self._offset is None:
+            self._offset = int(self._part.Pack(builder))
+        return self._offset
 
 
 class _WrittenOnce:

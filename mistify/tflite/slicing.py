@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert.tools import flatbuffer_utils
+from ai_edge_litert import schema_py_generated as schema
 
 from mistify.package.cut_places import ConstantCut, CutAxis, CutPlaces, ShapeElement
 from mistify.tflite.constants import (
@@ -64,7 +64,7 @@ def sliced(network: bytes | mmap, places: CutPlaces, groups: Sequence[OpenUnits]
     """
     if empty := [number for number, group in enumerate(groups) if not group.kept.size]:
         raise ValueError(f"group {empty[0]} has no open unit; at least one has to stay open")
-    model = flatbuffer_utils.read_model_from_bytearray(network)
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(network, 0))
     check_places(model, places)
     for graph in model.subgraphs:
         for tensor in graph.tensors:

@@ -83,15 +83,8 @@ def _assembled(
 def _open(store: FactoryStore, limit: float, outputs: Mapping[str, Floats]) -> Iterator[OpenUnits]:
     """Yield the open units of each group, with their scales and shifts if the assembler has any."""
     counts, least = [group.units for group in store.groups], [group.least for group in store.groups]
-    ends = np.cumsum(counts)[:-1]
-    kept = open_units(outputs[LOGITS], limit, counts, least)
-    scales, shifts = (
-        np.split(outputs[name], ends) if name in outputs else [None] * len(counts)
-        for name in (SCALES, SHIFTS)
-    )
-    for chosen, scale, shift in zip(kept, scales, shifts, strict=True):
-        yield OpenUnits(
-            np.flatnonzero(chosen),
-            None if scale is None else scale[chosen],
-            None if shift is None else shift[chosen],
-        )
+    starts = np.cumsum([0, *counts[:-1]])
+    for start, is_open in zip(starts, open_units(outputs[LOGITS], limit, counts, least), strict=True):
+        kept = np.flatnonzero(is_open)
+        scale, shift = (outputs[name][start + kept] if name in outputs else None for name in (SCALES, SHIFTS))
+        yield OpenUnits(kept, scale, shift)

@@ -113,6 +113,32 @@ def test_the_slices_that_are_measured_go_from_the_least_units_to_all(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("first_ms", "measured", "expected"),
+    [
+        ([9.0, 8.9], 2, 8.9),
+        ([9.0, 8.0, 7.9], 3, 7.9),
+        ([9.0, 9.5], 2, 9.0),
+        ([9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0], 6, 4.0),
+    ],
+)
+def test_slices_are_measured_until_their_latencies_have_settled(
+    tmp_path, monkeypatch, first_ms, measured, expected
+):
+    package = Package.open(make_package(tmp_path / "package"))
+    store, times = FactoryStore.of(package), iter(first_ms)
+
+    def best_of_parts_ms(loads, seconds):
+        assert seconds == pytest.approx(0.5 * len(loads))
+        return [np.array([next(times)]), *(np.array([1.0]) for _ in loads[1:])]
+
+    monkeypatch.setattr(latencies, "best_of_parts_ms", best_of_parts_ms)
+    network = store.map_supernet(package.directory)
+    found = slice_latencies(store, network, tmp_path, 1, seconds=0.5, on_progress=lambda line: None)
+    assert found.latencies_ms == (expected, *[1.0] * 9)
+    assert len(list(times)) == len(first_ms) - measured
+
+
 def test_the_latency_of_a_slice_has_its_conditions(tmp_path):
     network = make_package(tmp_path / "package") / "serve.tflite"
     latency = measured_latency(network, 1, 1e-3)
