@@ -1,7 +1,6 @@
 """The ladder of slices that a monitor may switch to, for the task of a package (NN-Factory 3.5)."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +9,9 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError
 from mistify.machine import machine, runtime
 from mistify.package.adaptation import ADAPTATION, AdaptationStore
+from mistify.package.factory import SUPERNET
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
-from mistify.profiling.measuring import best_ms, load_network
 from mistify.tflite.memory import memory_bytes
 from mistify.tflite.resizable import resizable
 from mistify_client.assembly.ladder import Rung, SliceLadder
@@ -21,7 +20,7 @@ from mistify_client.runtime.versions import install_options, open_current, state
 from mistify_client.slicing.candidates import SliceCandidate, candidates
 from mistify_client.slicing.customizing import factory_of, slices_held, unusable_reported
 from mistify_client.slicing.cutting import checked_slice, served_task, slice_key
-from mistify_client.slicing.latencies import SECONDS, slice_latencies
+from mistify_client.slicing.latencies import SECONDS, relative_latency, slice_latencies
 from mistify_client.slicing.packages import tensors_of
 
 #: A slice that is not faster by this share than one as good is left out: predictions are not more precise.
@@ -62,8 +61,9 @@ class _Ladder:
         self._task = served_task(version, self._store)
         self._supernet = self._store.map_supernet(self._source.directory)
         self._assembler = self._store.read_assembler(self._source.directory)
-        self._manifest, self._own = version.manifest, version.read(NETWORK)
-        self._digest, self._directory, self._seconds = version.digest, directory, seconds
+        version.verify(with_blocks=False)
+        self._version, self._manifest = version, version.manifest
+        self._directory, self._seconds = directory, seconds
         self._threads = version.manifest.latency.threads
 
     def made(self) -> SliceLadder:
@@ -74,21 +74,23 @@ class _Ladder:
     def _made(self) -> SliceLadder:
         limits = self._store.quality.listed_limits()
         found = candidates(self._store, self._assembler, self._task, limits)
-        predict = slice_latencies(
+        table = slice_latencies(
             self._store,
             self._supernet,
             self._directory,
             self._threads,
             seconds=self._seconds,
             on_progress=lambda line: None,
-        ).predictor()
-        own_ms = best_ms(partial(load_network, resizable(self._own), self._threads), self._seconds)
+        )
+        own, whole = self._version.directory / NETWORK, self._source.directory / SUPERNET
+        own_ms = table.whole_ms * relative_latency(own, whole, self._threads, self._seconds)
+        predict = table.predictor()
         rungs = [self._rung(candidate, predict(candidate.widths)) for candidate in found]
-        score, own_bytes = self._manifest.validation_accuracy, memory_bytes(self._own)
+        score, own_bytes = self._manifest.validation_accuracy, memory_bytes(own.read_bytes())
         if self._manifest.accuracy_examples:
             rungs = compared(rungs, own_bytes, score)
         return SliceLadder(
-            package=self._digest,
+            package=self._version.digest,
             task=str(self._task),
             machine=machine(),
             runtime=runtime(),

@@ -10,9 +10,15 @@ from pydantic import ValidationError
 from mistify.package.factory import FactoryStore
 from mistify.package.opened import Package
 from mistify_client.slicing import latencies
-from mistify_client.slicing.latencies import SliceLatencies, measured_latency, slice_latencies
+from mistify_client.slicing.latencies import (
+    SliceLatencies,
+    measured_latency,
+    relative_latency,
+    slice_latencies,
+)
 from mistify_client.slicing.products import CutChannels, SlicedProduct
 from tests.support.factories import make_package
+from tests.support.paths import DATA
 
 CONDITIONS = {"supernet": "0" * 64, "machine": "a", "runtime": "b", "threads": 1}
 
@@ -171,3 +177,11 @@ def test_a_slice_that_is_slightly_too_slow_is_measured_longer(
     assert measured_latency(network, 1, 1e-3, most_ms).median_ms == expected
     again = most_ms is not None and most_ms < rounds[0] < 1.2
     assert [seconds > 1e-3 for seconds in budgets] == [False, True][: 1 + again]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_latency_is_relative_to_that_of_another_network(threads):
+    """One network needs a hundred times as much computation."""
+    slow, fast = DATA / "tiny_slow.tflite", DATA / "tiny.tflite"
+    assert relative_latency(slow, fast.read_bytes(), threads, 1e-3) > 5
+    assert relative_latency(fast, slow, threads, 1e-3) < 0.2
