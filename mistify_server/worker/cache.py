@@ -27,8 +27,8 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 #: Number of files, latest modification time in nanoseconds, total size in bytes.
 FileStamp: TypeAlias = tuple[int, int, int]
 
-#: Training and validation data, and the stamps of their files.
-DataVersion: TypeAlias = tuple["LearningData", tuple[FileStamp, ...]]
+#: Parts of the data, and the stamps of their files.
+DataVersion: TypeAlias = tuple["LearningData | DataPart", tuple[FileStamp, ...]]
 
 #: Minimum number of training examples for splitting off validation data.
 _LEAST_EXAMPLES: Final = 2
@@ -118,7 +118,7 @@ def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, Data
     )
 
 
-def version_of(data: LearningData) -> DataVersion:
+def version_of(data: LearningData | DataPart) -> DataVersion:
     """Return a value that changes with the files of the data."""
     return data, _stamps(data.paths())
 

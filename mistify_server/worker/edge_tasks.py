@@ -61,7 +61,7 @@ class EdgeRunner:
 
     def adapt(self, task: AdaptTask) -> AdaptResult:
         """Adapt the parent's network to a goal."""
-        if self._checkpoints.source(task.parent).network is None:
+        if self._checkpoints.source(task.recipe.teacher).network is None:
             return self._unchanged.adapt(task)
         params = params_of(task.recipe)
         setup = self._setups.prepare(task.recipe, params, task.task)

@@ -6,6 +6,7 @@ Another version of the code or of the libraries, or other calibration data, make
 import hashlib
 import io
 import json
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Final, TypeAlias
@@ -28,6 +29,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.derived_files import DerivedFiles
 from mistify_server.worker.packaging.conversion.activations import calibration
 from mistify_server.worker.packaging.conversion.cuttable import (
+    FLOAT32,
     CuttableNetwork,
     NotCuttableError,
     convert_cuttable,
@@ -87,6 +89,8 @@ class PreparedConversions:
             self._recent = dict([*self._recent.items(), (key, made)][-_IN_MEMORY:])
         if isinstance(found := self._recent[key], NotCuttableError):
             raise found
+        if least := precision.storage.least_kernel:
+            return replace(found, floats=self.cuttable(recipe, params, FLOAT32), least_kernel=least)
         return found
 
     @activity("converting")

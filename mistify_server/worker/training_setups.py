@@ -1,6 +1,7 @@
 """Training setups: the data of a task and the teacher's predictions."""
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.description.labels import with_labels
 from mistify_server.worker.params import params_of
 from mistify_server.worker.prepared_executors import PreparedExecutors
-from mistify_server.worker.task_scope import PropertyScope, TaskScope, scope_of
+from mistify_server.worker.task_scope import MOST_ANSWERED, PropertyScope, TaskScope, scope_of
 
 
 class _Predictions(NamedTuple):
@@ -51,7 +52,7 @@ class TrainingSetups:
         self._latest_source: tuple[keras.Model, Rules, Structure] | None = None
         self._predicted: tuple[tuple[str, TaskScope, DataVersion, bool], _Predictions] | None = None
         self._networks = lru_cache(maxsize=4)(self._network)
-        self._latest_reference: tuple[Hashable, keras.Model | None] | None = None
+        self._latest_scope: tuple[Hashable, TaskScope] | None = None
 
     def prepare(
         self, recipe: TaughtRecipe, params: Params, task: TaskConfig | None = None, *, distilled: bool = True
@@ -119,10 +120,20 @@ class TrainingSetups:
         return scope.network(self._checkpoints.shared(artifact))
 
     def _scope(self, recipe: TaughtRecipe, task: TaskConfig | None) -> TaskScope:
+        """Return the scope of a task; the latest one is kept until a file of the data changes."""
         if task is None:
             return TaskScope()
         learning, test = self._parts(recipe)
-        train, validation = self._cache.learning(learning)
+        version = version_of(learning), version_of(test)  # before loading the data
+        key = task, recipe.model_dump_json(exclude={"hardware"}), *version
+        if self._latest_scope is None or self._latest_scope[0] != key:
+            self._latest_scope = key, self._scope_in(recipe, task, self._cache.learning(learning), test)
+        return self._latest_scope[1]
+
+    def _scope_in(
+        self, recipe: TaughtRecipe, task: TaskConfig, learning: tuple[Dataset, Dataset], test: DataPart
+    ) -> TaskScope:
+        train, validation = learning
         signature = signature_of(self._checkpoints.shared(recipe.teacher))
         scope = scope_of(task, signature, recipe.data.settings, train)
         if not isinstance(scope, PropertyScope):
@@ -130,28 +141,27 @@ class TrainingSetups:
         tested = self._cache.data(test)
         if scope.is_answered(train, validation, tested):
             return scope
-        reference = self._reference(recipe, task, train, validation)
-        return scope if reference is None else scope.unanswered(reference, train, tested)
+        params = params_of(recipe)
+        reference = self._reference(recipe, params, task, TrainingSetup(train, validation, None, params))
+        if reference is None:
+            return scope
+        return scope.unanswered(reference, train, tested, None if params.tune_steps else MOST_ANSWERED)
 
     def _reference(
-        self, recipe: TaughtRecipe, task: TaskConfig, train: Dataset, validation: Dataset
+        self, recipe: TaughtRecipe, params: Params, task: TaskConfig, setup: TrainingSetup
     ) -> keras.Model | None:
         """Return the network that answers a task in the place of data; None where the algorithm has none."""
-        key = recipe.teacher, recipe.prepared, task
-        if self._latest_reference is None or self._latest_reference[0] != key:
-            params, teacher = params_of(recipe), self._checkpoints.shared(recipe.teacher)
-            assignment = Assignment(
-                model=teacher,
-                budget={},
-                profiles=recipe.profiles,
-                setup=TrainingSetup(train, validation, None, params, recipe.data.settings),
-                seed=recipe.seed,
-                source=self.source(recipe, params),
-                prepared=self._checkpoints.load_prepared(recipe.prepared),
-                task=task,
-            )
-            self._latest_reference = key, self._executors.of(recipe, params).reference(assignment)
-        return self._latest_reference[1]
+        assignment = Assignment(
+            model=self._checkpoints.shared(recipe.teacher),
+            budget={},
+            profiles=recipe.profiles,
+            setup=replace(setup, settings=recipe.data.settings),
+            seed=recipe.seed,
+            source=self.source(recipe, params),
+            prepared=self._checkpoints.load_prepared(recipe.prepared),
+            task=task,
+        )
+        return self.executor(recipe, params).reference(assignment)
 
     def _parts(self, recipe: TaughtRecipe) -> tuple[LearningData, DataPart]:
         return parts_of(recipe.data, signature_of(self._checkpoints.shared(recipe.teacher)))

@@ -26,6 +26,7 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, PackageTask, PrepareTask, SourceTask
 from mistify_server.worker import prepared_conversions
 from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.packaging.tflite.flatbuffer import operators
 from mistify_server.worker.packaging.tflite.runner import signatures
 from mistify_server.worker.runner import TaskRunner
 from tests.end_to_end.test_property_tasks import SPACE, write_data, write_network
@@ -37,7 +38,12 @@ SIDE = TaskConfig(properties=("dark", "side"))
 VARYING = {"created", "files", "latency", "measured", "achieved", "note", "versions"}
 
 #: The largest difference from the supernet with gates, as a share of the largest output.
-TOLERANCES = {Quantization.NONE: 1e-5, Quantization.FLOAT16: 3e-3, Quantization.INT8: 0.15}
+TOLERANCES = {
+    Quantization.NONE: 1e-5,
+    Quantization.FLOAT16: 3e-3,
+    Quantization.DYNAMIC: 0.05,
+    Quantization.INT8: 0.15,
+}
 
 
 class Job:
@@ -130,6 +136,14 @@ def answers(network: bytes) -> np.ndarray:
     return answer
 
 
+def operators_of(network: bytes) -> list[Any]:
+    """The operators of a network, with the types and shapes of what they read."""
+    return [
+        (operator.name, [(tensor.type, tuple(tensor.shape)) for tensor in operator.inputs])
+        for operator in operators(network)
+    ]
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("precision", TOLERANCES)
 def test_a_package_answers_as_the_supernet_with_gates(job: Job, precision: Quantization) -> None:
@@ -143,7 +157,7 @@ def test_a_package_answers_as_the_supernet_with_gates(job: Job, precision: Quant
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.FLOAT16])
+@pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.FLOAT16, Quantization.DYNAMIC])
 def test_a_package_is_the_one_that_conversion_makes(job: Job, precision: Quantization) -> None:
     done = job.adapted(SIDE, {FLOPS: 0.7 * job.costs[FLOPS]}, precision)
     (manifest, content), (expected, other) = (
@@ -154,6 +168,7 @@ def test_a_package_is_the_one_that_conversion_makes(job: Job, precision: Quantiz
     assert network != converted
     np.testing.assert_allclose(answers(network), answers(converted), atol=TOLERANCES[precision])
     assert signatures(network) == signatures(converted)
+    assert operators_of(network) == operators_of(converted)
     assert manifest.model_dump(exclude=VARYING) == expected.model_dump(exclude=VARYING)
     for axis, cost in expected.achieved.items():
         # The file names each tensor of the whole network.

@@ -162,6 +162,10 @@ def test_a_task_that_is_held_out_of_training_is_measured_by_the_test_data() -> N
     held_out = own.unanswered(yes_or_no(), train, test)
     assert held_out.data(test, "test").targets["kind"].tolist() == [0] * 5
     assert len(held_out.data(train, "validation")) == 10
+    some = own.unanswered(yes_or_no(), train, test, most=4)
+    assert len(some.data(train, "validation")) == 4
+    assert some.data(train, "validation") is some.data(train, "validation")
+    assert len(some.data(test, "test")) == 5  # the data answer
     settings = DataSettings(metric=Metric.BALANCED_ACCURACY)
     assert held_out.settings(settings) is settings
     assert held_out.note == 'never trained: "2"; the nearest trained tasks are 1'

@@ -14,6 +14,7 @@ from executors.structure import Role, Structure, analyse, fold_batch_norm, model
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.cut_places import CutPlaces
 from mistify.tflite.slicing import OpenUnits, sliced
+from mistify.tflite.small_kernels import with_float_kernels
 from mistify_server.worker.packaging.conversion.activation_ranges import with_ranges_of
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.cut_places import find_cut_places
@@ -44,14 +45,22 @@ class CuttableNetwork:
     Attributes:
         network: Content of the `.tflite`.
         places: Where the units are in it.
+        floats: The same network in float32, from which small kernels of slices are taken; None if they are
+            to have the precision of the others.
+        least_kernel: Number of elements from which a kernel is not small.
     """
 
     network: bytes
     places: CutPlaces
+    floats: "CuttableNetwork | None" = None
+    least_kernel: int = 0
 
     def cut(self, units: Sequence[OpenUnits]) -> bytes:
         """Return the slice with these units, as the content of a `.tflite`."""
-        return sliced(self.network, self.places, units)
+        cut = sliced(self.network, self.places, units)
+        if self.floats is None:
+            return cut
+        return with_float_kernels(cut, self.floats.cut(units), self.least_kernel)
 
 
 def convert_cuttable(
