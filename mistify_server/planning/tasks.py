@@ -27,7 +27,7 @@ def unserved_tasks(index: int, config: PortingConfig, inspection: Inspection) ->
     elif serves and not profiles[algorithm].prepares:
         expected = "a model with enough units inside its blocks for tasks to choose from"
         fix = 'write another algorithm, or leave "algorithm" out'
-        yield Problem(f"[{index}].algorithm", f"{algorithm} for a model without them", expected, fix)
+        yield Problem(f"[{index}].algorithm", f"{algorithm} for a model with too few units", expected, fix)
     elif profiles and not serves and task is not None and task.properties:
         serving = [name for name, known in built_in().items() if known.serves_tasks]
         use = f', or write "algorithm": "{serving[0]}"' if serving else ""

@@ -12,7 +12,7 @@ from executors.timing import activity
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Scores, missed
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.costs.budget import Costs, exceeded
+from mistify.costs.budget import Costs, excess
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult
@@ -123,7 +123,7 @@ def _scores(model: keras.Model, network: bytes, task: AdaptTask, setup: Training
 
 def _reason(task: AdaptTask, costs: Costs, scores: Scores) -> str:
     """Describe the limits and the targets that a slice misses; empty if it meets the goal."""
-    if over := exceeded(costs, task.budget):
-        return f"{', '.join(over)} over the limit with the smallest slice for {task.task}"
+    if over := excess(costs, task.budget):
+        return f"{over} with the smallest slice for {task.task}"
     short = missed(task.targets, scores)
     return f"{short} on the validation data" if short else ""

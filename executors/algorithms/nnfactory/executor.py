@@ -21,7 +21,7 @@ from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.structure import Structure
 from executors.timing import activity
-from mistify.costs.budget import exceeded
+from mistify.costs.budget import excess
 from mistify.scenarios.served import ServedTasks
 
 
@@ -90,8 +90,8 @@ class NNFactoryExecutor(PruningExecutor):
     def iterate(self) -> int:
         """Report that the slice, which exceeds its limits, is the smallest one."""
         assignment = self._state.assignment
-        over = ", ".join(exceeded(self.measure(), assignment.budget))
-        raise StuckError(f"{over} over the limit with the smallest slice for {assignment.task}")
+        over = excess(self.measure(), assignment.budget)
+        raise StuckError(f"{over} with the smallest slice for {assignment.task}")
 
     def served_tasks(self, assignment: Assignment) -> ServedTasks | None:
         """Return the tasks of the supernet; None if there is no supernet, or its quality is unknown."""

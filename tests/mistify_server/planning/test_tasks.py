@@ -101,8 +101,8 @@ def test_an_algorithm_that_serves_tasks_needs_one() -> None:
 def test_an_algorithm_that_serves_tasks_needs_units_to_choose_from() -> None:
     """Without any, its network would answer everything that the source does, and no single task."""
     assert problems(inspected(serves=True, prepares=False), {"classes": ["cat", "dog"]}) == [
-        "[3].algorithm: got chosen for a model without them; expected a model with enough units inside its "
-        'blocks for tasks to choose from; write another algorithm, or leave "algorithm" out'
+        "[3].algorithm: got chosen for a model with too few units; expected a model with enough units inside "
+        'its blocks for tasks to choose from; write another algorithm, or leave "algorithm" out'
     ]
 
 
