@@ -173,7 +173,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
         ExpectedProblem(
             "[0].algorithm.name",
             '"morfnet"',
-            "one of adaptivenet, auto, chamnet, morphnet",
+            "one of adaptivenet, auto, chamnet, crowdhmt, morphnet",
             'did you mean "morphnet"?',
         ),
     ),

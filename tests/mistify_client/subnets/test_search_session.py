@@ -224,7 +224,8 @@ def test_an_adapted_package_can_be_adapted_again(package, data, unlabelled):
     table = (state_directory(package) / TABLES / TABLE).read_bytes()
     lines = []
     result = adapted(package, unlabelled, "0.9x", on_progress=lines.append)
-    assert lines == ["searching 34 subnets on 50 examples"]
+    assert lines[-1].startswith("searching ")
+    assert not [line for line in lines if line.startswith("measuring")]
     assert (state_directory(package) / TABLES / TABLE).read_bytes() == table
     assert chosen_files(package) == result.chosen.files
 

@@ -306,14 +306,16 @@ def add_tasks(connection: Connection) -> None:
     _change_json(connection, "goals", "spec", lambda spec: spec.update(task=None))
 
 
-def add_served_tasks(connection: Connection) -> None:
-    """Set earlier preparations to list no tasks."""
+def add_served_tasks_and_adaptation(connection: Connection) -> None:
+    """Set earlier preparations to list no tasks, and earlier goals to ask for neither parts nor adaptation."""
 
     def change_preparations(preparations: dict[str, Any]) -> None:
         for preparation in preparations.values():
             preparation["served"] = None
 
     _change_json(connection, "batches", "preparations", change_preparations)
+    added = {"micro_batch": None, "adaptation": False}
+    _change_json(connection, "goals", "spec", lambda spec: spec["tuning"].update(added))
 
 
 #: The version from which the first step starts. Older stores cannot be opened.
@@ -334,7 +336,7 @@ STEPS: tuple[Step, ...] = (
     rename_profile_fields,  # to 25
     embed_package_specs,  # to 26
     add_tasks,  # to 27
-    add_served_tasks,  # to 28
+    add_served_tasks_and_adaptation,  # to 28
 )
 
 

@@ -142,7 +142,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     def _train(self, **tensors: Any) -> Tensors:
         """Take a step on the targets and, weighted by `kd_weight`, on a teacher's predictions (5.1, iii)."""
         rate = tensors.pop(LEARNING_RATE)
-        loss, gradients = self._differentiated(self._loss, tensors, self.weights)
+        loss, gradients = self._differentiated(self.loss, tensors, self.weights)
         self.optimizer.apply(self.weights, gradients, rate)
         return {"loss": loss}
 
@@ -156,7 +156,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         return {"loss": loss}
 
     def _infer(self, **inputs: Any) -> Tensors:
-        outputs: Tensors = in_builtins(self._call)(self._values(), inputs)
+        outputs: Tensors = in_builtins(self.call)(self._values(), inputs)
         return outputs
 
     def _evaluate(self, **tensors: Any) -> Tensors:
@@ -200,7 +200,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         self, loss_of: LossOfOutputs, values: list[Any], chosen: list[Any], tensors: Tensors
     ) -> tuple[Any, list[Any]]:
         """Return a loss, and its gradients with respect to the chosen ones of the weights' values."""
-        loss = in_builtins(lambda values, tensors: loss_of(self._call(values, tensors), tensors))(
+        loss = in_builtins(lambda values, tensors: loss_of(self.call(values, tensors), tensors))(
             values, tensors
         )
         return loss, tf.gradients(loss, chosen)
@@ -213,7 +213,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         The outputs of each micro-batch are computed twice: for the loss of the whole batch, which may be any
         function of it, and for their gradients.
         """
-        call = in_builtins(self._call)
+        call = in_builtins(self.call)
         parts = np.split(np.arange(self._batch, dtype=np.int32), self._batch // self._micro_batch)
         inputs = {tensor.name: tensors[tensor.name] for tensor in self._model.inputs}
         before = [call(values, _rows(inputs, rows)) for rows in parts]
@@ -229,7 +229,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
             total = list(map(_sum_of_known, total, gradients))
         return loss, total
 
-    def _call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
+    def call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
         """Return the outputs by name."""
 
         def value(variable: keras.Variable) -> Any:
@@ -246,7 +246,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         )
         return dict(zip(self._outputs, tf.nest.flatten(outputs), strict=True))
 
-    def _loss(self, outputs: Tensors, tensors: Tensors) -> Any:
+    def loss(self, outputs: Tensors, tensors: Tensors) -> Any:
         """Return the loss of a step [].
 
         The distillation loss is the cross entropy. It differs from the divergence in paper 5.1 only by the
@@ -274,7 +274,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         )
 
     def _measured(self, weights: Sequence[Any], tensors: Tensors) -> Tensors:
-        outputs = self._call(weights, tensors)
+        outputs = self.call(weights, tensors)
         losses, counts = [], []
         for name, objective in self.objectives.items():
             losses.append(objective.loss(outputs[name], tensors[target_of(name)]))

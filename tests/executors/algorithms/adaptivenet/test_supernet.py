@@ -162,7 +162,9 @@ def test_blocks_of_several_shapes_are_not_merged(deep, digits):
 
 
 def test_an_unknown_kind_of_variant_is_refused_with_the_known_kinds():
-    with pytest.raises(MistifyError, match=r"variants.*got \"factored\".*merge, shrink"):
+    with pytest.raises(
+        MistifyError, match=r"variants.*got \"factored\".*merge, noise, resolution, separable, shrink"
+    ):
         parse_params(AdaptiveNetParams, {"variants": {"factored": [0.5]}})
 
 

@@ -137,7 +137,7 @@ def test_the_error_for_a_setting_of_one_algorithm_says_to_name_it() -> None:
     problems = {problem.place: problem for problem in raised.value.problems}
     assert "belongs to morphnet" in problems["algorithm.config.threshold"].expected
     assert '"name": "morphnet"' in problems["algorithm.config.threshold"].fix
-    assert "chamnet and morphnet" in problems["algorithm.config.cuts"].expected
+    assert "chamnet and crowdhmt and morphnet" in problems["algorithm.config.cuts"].expected
     assert problems["algorithm.config.sede"].fix == 'did you mean "seed"?'
     assert len(problems) == 3
 

@@ -75,7 +75,7 @@ def answering(directory: Path, answers: list[list[int]]) -> DataSource:
     """Data that answer two tasks, the same for training and for tests."""
     space = {"properties": {"which": ["1", "2"]}, "tasks": {"one": ["1"], "two": ["2"]}}
     (directory / "tasks.json").write_text(json.dumps(space))
-    rows = np.array(answers * 10, np.int8)
+    rows = np.array(answers * 50, np.int8)
     for part in ("train", "test"):
         np.savez(directory / f"{part}.npz", x=np.zeros((len(rows), 2), np.float32), y=rows)
     parts = {part: str(directory / f"{part}.npz") for part in ("train", "test")}

@@ -25,13 +25,16 @@ def gradients(model):
     value[KD_WEIGHT] = tf.constant(0.5)
     weights = [tf.constant(weight.numpy()) for weight in made.weights]
 
+    def loss_of(weights, value):
+        return made.loss(made.call(weights, value), value)
+
     @tf.function(autograph=False)
     def actual(weights, value):
-        return tf.gradients(in_builtins(made.loss)(weights, value), weights)
+        return tf.gradients(in_builtins(loss_of)(weights, value), weights)
 
     with tf.GradientTape() as tape:
         tape.watch(weights)
-        loss = made.loss(weights, value)
+        loss = loss_of(weights, value)
     graph = actual.get_concrete_function(weights, value).graph
     return _dense(actual(weights, value)), _dense(tape.gradient(loss, weights)), graph
 
