@@ -307,7 +307,7 @@ def add_tasks(connection: Connection) -> None:
 
 
 def add_served_tasks_and_adaptation(connection: Connection) -> None:
-    """Set earlier preparations to list no tasks, and earlier goals to ask for neither parts nor adaptation."""
+    """Set earlier preparations to list no tasks, and earlier goals to ask for no parts and no adaptation."""
 
     def change_preparations(preparations: dict[str, Any]) -> None:
         for preparation in preparations.values():
