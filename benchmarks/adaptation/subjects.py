@@ -1,0 +1,114 @@
+"""The networks that are adapted: pretrained ResNet-8 and a MobileNet on CIFAR-10, and the digits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
+from benchmarks.harness.mobilenet import mobilenet
+from benchmarks.harness.worker import RESNET8, TEST, TRAIN
+from executors.data import Dataset
+from executors.sources.keras.builtin import train_digits_resnet
+from executors.sources.keras.loading import load_keras
+from executors.structure.signature import output_names
+from executors.training.batch_norm import quick_batch_norms
+
+Images = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+#: Training images of CIFAR-10; the rest of the file is validation data.
+_TRAINED: Final = 12_500
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained network with data that it was not trained on.
+
+    Attributes:
+        validation: Data by which its package is calibrated.
+        streamed: Images of the streams, with their classes.
+        held_out: Other images, with their classes.
+        largest: The largest value of a pixel.
+    """
+
+    name: str
+    model: keras.Model
+    validation: Dataset
+    streamed: tuple[Images, Labels]
+    held_out: tuple[Images, Labels]
+    largest: float
+
+
+def resnet8(data: Path, seed: int, *, epochs: int) -> Subject:
+    """Return MLPerf Tiny's ResNet-8, tuned on this copy of CIFAR-10."""
+    return _on_cifar10("resnet8", load_keras(data / RESNET8), data, seed, rate=1e-3, epochs=epochs)
+
+
+def small_mobilenet(data: Path, seed: int, *, epochs: int) -> Subject:
+    """Return a small MobileNet, trained from scratch."""
+    return _on_cifar10("mobilenet", mobilenet(), data, seed, rate=3e-3, epochs=10 * epochs)
+
+
+def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
+    """Return the built-in network of digits, with digits of people whom it was not trained on."""
+    model = train_digits_resnet()
+    content = load_digits()
+    images, labels = content.images[..., None].astype(np.float32), content.target.astype(np.int64)
+    order = np.random.default_rng(seed).permutation(len(images) - 1000) + 1000
+    first, second = np.split(order, 2)
+    return Subject(
+        "digits",
+        model,
+        _dataset(model, images[:1000], labels[:1000]),
+        (images[first], labels[first]),
+        (images[second], labels[second]),
+        16.0,
+    )
+
+
+SUBJECTS: Final[Mapping[str, Callable[..., Subject]]] = {
+    "resnet8": resnet8,
+    "mobilenet": small_mobilenet,
+    "digits": digits,
+}
+
+
+def _on_cifar10(name: str, model: keras.Model, data: Path, seed: int, *, rate: float, epochs: int) -> Subject:
+    with np.load(data / TRAIN) as train, np.load(data / TEST) as test:
+        images, labels = train["x"].astype(np.float32), train["y"].astype(np.int64)
+        tested, answers = test["x"].astype(np.float32), test["y"].astype(np.int64)
+    keras.utils.set_random_seed(seed)
+    with quick_batch_norms(model):
+        _train(model, images[:_TRAINED].copy(), labels[:_TRAINED], seed, rate=rate, epochs=epochs)
+    first, second = np.split(np.random.default_rng(seed).permutation(len(tested)), 2)
+    return Subject(
+        name,
+        model,
+        _dataset(model, images[_TRAINED:], labels[_TRAINED:]),
+        (tested[first], answers[first]),
+        (tested[second], answers[second]),
+        255.0,
+    )
+
+
+def _train(
+    model: keras.Model, images: Images, labels: Labels, seed: int, *, rate: float, epochs: int
+) -> None:
+    """Train with images that are mirrored at random."""
+    steps = epochs * len(images) // 64
+    schedule = keras.optimizers.schedules.CosineDecay(rate, steps)
+    model.compile(keras.optimizers.Adam(schedule), "sparse_categorical_crossentropy")
+    rng = np.random.default_rng(seed)
+    for _ in range(epochs):
+        mirrored = rng.random(len(images)) < 0.5
+        images[mirrored] = images[mirrored, :, ::-1]
+        model.fit(images, labels, batch_size=64, verbose=0)
+
+
+def _dataset(model: keras.Model, images: Images, labels: Labels) -> Dataset:
+    return Dataset({model.inputs[0].name: images}, {output_names(model)[0]: labels})
