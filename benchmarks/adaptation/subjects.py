@@ -8,11 +8,11 @@ from typing import Final
 import keras
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import load_digits
 
 from benchmarks.harness.mobilenet import mobilenet
 from benchmarks.harness.worker import RESNET8, TEST, TRAIN
 from executors.data import Dataset
+from executors.readers.builtin import read_builtin
 from executors.sources.keras.builtin import train_digits_resnet
 from executors.sources.keras.loading import load_keras
 from executors.structure.signature import output_names
@@ -55,19 +55,18 @@ def small_mobilenet(data: Path, seed: int, *, epochs: int) -> Subject:
 
 
 def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
-    """Return the built-in network of digits, with digits of people whom it was not trained on."""
+    """Return the built-in network of digits, calibrated on its training data."""
     model = train_digits_resnet()
-    content = load_digits()
-    images, labels = content.images[..., None].astype(np.float32), content.target.astype(np.int64)
-    order = np.random.default_rng(seed).permutation(len(images) - 1000) + 1000
-    first, second = np.split(order, 2)
+    train, test = (read_builtin(f"builtin:digits-{part}") for part in ("train", "test"))
+    images, labels = test["x"], test["y"]
+    first, second = np.split(np.random.default_rng(seed).permutation(len(images)), [len(images) // 2])
     return Subject(
         "digits",
         model,
-        _dataset(model, images[:1000], labels[:1000]),
+        _dataset(model, train["x"], train["y"]),
         (images[first], labels[first]),
         (images[second], labels[second]),
-        16.0,
+        1.0,
     )
 
 
