@@ -112,7 +112,7 @@ class Device:
             self._running = current(self.package)
             self._session = _session(self._running)
         (outputs,) = self._session({self._info.name: images}).values()
-        return outputs.argmax(axis=1)
+        return np.argmax(outputs, axis=1)
 
     def stream(self, images: Images) -> npt.NDArray[np.intp]:
         """Return the predicted classes of a stream [n], each by the version of its time."""

@@ -46,9 +46,8 @@ class Rival:
         found = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
         self._factors = {layer.name: tf.Variable(layer.gamma) for layer in found}
         self._summands = {layer.name: tf.Variable(layer.beta) for layer in found}
-        norm: Norm = {"leantta": partial(_of_example, weight=setting), "tent": _of_batch}.get(
-            method, _shipped
-        )
+        norms: dict[str, Norm] = {"leantta": partial(_of_example, weight=setting), "tent": _of_batch}
+        norm = norms.get(method, _shipped)
         learns = [] if method == "leantta" else [*self._summands.values()]
         learns += [*self._factors.values()] if method == "tent" else []
         self._step = tf.function(partial(self._answer, norm, learns, setting))
