@@ -112,7 +112,8 @@ class Device:
             self._running = current(self.package)
             self._session = _session(self._running)
         (outputs,) = self._session({self._info.name: images}).values()
-        return np.argmax(outputs, axis=1)
+        classes: npt.NDArray[np.intp] = np.argmax(outputs, axis=1)
+        return classes
 
     def stream(self, images: Images) -> npt.NDArray[np.intp]:
         """Return the predicted classes of a stream [n], each by the version of its time."""
