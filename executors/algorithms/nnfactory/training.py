@@ -71,15 +71,21 @@ class FactoryTraining:
     Args:
         assignment: Provides source, data and seed.
         progress: Receives the progress and the parts that are done.
+        tasks: The tasks; by default those that the data answer, or else sets of classes.
     """
 
     def __init__(
-        self, assignment: Assignment, params: NNFactoryParams, progress: PreparationProgress
+        self,
+        assignment: Assignment,
+        params: NNFactoryParams,
+        progress: PreparationProgress,
+        tasks: TaskDistribution | None = None,
     ) -> None:
         self._source = assignment.source
         self._seed = assignment.seed
         self._params = params
         self._progress = progress
+        self._tasks = tasks
         rate = assignment.setup.params.learning_rate or _RATE
         own = {"optimizer": ADAM, "learning_rate": rate, "batch_size": params.batch_size}
         setup = assignment.setup
@@ -95,7 +101,8 @@ class FactoryTraining:
     def _trained(self, units: int) -> bytes:
         """Return the supernet of a source with so many units."""
         params, setup, seed = self._params, self._setup, self._seed
-        tasks = _tasks(setup, signature_of(model_of(self._source.graph)), params.extra_tasks)
+        signature = signature_of(model_of(self._source.graph))
+        tasks = self._tasks or _tasks(setup, signature, params.extra_tasks)
         shape = AssemblerShape(tasks.space.size, params.encoder, params.gaters, params.modulate)
         first = params.answer_steps if tasks.answers.size else 0
         supernet = Supernet(

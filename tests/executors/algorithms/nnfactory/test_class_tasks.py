@@ -42,6 +42,21 @@ def test_an_example_has_a_task_with_its_class_and_others_of_any_number():
     assert (pairs[:, 1:].mean(axis=0) > 0.25).all()
 
 
+def test_only_the_sets_that_are_trained_are_drawn_and_scored():
+    data = data_of([0, 1, 2, 3, -1] * 20)
+    sets = [(0, 1), (1, 2)]
+    tasks = ClassTasks(data, signature_of(classifier()), DataSettings(), sets)
+    drawn = tasks.draw(900, np.random.default_rng(0))
+    assert {tuple(np.flatnonzero(task)) for task in drawn.tasks} == {*sets}
+    assert (drawn.tasks[np.arange(900), drawn.targets] == 1).all()
+    assert 0.25 < np.mean(drawn.targets == 0) < 0.42
+    shared = drawn.tasks[drawn.targets == 1]
+    assert 0.4 < shared[:, 0].mean() < 0.6
+    assert {each.name for each in tasks.scored(data)} == {"red, green", "green, blue"}
+    assert {each.name for each in tasks.scored(data_of([1, 2] * 20))} == {"green, blue"}
+    assert not [*tasks.scored(data_of([0, 2] * 20))]
+
+
 @pytest.mark.parametrize("activation", ["softmax", None])
 def test_the_loss_is_the_cross_entropy_among_the_classes_of_the_task(activation):
     logits = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
