@@ -5,7 +5,7 @@ import sqlite3
 from typing import Any
 
 from mistify_server.store.sql.migrations.steps import (
-    add_served_tasks,
+    add_served_tasks_and_adaptation,
     add_threads,
     move_preparations_from_roots,
 )
@@ -113,8 +113,12 @@ def test_earlier_preparations_list_no_tasks() -> None:
     made = PrepareResult(prepared="a.prepared", steps=3)
     old = {"nnfactory": made.model_dump(mode="json", exclude={"served"})}
     connection.executemany("INSERT INTO batches VALUES (?)", [(json.dumps(old),), ("{}",)])
+    connection.execute("CREATE TABLE goals (spec)")
+    connection.execute("INSERT INTO goals VALUES (?)", [json.dumps({"tuning": {"batch_size": 8}})])
 
-    add_served_tasks(connection)
+    add_served_tasks_and_adaptation(connection)
 
     texts = [text for (text,) in connection.execute("SELECT preparations FROM batches")]
     assert [json.loads(text) for text in texts] == [{"nnfactory": made.model_dump(mode="json")}, {}]
+    ((spec,),) = connection.execute("SELECT spec FROM goals")
+    assert json.loads(spec) == {"tuning": {"batch_size": 8, "micro_batch": None, "adaptation": False}}
