@@ -171,45 +171,35 @@ async def test_a_form_that_is_sent_twice_adds_one_goal(web: httpx.AsyncClient, j
     assert len((await web.get(f"/v1/jobs/{job}")).json()["job"]["goals"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("fields", "field", "problem"),
-    [
-        ({"limit-latency": "fast"}, "limit-latency", 'got "fast"; expected a time'),
-        ({"limit-FLOP": "0.000001x"}, "limit-FLOP", "expected at least"),
-        ({"limit-accuracy": "2"}, "limit-accuracy", "expected"),
-        ({"hardware": "abacus"}, "hardware", 'got "abacus"'),
-        ({"id": "a/b"}, "id", "an id that can name a directory"),
-        ({"id": "FIRST"}, "id", "an id that no goal of the job"),
-    ],
-)
-async def test_problems_are_shown_at_their_fields(
-    web: httpx.AsyncClient, job: str, fields: dict[str, str], field: str, problem: str
-) -> None:
-    answer = await sent(web, job, **{"task-1": "right", "limit-FLOP": "0.3x", **fields})
-    assert answer.status_code == 400
-    page = Form(answer.text)
-    assert page.invalid == {field: f"{field}-0-problem"}
-    assert problem in page.texts[f"{field}-0-problem"]
-    assert page.fields[field] == [fields[field]]
-    assert page.fields["task-1"] == ["right"]
+async def test_problems_are_shown_at_their_fields(web: httpx.AsyncClient, job: str) -> None:
+    mistakes = {
+        "limit-latency": ("fast", 'got "fast"; expected a time'),
+        "limit-FLOP": ("0.000001x", "expected at least"),
+        "limit-accuracy": ("2", "expected"),
+        "hardware": ("abacus", 'got "abacus"'),
+        "id": ("FIRST", "an id that no goal of the job"),
+    }
+    for field, (value, problem) in mistakes.items():
+        answer = await sent(web, job, **{"task-1": "right", "limit-FLOP": "0.3x", field: value})
+        assert answer.status_code == 400
+        page = Form(answer.text)
+        assert page.invalid == {field: f"{field}-0-problem"}
+        assert problem in page.texts[f"{field}-0-problem"]
+        assert (page.fields[field], page.fields["task-1"]) == ([value], ["right"])
     assert len((await web.get(f"/v1/jobs/{job}")).json()["job"]["goals"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("fields", "group", "problem"),
-    [
+async def test_problems_of_several_fields_are_shown_at_their_group(web: httpx.AsyncClient, job: str) -> None:
+    mistakes: list[tuple[dict[str, object], str, str]] = [
         ({}, "task", 'expected a value of "where" as well: left, right, <top>, side'),
         ({"task-0": []}, "task", "got nothing; expected a task"),
         ({"task-0": "both", "task-1": "right"}, "task", 'got "both"; expected one of'),
         ({"task-1": "right", "limit-FLOP": ""}, "adaptation_goal", "a limit on at least one of FLOP"),
-    ],
-)
-async def test_problems_of_several_fields_are_shown_at_their_group(
-    web: httpx.AsyncClient, job: str, fields: dict[str, object], group: str, problem: str
-) -> None:
-    answer = await sent(web, job, **{"limit-FLOP": "0.3x", **fields})
-    assert answer.status_code == 400
-    assert problem in Form(answer.text).texts[f"{group}-0-problem"]
+    ]
+    for fields, group, problem in mistakes:
+        answer = await sent(web, job, **{"limit-FLOP": "0.3x", **fields})
+        assert answer.status_code == 400
+        assert problem in Form(answer.text).texts[f"{group}-0-problem"]
 
 
 async def test_a_job_without_a_supernet_says_so(web: httpx.AsyncClient, make_config: Config) -> None:
@@ -222,11 +212,11 @@ async def test_a_job_without_a_supernet_says_so(web: httpx.AsyncClient, make_con
     assert answer.json()["code"] == "CONFLICT"
 
 
-@pytest.mark.parametrize("batch", ["1", "x", "9" * 5000, ""])
-async def test_a_form_of_another_batch_is_refused(web: httpx.AsyncClient, job: str, batch: str) -> None:
-    answer = await sent(web, job, **{"batch": batch, "task-1": "right", "limit-FLOP": "0.3x"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "CONFLICT")
-    assert (await web.get(f"/jobs/{job}/scenarios?batch={batch}")).status_code == 200
+async def test_a_form_of_another_batch_is_refused(web: httpx.AsyncClient, job: str) -> None:
+    for batch in ("1", "x", "9" * 5000, ""):
+        answer = await sent(web, job, **{"batch": batch, "task-1": "right", "limit-FLOP": "0.3x"})
+        assert (answer.status_code, answer.json()["code"]) == (409, "CONFLICT")
+        assert (await web.get(f"/jobs/{job}/scenarios?batch={batch}")).status_code == 200
 
 
 async def test_classes_are_chosen_by_their_names(web: httpx.AsyncClient, site: Any, job: str) -> None:
