@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from mistify.package.verification import verify
+from tests.mistify_client.ladders import make_serving_package
 from tests.support.factories import make_package
 
 #: Ends the process, or fails like a full disk, when a command comes to another file. An audit hook counts
@@ -37,7 +38,7 @@ def serves(model):
     return None if task is None else list(task.properties)
 
 
-def ended_at(point, **options):
+def ended_at(point, work):
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1]
@@ -57,7 +58,7 @@ def ended_at(point, **options):
 
     sys.addaudithook(end)
     try:
-        customized("exactly:2,odd", **options)
+        work()
     except OSError as error:
         os._exit(error.errno)
     os._exit(0 if seen < point else TOLERATED)
@@ -76,7 +77,7 @@ while status:
     customized("has,4")
     (state / "slices" / "latency-1.json").unlink()
     running = load(package)
-    status = ended_at(point)
+    status = ended_at(point, lambda: customized("exactly:2,odd"))
     left = (state / "slices" / "installing").exists()
     fresh = load(package)
     running(pictures)
@@ -96,13 +97,42 @@ WRITTEN = """
 point, status = 1, -1
 while status:
     out = root / f"out-{point}"
-    status = ended_at(point, out=out)
+    status = ended_at(point, lambda: customized("exactly:2,odd", out=out))
     left = (root / f".out-{point}.part").exists()
     there = serves(load(out)) if out.exists() else None
     if there is None:
         customized("exactly:2,odd", out=out)
     names = sorted(path.name for path in root.iterdir() if not path.name.startswith("out-"))
     print(json.dumps({"status": status, "left": left, "out": str(out), "there": there, "names": names}))
+    point += 1
+"""
+
+#: The same for slices that are offered beside the network of a package.
+OFFERED = """
+import shutil
+from mistify_client.runtime.options import options_of
+from mistify_client.runtime.versions import open_current
+from mistify_client.slicing.offering import offer_slices
+
+
+def offered():
+    offer_slices(package, seconds=1e-4)
+
+
+def options():
+    return len(options_of(open_current(package), state).ids)
+
+
+answer = load(package)(pictures)
+point, status = 1, -1
+while status:
+    shutil.rmtree(state, ignore_errors=True)
+    status = ended_at(point, offered)
+    left = sorted(path.name for path in state.glob("slices/*") if path.is_dir())
+    right = np.array_equal(load(package)(pictures), answer)
+    line = {"status": status, "left": left, "right": right, "options": options()}
+    offered()
+    print(json.dumps(line | {"again": options()}))
     point += 1
 """
 
@@ -145,3 +175,12 @@ def test_at_any_point_a_complete_package_of_its_own_is_left_or_none(tmp_path, en
         assert one["there"] in (None, NEW), one
         assert one["names"] == ["package", "package.state"], one
         verify(tmp_path / one["out"])
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "full"])
+def test_at_any_point_all_slices_are_offered_or_none(tmp_path, end):
+    make_serving_package(tmp_path / "package")
+    for one in lines(OFFERED, tmp_path, end):
+        assert one["right"], one
+        assert one["again"] > 1, one
+        assert one["options"] in (1, one["again"]), one
