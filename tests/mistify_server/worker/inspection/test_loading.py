@@ -98,3 +98,18 @@ def test_a_task_that_is_always_answered_alike_is_reported(tmp_path: Path) -> Non
     (problem,) = problems
     assert re.fullmatch(r"dataset.train: the task two with 0 yes and \d+ no", problem)
     assert inspected(answering(tmp_path, [[1, -1], [0, -1]]), ANSWERS)[1] == []
+
+
+def test_data_without_an_answer_are_reported(tmp_path: Path) -> None:
+    assert inspected(answering(tmp_path, [[-1, -1]]), ANSWERS)[1] == [
+        "dataset.train: no answer that is known"
+    ]
+
+
+def test_validation_data_that_no_task_can_be_scored_by_are_reported(tmp_path: Path) -> None:
+    data = answering(tmp_path, [[1, 0], [0, 1]])
+    np.savez(tmp_path / "validation.npz", x=np.zeros((2, 2), np.float32), y=np.array([[1, 0], [1, -1]]))
+    settings = data.settings.model_copy(update={"validation": str(tmp_path / "validation.npz")})
+    assert inspected(data.model_copy(update={"settings": settings}), ANSWERS)[1] == [
+        "dataset.validation: answers to none of the tasks"
+    ]
