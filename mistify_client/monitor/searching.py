@@ -126,7 +126,7 @@ class SubnetSearch:
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
         self._search = _Search(process, budget_ms)
         reason = f"searching for other subnets within {format_time(budget_ms, _DIGITS)} on an idle device"
-        self._journal.note("search", reason, budget_ms=round(budget_ms, 4), data=pool.data)
+        self._journal.note("search", reason, budget_ms=float(f"{budget_ms:.6g}"), data=pool.data)
 
     def _note_end(self, search: _Search, code: int) -> None:
         """Log how a search has ended."""
