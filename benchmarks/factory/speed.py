@@ -6,8 +6,8 @@ A server trains a supernet for questions about four digits (`benchmarks/factory/
 costs do not depend on accuracy. Its package contains the supernet.
 
 - `slice_speedup`: the processor time of an edge of `morphnet` with 900 training steps for one question,
-  including its package, relative to that of making a slice: the answers of the assembler, the choice, the cut
-  and the file.
+  including its package, relative to that of making a slice in a process without TensorFlow: the answers of
+  the assembler, the choice, the cut and the file.
 - `customize_seconds`: the command `mistify customize` from start to end, where slices of the package have
   been measured before (`first_customize_seconds`: where they have not).
 - `add_seconds`: the command `mistify add` for another question, from start to the downloaded package.
@@ -52,13 +52,10 @@ from benchmarks.factory.requests import Outcome, Requests
 from benchmarks.harness.run import Figures, Target, median_seconds, run
 from benchmarks.harness.worker import Porting
 from mistify.costs.quantization import Quantization
-from mistify.package.manifest import NETWORK, MeasuredLatency
 from mistify.scenarios.space import TaskSpace
 from mistify_client.runtime.versions import state_directory
-from mistify_client.slicing.candidates import SliceCandidate, candidates
 from mistify_client.slicing.customizing import factory_of
 from mistify_client.slicing.latencies import slice_latencies
-from mistify_client.slicing.search import CutSlice, MadeSlice, SliceLimits, best_slice
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 TARGETS: Final[dict[str, Target]] = {
@@ -132,8 +129,7 @@ _TASK: Final = ("exactly:2", "odd")
 _LATENCY: Final = "0.5x"
 _SHARE: Final = 0.5
 
-#: Slices that are timed, and the factor by which the network is wider whose memory is measured.
-_SLICES: Final = 30
+#: The factor by which the network is wider whose memory is measured.
 _WIDER: Final = 8
 
 #: Share of the units of the slice whose memory is measured.
@@ -191,14 +187,14 @@ def _predictions(package: Path, amount: _Amount) -> dict[str, float]:
     supernet = store.map_supernet(version.directory)
     with TemporaryDirectory() as state:
         table = slice_latencies(store, supernet, Path(state), 1, on_progress=lambda line: None)
-    predict, most = table.predictor(), max(amount.sampled)
+    most = max(amount.sampled)
     slices = measured_slices(store, supernet, most + amount.tested, amount.seconds)
     tested = slices.part(slice(most, None))
     regressions = {
         f"regression_error_{count}": regression_error(slices.part(slice(count)), tested)
         for count in amount.sampled
     }
-    return _shown({"predictor_error": tested.error(list(map(predict, tested.widths))), **regressions})
+    return _shown({"predictor_error": tested.error(table.predicted_ms(tested.widths)), **regressions})
 
 
 def _requests(requests: Requests, count: int) -> dict[str, float]:
@@ -234,9 +230,10 @@ def _share(holds: Iterable[bool]) -> float:
 
 
 def _processor_time(package: Path, data: Path, directory: Path, steps: int) -> dict[str, float]:
-    """Compare the processor time of a slice with that of an edge of `morphnet`."""
-    slice_seconds = _slice_seconds(package)
+    """Compare the processor time of slices, before and after, with that of an edge of `morphnet`."""
+    before = _on_device("slices", package)
     edge_seconds = _edge_seconds(data, directory, steps)
+    slice_seconds = (before + _on_device("slices", package)) / 2
     return _shown(
         {
             "slice_ms": 1e3 * slice_seconds,
@@ -244,33 +241,6 @@ def _processor_time(package: Path, data: Path, directory: Path, steps: int) -> d
             "slice_speedup": edge_seconds / slice_seconds,
         }
     )
-
-
-def _slice_seconds(package: Path) -> float:
-    """Return the median processor time of a slice for a random task, within half of the whole latency."""
-    version, store = factory_of(package)
-    supernet, assembler = store.map_supernet(version.directory), store.read_assembler(version.directory)
-    requests = Requests(package)
-    with TemporaryDirectory() as name:
-        state, network = Path(name), Path(name) / NETWORK
-        table = slice_latencies(store, supernet, state, 1, on_progress=lambda line: None)
-
-        def cut(candidate: SliceCandidate) -> CutSlice:
-            network.write_bytes(candidate.cut(supernet, store.places))
-            return CutSlice(candidate, network, 0.0)
-
-        def make() -> None:
-            found = candidates(store, assembler, store.asked(requests.task()), store.quality.tried_limits())
-            predict, limits = table.predictor(), SliceLimits(_SHARE * table.whole_ms)
-            best_slice(found, limits, lambda one: predict(one.widths), cut, _unmeasured)
-
-        return median_seconds(make, _SLICES, process_time)
-
-
-def _unmeasured(one: CutSlice) -> MadeSlice:
-    """Return a slice that keeps every limit."""
-    latency = MeasuredLatency(median_ms=1e-9, p95_ms=1e-9, runs=1, threads=1, machine="", runtime="")
-    return MadeSlice(one.candidate, one.network, one.memory_bytes, latency)
 
 
 def _edge_seconds(data: Path, directory: Path, steps: int) -> float:
@@ -312,13 +282,13 @@ def _memory(package: Path, wide: Path, count: int) -> dict[str, float]:
 
     def customized(package: Path) -> tuple[float, float]:
         """Return the memory of customizing and of loading the slice."""
-        return _peak("customize", package, task, _HALF), _peak("load", package)
+        return _on_device("customize", package, task, _HALF), _on_device("load", package)
 
     def customized_anew() -> tuple[float, float]:
         """Return the memory of customizing for the first time, and of loading the whole network."""
         shutil.rmtree(state_directory(wide), ignore_errors=True)
-        whole = _peak("load", wide)
-        return _peak("customize", wide, task, _HALF, "1000x"), whole
+        whole = _on_device("load", wide)
+        return _on_device("customize", wide, task, _HALF, "1000x"), whole
 
     sides = {
         "customize_memory": lambda: customized(wide),
@@ -330,15 +300,15 @@ def _memory(package: Path, wide: Path, count: int) -> dict[str, float]:
 
 def _memory_ratio(name: str, side: Callable[[], tuple[float, float]], count: int) -> float:
     """Return the ratio of two sides from their medians, less the memory of a process that does nothing."""
-    taken = [(_peak("nothing"), *side()) for _ in range(count)]
+    taken = [(_on_device("nothing"), *side()) for _ in range(count)]
     nothing, *peaks = (median(column) for column in zip(*taken, strict=True))
     customized, loaded = (peak - nothing for peak in peaks)
     Console().print(f"{name}: {customized / _MEGABYTE:.1f} MB, loading {loaded / _MEGABYTE:.1f} MB")
     return float(customized / loaded)
 
 
-def _peak(what: str, package: Path = Path(), *words: str) -> float:
-    """Return the peak memory in bytes of a process that performs a task."""
+def _on_device(what: str, package: Path = Path(), *words: str) -> float:
+    """Return the figure of a process that performs a task."""
     command = [sys.executable, "-m", "benchmarks.factory.speed_side", what, str(package), *words]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -201,11 +201,11 @@ class TaskSpace(Settings):
 
     def nearest(self, task: Task, count: int = 3) -> tuple[Task, ...]:
         """Return the listed tasks that share most values with a task (Jaccard index), the nearest first."""
-        wanted = self.encode(task)
+        wanted = frozenset().union(*task.values.values())
 
         def overlap(listed: Task) -> float:
-            other = self.encode(listed)
-            return float(np.minimum(wanted, other).sum() / np.maximum(wanted, other).sum())
+            other = frozenset().union(*listed.values.values())
+            return len(wanted & other) / len(wanted | other)
 
         return tuple(sorted(self.listed, key=overlap, reverse=True)[:count])
 

@@ -15,7 +15,7 @@ from mistify_client.assembly.ladder import SLICES
 from mistify_client.examples import Examples, read_arrays
 from mistify_client.files import damage_reported, held_alone, staging
 from mistify_client.runtime.versions import current, install, state_directory
-from mistify_client.slicing.latencies import SECONDS, Widths
+from mistify_client.slicing.latencies import SECONDS
 from mistify_client.slicing.making import Measurement, SliceMaker
 from mistify_client.slicing.packages import (
     check_place,
@@ -205,12 +205,13 @@ def _best(
     """
     found = maker.candidates(task, request.limit, examples)
     table = None if request.latency is None else maker.latencies()
-    predicted_ms: Callable[[Widths], float] = table.predictor() if table else lambda widths: 1.0
+    widths = [one.widths for one in found]
+    predicted_ms = table.predicted_ms(widths).tolist() if table else [1.0] * len(found)
     limits = SliceLimits(
         request.latency.resolve(table.whole_ms) if request.latency and table else None,
         request.memory.resolve(maker.whole_memory_bytes) if request.memory else None,
     )
-    made = maker.best(found, limits, lambda one: predicted_ms(one.widths))
+    made = maker.best(limits, dict(zip(found, predicted_ms, strict=True)))
     if not made.fits(limits):
         raise _out_of_reach(task, request, limits, made)
     return made, limits

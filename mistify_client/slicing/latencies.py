@@ -26,7 +26,7 @@ from mistify.tflite.resizable import read_resizable, resizable
 from mistify.tflite.slicing import OpenUnits, sliced
 from mistify_client.assembly.memory import return_memory
 from mistify_client.files import staging
-from mistify_client.slicing.products import SlicedProduct, sliced_products
+from mistify_client.slicing.products import Ints, SlicedProduct, sliced_products
 
 #: Seconds for measuring a slice, over several rounds.
 SECONDS: Final = 0.15
@@ -95,25 +95,24 @@ class SliceLatencies(Record):
         """The milliseconds of the whole network."""
         return self.latencies_ms[0]
 
-    def predictor(self) -> Callable[[Widths], float]:
-        """Return a function that predicts the milliseconds of a slice from its widths.
+    def predicted_ms(self, widths: Sequence[Widths]) -> Floats:
+        """Return the predicted milliseconds of slices [slices].
 
-        It is linear in the work of the products and in the share of units of each group, and minimizes
-        relative errors. Its prior is that work takes equally long in all products. Work is counted in the
-        tiles that fit best.
+        The prediction is linear in the work of the products and in the share of units of each group, and
+        minimizes relative errors. Its prior is that work takes equally long in all products. Work is counted
+        in the tiles that fit best.
+
+        Args:
+            widths: The number of open units of each group, for each slice; at least one slice.
         """
         fit = min((self._fit(tile) for tile in _TILES), key=lambda fit: fit.error)
-        least = _LEAST * min(self.latencies_ms)
-
-        def predict(widths: Widths) -> float:
-            return max(self.whole_ms * float(self._features(widths, fit.tile) @ fit.coefficients), least)
-
-        return predict
+        predicted = self.whole_ms * (self._features(widths, fit.tile) @ fit.coefficients)
+        return np.maximum(predicted, _LEAST * min(self.latencies_ms))
 
     def _fit(self, tile: int) -> "_Fit":
         """Fit a function to the measurements, with work counted in tiles of a size."""
         relative = np.array(self.latencies_ms) / self.whole_ms
-        features = np.array([self._features(widths, tile) for widths in self.widths])
+        features = self._features(self.widths, tile)
         groups = len(self.widths[0])
         alike = np.hstack([np.zeros((groups, 2)), np.eye(groups)]) * _ALIKE
         rows = np.vstack([features / relative[:, None], alike])
@@ -121,16 +120,19 @@ class SliceLatencies(Record):
         coefficients, *_ = np.linalg.lstsq(rows, wanted)
         return _Fit(tile, coefficients, float(np.linalg.norm(rows @ coefficients - wanted)))
 
-    def _features(self, widths: Widths, tile: int) -> Floats:
-        """Return a constant, the share of the whole network's work, and the share of units of each group."""
-        units = self.widths[0]
-        work = self._work(widths, tile) / max(self._work(units, tile), 1.0)
-        return np.array([1.0, work, *(own / most for own, most in zip(widths, units, strict=True))])
+    def _features(self, widths: Sequence[Widths], tile: int) -> Floats:
+        """Return features of slices [slices, features].
 
-    def _work(self, widths: Widths, tile: int) -> float:
-        """Return the work of the products of a slice."""
-        closed = [most - own for own, most in zip(widths, self.widths[0], strict=True)]
-        return sum(product.work(closed, tile) for product in self.products)
+        These are a constant, the share of the whole network's work, and the share of units of each group.
+        """
+        own, units = np.array(widths).T, np.array(self.widths[:1]).T
+        work, whole = self._work(units - own, tile), self._work(0 * units, tile)
+        return np.vstack([np.ones(len(widths)), work / np.maximum(whole, 1), own / units]).T
+
+    def _work(self, closed: Ints, tile: int) -> Ints:
+        """Return the work of the products of slices [slices], by their closed units [groups, slices]."""
+        nothing = np.zeros(closed.shape[1:], np.int64)
+        return sum((product.work(closed, tile) for product in self.products), start=nothing)
 
 
 class _Fit(NamedTuple):

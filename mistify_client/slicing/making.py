@@ -1,6 +1,6 @@
 """Slices of a package's network, cut into files and measured on this device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,16 +84,13 @@ class SliceMaker:
         return_memory()  # of the assembler
         return found if examples is None else self._scored(found, examples)
 
-    def best(
-        self,
-        found: Sequence[SliceCandidate],
-        limits: SliceLimits,
-        predicted_ms: Callable[[SliceCandidate], float],
-    ) -> MadeSlice:
-        """Return the best slice within limits, which is left in its file."""
-        return best_slice(
-            found, limits, predicted_ms, self._cut, lambda one: self._measured(one, limits.latency_ms)
-        )
+    def best(self, limits: SliceLimits, predicted_ms: Mapping[SliceCandidate, float]) -> MadeSlice:
+        """Return the best slice within limits, which is left in its file.
+
+        Args:
+            predicted_ms: The slices to choose from, each with its predicted milliseconds.
+        """
+        return best_slice(limits, predicted_ms, self._cut, lambda one: self._measured(one, limits.latency_ms))
 
     def _cut(self, candidate: SliceCandidate) -> CutSlice:
         content = candidate.cut(self._whole, self._store.places)

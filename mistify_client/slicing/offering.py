@@ -84,8 +84,8 @@ class _Ladder:
         )
         own, whole = self._version.directory / NETWORK, self._source.directory / SUPERNET
         own_ms = table.whole_ms * relative_latency(own, whole, self._threads, self._seconds)
-        predict = table.predictor()
-        rungs = [self._rung(candidate, predict(candidate.widths)) for candidate in found]
+        predicted_ms = table.predicted_ms([candidate.widths for candidate in found]).tolist()
+        rungs = [self._rung(candidate, ms) for candidate, ms in zip(found, predicted_ms, strict=True)]
         score, own_bytes = self._manifest.validation_accuracy, memory_bytes(own.read_bytes())
         if self._manifest.accuracy_examples:
             rungs = compared(rungs, own_bytes, score)

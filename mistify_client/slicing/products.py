@@ -1,10 +1,12 @@
 """The matrix products of a network whose units are cut, and the work that they are in a slice (paper 4.1)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import prod
 from mmap import mmap
 from typing import Annotated, Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 from pydantic import Field
@@ -25,6 +27,8 @@ _KERNELS: Final[Mapping[int, tuple[int, int | None]]] = {
 #: Axis -> group -> its entries for each unit of this group.
 _Cuts = Mapping[int, dict[int, int]]
 
+Ints = npt.NDArray[np.int64]
+
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -39,13 +43,16 @@ class CutChannels(Record):
     whole: Count
     per_unit: dict[int, Count] = Field(default_factory=dict)
 
-    def left(self, closed: Sequence[int]) -> int:
-        """Return their number in a slice.
+    def left(self, closed: Ints) -> Ints:
+        """Return their number in slices [...].
 
         Args:
-            closed: The number of closed units of each group.
+            closed: The number of closed units of each group [groups, ...].
         """
-        return self.whole - sum(channels * closed[group] for group, channels in self.per_unit.items())
+        return self.whole - sum(
+            (channels * closed[group] for group, channels in self.per_unit.items()),
+            start=np.zeros(closed.shape[1:], np.int64),
+        )
 
 
 class SlicedProduct(Record):
@@ -64,17 +71,17 @@ class SlicedProduct(Record):
         """The groups with whose units it shrinks."""
         return {*self.inputs.per_unit, *self.outputs.per_unit}
 
-    def work(self, closed: Sequence[int], tile: int) -> float:
-        """Return the multiply-adds, with output channels filled up to whole tiles.
+    def work(self, closed: Ints, tile: int) -> Ints:
+        """Return the multiply-adds of slices [...], with output channels filled up to whole tiles.
 
         Processors compute tiles of channels, and a partly filled one takes as long as a full one.
 
         Args:
-            closed: The number of closed units of each group.
+            closed: The number of closed units of each group [groups, ...].
             tile: Output channels that are computed at once.
         """
         filled = -(-self.outputs.left(closed) // tile) * tile
-        return float(self.positions * self.inputs.left(closed) * filled)
+        return self.positions * self.inputs.left(closed) * filled
 
 
 def sliced_products(network: bytes | mmap, places: CutPlaces, groups: int) -> Iterator[SlicedProduct]:

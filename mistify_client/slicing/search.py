@@ -49,9 +49,8 @@ class MadeSlice(CutSlice):
 
 
 def best_slice(
-    candidates: Sequence[SliceCandidate],
     limits: SliceLimits,
-    predicted_ms: Callable[[SliceCandidate], float],
+    predicted_ms: Mapping[SliceCandidate, float],
     cut: Callable[[SliceCandidate], CutSlice],
     measured: Callable[[CutSlice], MadeSlice],
 ) -> MadeSlice:
@@ -61,16 +60,14 @@ def best_slice(
     predictions of the others. One that takes too much memory is not measured.
 
     Args:
-        candidates: The slices to choose from; at least one.
-        predicted_ms: Returns the milliseconds of a slice before it is cut.
+        predicted_ms: The slices to choose from, at least one, each with its predicted milliseconds.
         cut: Cuts a slice.
         measured: Measures the slice that was cut last.
     """
-    predictions = {candidate: predicted_ms(candidate) for candidate in candidates}
-    left, cuts = list(candidates), list[CutSlice]()
+    left, cuts = list(predicted_ms), list[CutSlice]()
     while left:
-        fast = [one for one in left if _within(predictions[one], limits.latency_ms)]
-        chosen = _best(fast, predictions) if fast else _smallest(left, predictions)
+        fast = [one for one in left if _within(predicted_ms[one], limits.latency_ms)]
+        chosen = _best(fast, predicted_ms) if fast else _smallest(left, predicted_ms)
         left = [one for one in left if _is_narrower(one, chosen)]
         cuts.append(cut(chosen))
         if not _within(cuts[-1].memory_bytes, limits.memory_bytes):
@@ -78,23 +75,23 @@ def best_slice(
         made = measured(cuts[-1])
         if made.fits(limits) or not fast or not left:
             return made
-        slower = made.latency.median_ms / predictions[chosen]
-        predictions = {one: slower * ms for one, ms in predictions.items()}
+        slower = made.latency.median_ms / predicted_ms[chosen]
+        predicted_ms = {one: slower * ms for one, ms in predicted_ms.items()}
     return measured(cut(min(cuts, key=lambda one: one.memory_bytes).candidate))
 
 
 def _best(
-    candidates: Sequence[SliceCandidate], predictions: Mapping[SliceCandidate, float]
+    candidates: Sequence[SliceCandidate], predicted_ms: Mapping[SliceCandidate, float]
 ) -> SliceCandidate:
     """Return the candidate of the highest quality; of equal ones the fastest."""
-    return max(candidates, key=lambda one: (one.quality, -predictions[one]))
+    return max(candidates, key=lambda one: (one.quality, -predicted_ms[one]))
 
 
 def _smallest(
-    candidates: Sequence[SliceCandidate], predictions: Mapping[SliceCandidate, float]
+    candidates: Sequence[SliceCandidate], predicted_ms: Mapping[SliceCandidate, float]
 ) -> SliceCandidate:
     """Return the fastest candidate; of equal ones the one with the fewest units."""
-    return min(candidates, key=lambda one: (predictions[one], sum(one.widths)))
+    return min(candidates, key=lambda one: (predicted_ms[one], sum(one.widths)))
 
 
 def _is_narrower(one: SliceCandidate, other: SliceCandidate) -> bool:

@@ -1,5 +1,6 @@
 """The products that shrink in slices, against multiply-adds of the slices' own operators."""
 
+import numpy as np
 import pytest
 
 from mistify.costs.operators import OperatorKind
@@ -40,8 +41,8 @@ def test_a_slice_has_fewer_multiply_adds_by_the_work_that_it_lacks(make, precisi
     products = list(sliced_products(network, places, len(GROUPS[make])))
     for seed in range(3):
         kept = drawn(places, seed)
-        closed = [units - len(own) for units, own in zip(places.units, kept, strict=True)]
-        lacking = sum(product.work([0] * len(closed), 1) - product.work(closed, 1) for product in products)
+        closed = np.array([units - len(own) for units, own in zip(places.units, kept, strict=True)])
+        lacking = sum(product.work(0 * closed, 1) - product.work(closed, 1) for product in products)
         assert multiply_adds(network) - multiply_adds(sliced(network, places, opened(kept))) == lacking > 0
 
 
@@ -65,7 +66,7 @@ def test_work_is_counted_in_whole_tiles_of_output_channels():
         inputs=CutChannels(whole=8, per_unit={0: 2}),
         outputs=CutChannels(whole=20, per_unit={1: 1}),
     )
-    assert product.work([0, 0], 1) == 10 * 8 * 20
-    assert product.work([1, 3], 1) == 10 * 6 * 17
-    assert product.work([1, 3], 16) == 10 * 6 * 32
-    assert product.work([0, 4], 16) == 10 * 8 * 16
+    closed = np.array([[0, 1, 0], [0, 3, 4]])
+    assert product.work(closed, 1).tolist() == [10 * 8 * 20, 10 * 6 * 17, 10 * 8 * 16]
+    assert product.work(closed, 16).tolist() == [10 * 8 * 32, 10 * 6 * 32, 10 * 8 * 16]
+    assert product.work(closed[:, 1], 16) == 10 * 6 * 32
