@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, StringConstraints, model_serializer, model_validator
 
 from mistify.parsing.validation import InvalidValue, Keys, Settings, mistake_of, together
-from mistify.scenarios.space import SEPARATOR, Word, as_word, number_as_text
+from mistify.scenarios.words import SEPARATOR, Word, as_word, number_as_text
 
 #: Unlike a property, it may have commas in it.
 ClassName = Annotated[str, BeforeValidator(number_as_text), StringConstraints(min_length=1, max_length=1024)]

@@ -32,7 +32,8 @@ from mistify.package.training import OutputEncoding
 from mistify.parsing.validation import InvalidValue
 from mistify.scenarios.classes import class_numbers, class_texts
 from mistify.scenarios.quality import Quality
-from mistify.scenarios.space import SEPARATOR, THE_TASK, TaskSpace
+from mistify.scenarios.space import THE_TASK, TaskSpace
+from mistify.scenarios.words import SEPARATOR
 
 __all__ = ["FACTORY", "AskedTask", "FactoryStore", "SlicedGroup"]
 

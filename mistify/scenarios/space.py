@@ -7,16 +7,15 @@
 A task has a value for every axis, or several values for an axis with names for several values.
 """
 
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
@@ -32,9 +31,7 @@ from mistify.parsing.validation import (
     unknown_name,
 )
 from mistify.scenarios.task import Task
-
-#: Separates properties in a text; properties must not contain it.
-SEPARATOR: Final = ","
+from mistify.scenarios.words import SEPARATOR, NamedWords, composed
 
 #: The file name in errors about a text from an unknown file.
 _TASKS: Final = "tasks.json"
@@ -44,50 +41,6 @@ THE_TASK: Final = "the task"
 
 #: The place of problems with a file as a whole.
 WHOLE: Final = "the file"
-
-_MOST_CHARACTERS: Final = 64
-
-
-def number_as_text(raw: object) -> object:
-    """Return a property or a class, numbers as text."""
-    return str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
-
-
-def as_word(raw: object) -> str:
-    """Return a property, or a name of properties, as it is compared with others.
-
-    Raises:
-        InvalidValue: It is too long, or has characters that cannot be typed or seen.
-    """
-    text = number_as_text(raw)
-    word = _composed(text) if isinstance(text, str) else ""
-    if not 0 < len(word) <= _MOST_CHARACTERS or SEPARATOR in word or not word.isprintable():
-        expected = f"a text of 1 to {_MOST_CHARACTERS} printable characters without commas"
-        raise InvalidValue(raw, expected, "correct it")
-    return word
-
-
-def _composed(text: str) -> str:
-    """Return a text without surrounding spaces, and with one character for each letter with its accents."""
-    return unicodedata.normalize("NFC", text.strip())
-
-
-def _each_key_once(raw: Any) -> Any:
-    """Refuse keys that differ in spaces alone."""
-    if isinstance(raw, Mapping):
-        seen = set[str]()
-        for key in raw:
-            if _composed(str(key)) in seen:
-                raise InvalidValue(key, "each name once", "rename it, or leave it out")
-            seen.add(_composed(str(key)))
-    return raw
-
-
-Word = Annotated[str, BeforeValidator(as_word)]
-Words = Annotated[
-    tuple[Word, ...], Field(min_length=1, description="a list of words without commas", examples=[["a", "b"]])
-]
-NamedWords = Annotated[dict[Word, Words], BeforeValidator(_each_key_once)]
 
 
 class TaskSpace(Settings):
@@ -163,7 +116,7 @@ class TaskSpace(Settings):
         Raises:
             MistifyError: INVALID_CONFIG with every problem: its place, the value, and what was expected.
         """
-        words = [_composed(each) for each in (task.split(SEPARATOR) if isinstance(task, str) else task)]
+        words = [composed(each) for each in (task.split(SEPARATOR) if isinstance(task, str) else task)]
         if len(words) == 1 and words[0] not in self._known:
             if words[0] not in self.tasks:
                 known = {*self.tasks, *self._known}

@@ -1,6 +1,7 @@
 """The scope of a task: the parts of the source's network, the data and their settings that it needs."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import keras
@@ -128,8 +129,12 @@ class UnansweredScope(TaskScope):
             )
         return self._answered[part]
 
+    @cached_property
+    def _evaluation(self) -> Evaluation:
+        return Evaluation(self.reference)
+
     def _by_reference(self, data: Dataset, part: str) -> Dataset:
-        outputs = Evaluation(self.reference).outputs(data.inputs)
+        outputs = self._evaluation.outputs(data.inputs)
         signature, objectives = signature_of(self.reference), objectives_of(self.reference, data)
         answered = with_pseudo_labels(
             data.inputs, outputs, signature, source=f"dataset.{part}", objectives=objectives
