@@ -7,16 +7,16 @@ import sys
 from tests.support.adaptable import make_package
 
 #: Installs an adapted network again and again, killed each time when it comes to another file, and prints a
-#: line of JSON on each. An audit hook counts what the process does with files: all that writes is a point to
-#: be killed at. An app runs all the time, and another one is started when the process is dead.
+#: line of JSON on each. An app runs all the time, and another one is started when the process is dead.
 KILLED = """
-import json, os, signal, sys, threading
+import json, signal, sys, threading
 from pathlib import Path
 import numpy as np
 from mistify.adaptation.statistics import Statistics
 from mistify_client import load
 from mistify_client.adapting.installing import install_adapted, restored, unadapted
 from tests.support.adaptable import digits
+from tests.support.file_operations import ended_at
 
 root = Path(sys.argv[1])
 package = root / "package"
@@ -28,27 +28,6 @@ shipped = numbers.store.read_statistics(numbers.base)
 def installed(factor):
     statistics = Statistics(shipped["mean"], shipped["variance"] * np.float32(factor))
     install_adapted(package, unadapted(package), statistics)
-
-
-def killed_at(point):
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    seen = 0
-
-    def kill(event, arguments):
-        nonlocal seen
-        if not arguments or not str(arguments[0]).startswith(str(root)):
-            return
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in ("os.rename", "os.mkdir", "os.remove", "os.symlink", "os.rmdir"):
-            seen += 1
-            if seen == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(kill)
-    installed(4)
-    os._exit(0)
 
 
 def kind(model):
@@ -67,7 +46,7 @@ while status:
     if first == "old":
         installed(2)
     running = load(package)
-    status = killed_at(point)
+    status = ended_at(point, root, lambda: installed(4))
     fresh = load(package)
     running(pictures)
     for thread in threading.enumerate():

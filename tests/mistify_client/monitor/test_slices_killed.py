@@ -7,10 +7,9 @@ import sys
 from tests.mistify_client.ladders import make_serving_package
 
 #: Offers slices and cuts one again and again, killed each time when it comes to another file, and prints a
-#: line of JSON on each. An audit hook counts what the process does with files: all that writes is a point to
-#: be killed at. An app runs all the time, and another one is started when the process is dead.
+#: line of JSON on each. An app runs all the time, and another one is started when the process is dead.
 KILLED = """
-import json, os, shutil, signal, sys, threading
+import json, shutil, signal, sys, threading
 from pathlib import Path
 import numpy as np
 from mistify_client import load
@@ -20,6 +19,7 @@ from mistify_client.runtime.options import options_of
 from mistify_client.runtime.versions import open_current
 from mistify_client.slicing.offering import offer_slices
 from tests.mistify_client.ladders import answers
+from tests.support.file_operations import ended_at
 from tests.support.factories import images
 
 root = Path(sys.argv[1])
@@ -33,26 +33,9 @@ def cut():
     slices._make("slice-0.5")
 
 
-def killed_at(point):
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    seen = 0
-
-    def kill(event, arguments):
-        nonlocal seen
-        if not arguments or not str(arguments[0]).startswith(str(root)):
-            return
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in ("os.rename", "os.mkdir", "os.remove", "os.symlink", "os.rmdir"):
-            seen += 1
-            if seen == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(kill)
+def made():
     offer_slices(package, 1e-4)
     cut()
-    os._exit(0)
 
 
 def follow(model):
@@ -67,7 +50,7 @@ point, status = 1, signal.SIGKILL
 while status:
     shutil.rmtree(state / "slices", ignore_errors=True)
     running = load(package)
-    status = killed_at(point)
+    status = ended_at(point, root, made)
     fresh = follow(load(package))
     offered = "slice-0.5" in [option.id for option in fresh.options]
     if offered:
@@ -76,8 +59,7 @@ while status:
     same = [option.id for option in follow(running).options] == [option.id for option in fresh.options]
     good = all(np.array_equal(one(pictures), right[one.running]) for one in (fresh, running))
     line = {"status": status, "offered": offered, "same": same, "right": good, "runs": fresh.running}
-    offer_slices(package, 1e-4)
-    cut()
+    made()
     load(package).switch("slice-0.5")
     again = load(package)
     line["again"] = again.running if np.array_equal(again(pictures), right["slice-0.5"]) else None

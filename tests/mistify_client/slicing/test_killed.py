@@ -10,23 +10,20 @@ from mistify.package.verification import verify
 from tests.mistify_client.ladders import make_serving_package
 from tests.support.factories import make_package
 
-#: Ends the process, or fails like a full disk, when a command comes to another file. An audit hook counts
-#: what the command does with files: all that writes is a point where it can end.
+#: What the scripts below share; their commands end at many points, killed or by a full disk.
 POINTS = """
-import errno, json, os, signal, sys, threading
+import json, sys, threading
 from pathlib import Path
 import numpy as np
 from mistify.parsing.quantities import Quantity
 from mistify_client import load
 from mistify_client.slicing.customizing import SliceRequest, customize
+from tests.support.file_operations import ended_at
 from tests.support.factories import images
 
 root, full = Path(sys.argv[1]), sys.argv[2] == "full"
 package, state = root / "package", root / "package.state"
 pictures = images(2)
-MAKING = ("os.mkdir", "os.symlink")
-ENDING = ("os.rename", "os.remove", "os.rmdir")
-TOLERATED = 1  # an error that needs not be one, such as of a directory that exists
 
 
 def customized(task, **options):
@@ -36,32 +33,6 @@ def customized(task, **options):
 def serves(model):
     task = model.manifest.task
     return None if task is None else list(task.properties)
-
-
-def ended_at(point, work):
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    seen = 0
-
-    def end(event, arguments):
-        nonlocal seen
-        if not arguments or not str(arguments[0]).startswith(str(root)):
-            return
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in MAKING or (event in ENDING and not full):
-            seen += 1
-            if seen == point and full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            if seen == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(end)
-    try:
-        work()
-    except OSError as error:
-        os._exit(error.errno)
-    os._exit(0 if seen < point else TOLERATED)
 """
 
 #: Installs a slice again and again, and prints a line of JSON on each. An app runs all the time, and another
@@ -77,7 +48,7 @@ while status:
     customized("has,4")
     (state / "slices" / "latency-1.json").unlink()
     running = load(package)
-    status = ended_at(point, lambda: customized("exactly:2,odd"))
+    status = ended_at(point, root, lambda: customized("exactly:2,odd"), full=full)
     left = (state / "slices" / "installing").exists()
     fresh = load(package)
     running(pictures)
@@ -97,7 +68,7 @@ WRITTEN = """
 point, status = 1, -1
 while status:
     out = root / f"out-{point}"
-    status = ended_at(point, lambda: customized("exactly:2,odd", out=out))
+    status = ended_at(point, root, lambda: customized("exactly:2,odd", out=out), full=full)
     left = (root / f".out-{point}.part").exists()
     there = serves(load(out)) if out.exists() else None
     if there is None:
@@ -127,7 +98,7 @@ answer = load(package)(pictures)
 point, status = 1, -1
 while status:
     shutil.rmtree(state, ignore_errors=True)
-    status = ended_at(point, offered)
+    status = ended_at(point, root, offered, full=full)
     left = sorted(path.name for path in state.glob("slices/*") if path.is_dir())
     right = np.array_equal(load(package)(pictures), answer)
     line = {"status": status, "left": left, "right": right, "options": options()}
