@@ -8,7 +8,7 @@ package without batch norms can do (`PackageTrainer.adapt_step`).
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import keras
 import numpy as np
@@ -44,6 +44,7 @@ class Rival:
     def __init__(self, model: keras.Model, method: str, setting: float) -> None:
         self._model = model
         found = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+        self._found = found
         self._factors = {layer.name: tf.Variable(layer.gamma) for layer in found}
         self._summands = {layer.name: tf.Variable(layer.beta) for layer in found}
         norms: dict[str, Norm] = {"leantta": partial(_of_example, weight=setting), "tent": _of_batch}
@@ -51,6 +52,13 @@ class Rival:
         learns = [] if method == "leantta" else [*self._summands.values()]
         learns += [*self._factors.values()] if method == "tent" else []
         self._step = tf.function(partial(self._answer, norm, learns, setting))
+
+    def reset(self) -> Self:
+        """Return this network as it was."""
+        for layer in self._found:
+            self._factors[layer.name].assign(layer.gamma)
+            self._summands[layer.name].assign(layer.beta)
+        return self
 
     def answers(self, images: Images) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a stream [n]; each batch is answered, and then learnt from."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -46,17 +47,26 @@ class Subject:
 
 def resnet8(data: Path, seed: int, *, epochs: int) -> Subject:
     """Return MLPerf Tiny's ResNet-8, tuned on this copy of CIFAR-10."""
-    return _on_cifar10("resnet8", load_keras(data / RESNET8), data, seed, rate=1e-3, epochs=epochs)
+    model = load_keras(data / RESNET8)
+    _train_on_cifar10(model, data, seed, rate=1e-3, epochs=epochs)
+    return _on_cifar10("resnet8", model, data, seed)
 
 
 def small_mobilenet(data: Path, seed: int, *, epochs: int) -> Subject:
-    """Return a small MobileNet, trained from scratch."""
-    return _on_cifar10("mobilenet", mobilenet(), data, seed, rate=3e-3, epochs=10 * epochs)
+    """Return a small MobileNet, trained from scratch, the same for all seeds."""
+    return _on_cifar10("mobilenet", _trained_mobilenet(data, 4 * epochs), data, seed)
+
+
+@cache
+def _trained_mobilenet(data: Path, epochs: int) -> keras.Model:
+    model = mobilenet()
+    _train_on_cifar10(model, data, 0, rate=3e-3, epochs=epochs)
+    return model
 
 
 def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
     """Return the built-in network of digits, calibrated on its training data."""
-    model = train_digits_resnet()
+    model = _trained_digits()
     train, test = (read_builtin(f"builtin:digits-{part}") for part in ("train", "test"))
     images, labels = test["x"], test["y"]
     first, second = np.split(np.random.default_rng(seed).permutation(len(images)), [len(images) // 2])
@@ -70,6 +80,11 @@ def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
     )
 
 
+@cache
+def _trained_digits() -> keras.Model:
+    return train_digits_resnet()
+
+
 SUBJECTS: Final[Mapping[str, Callable[..., Subject]]] = {
     "resnet8": resnet8,
     "mobilenet": small_mobilenet,
@@ -77,13 +92,15 @@ SUBJECTS: Final[Mapping[str, Callable[..., Subject]]] = {
 }
 
 
-def _on_cifar10(name: str, model: keras.Model, data: Path, seed: int, *, rate: float, epochs: int) -> Subject:
-    with np.load(data / TRAIN) as train, np.load(data / TEST) as test:
-        images, labels = train["x"].astype(np.float32), train["y"].astype(np.int64)
-        tested, answers = test["x"].astype(np.float32), test["y"].astype(np.int64)
+def _train_on_cifar10(model: keras.Model, data: Path, seed: int, *, rate: float, epochs: int) -> None:
+    images, labels = _images(data / TRAIN)
     keras.utils.set_random_seed(seed)
     with quick_batch_norms(model):
-        _train(model, images[:_TRAINED].copy(), labels[:_TRAINED], seed, rate=rate, epochs=epochs)
+        _train(model, images[:_TRAINED], labels[:_TRAINED], seed, rate=rate, epochs=epochs)
+
+
+def _on_cifar10(name: str, model: keras.Model, data: Path, seed: int) -> Subject:
+    (images, labels), (tested, answers) = _images(data / TRAIN), _images(data / TEST)
     first, second = np.split(np.random.default_rng(seed).permutation(len(tested)), 2)
     return Subject(
         name,
@@ -93,6 +110,11 @@ def _on_cifar10(name: str, model: keras.Model, data: Path, seed: int, *, rate: f
         (tested[second], answers[second]),
         255.0,
     )
+
+
+def _images(file: Path) -> tuple[Images, Labels]:
+    with np.load(file) as arrays:
+        return arrays["x"].astype(np.float32), arrays["y"].astype(np.int64)
 
 
 def _train(

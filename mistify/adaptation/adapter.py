@@ -20,6 +20,9 @@ Floats = npt.NDArray[np.float32]
 BATCH: Final = 16
 _RATE: Final = 0.1
 
+#: Updates that halve the distance to the statistics of a stream, so that the other half is still ahead.
+_HALFWAY: Final = 7
+
 #: The predictions whose mean has to be spread over the classes, and its least entropy, as a share of the
 #: entropy of all classes alike.
 _WINDOW: Final = 100
@@ -71,6 +74,7 @@ class Adapter:
         self._norms, self._graphs, self._classes = norms, graphs, classes
         self._rng = np.random.default_rng(seed)
         self._turn = 0
+        self._recent = deque([self.statistics], maxlen=_HALFWAY + 1)
         self.forget()
 
     def forget(self) -> None:
@@ -83,6 +87,16 @@ class Adapter:
     def shift(self) -> float:
         """How far the statistics have moved, as a multiple of the moves without a shift of the data."""
         return self._norms.shift(self.statistics)
+
+    @property
+    def recent_shift(self) -> float:
+        """How far the statistics have moved lately: about as far as they still have to, if the stream stays.
+
+        Infinite during the first updates.
+        """
+        if len(self._recent) <= _HALFWAY:
+            return float("inf")
+        return self._norms.shift(self.statistics, self._recent[0])
 
     @property
     def spread(self) -> float:
@@ -148,6 +162,7 @@ class Adapter:
             means[norm] = np.mean([of_norms[place] for of_norms, _ in seen], axis=0)
             squares[norm] = np.mean([of_norms[place] for _, of_norms in seen], axis=0)
         self.statistics = self.statistics.towards(self._norms.observed(means, squares), _RATE)
+        self._recent.append(self.statistics)
 
 
 def _of(

@@ -1,6 +1,7 @@
 """The guard of adaptation: when a network is adapted, and when the shipped one comes back."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from mistify.adaptation.adapter import spread
 
-__all__ = ["Action", "chosen_action", "has_collapsed"]
+__all__ = ["Action", "Shifts", "chosen_action", "has_collapsed"]
 
 Array = npt.NDArray[Any]
 
@@ -21,8 +22,13 @@ RESTORE_BELOW: Final = 1.0
 #: The shift since the installed version from which it is adapted again.
 RENEW_AT: Final = 0.5
 
-#: Seconds between two installations.
+#: Statistics have settled once their recent shift is smaller than that of a renewal, or this share of the
+#: whole shift.
+_SETTLED_SHARE: Final = 1 / 3
+
+#: Seconds between two installations, and those after which statistics that do not settle are installed.
 LEAST_SECONDS: Final = 60.0
+LONGEST_WAIT: Final = 30.0
 
 #: Least spread of the adapted network's predictions, as a share of the shipped one's.
 _LEAST_SHARE: Final = 0.5
@@ -36,18 +42,47 @@ class Action(StrEnum):
     RESTORE = "restore"
 
 
-def chosen_action(shift: float, since_installed: float | None, seconds: float) -> Action:
+@dataclass(frozen=True)
+class Shifts:
+    """How far the statistics have moved, as multiples of the moves without a shift of the data.
+
+    Attributes:
+        shipped: Since the shipped statistics.
+        recent: During the last updates.
+        installed: Since the installed version; None if the shipped one runs.
+    """
+
+    shipped: float
+    recent: float
+    installed: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """True if the statistics hardly move any more."""
+        return self.recent < max(RENEW_AT, _SETTLED_SHARE * self.shipped)
+
+    @property
+    def due(self) -> bool:
+        """True if a version with these statistics differs enough from the current one."""
+        new = self.installed is None or self.installed >= RENEW_AT
+        return new and self.shipped >= INSTALL_AT
+
+
+def chosen_action(shifts: Shifts, seconds: float, waited: float) -> Action:
     """Return the action for a shift of the data.
 
+    Running statistics approach those of the data over many examples. An installation waits until most of the
+    way is behind them, because the next one has to be a minute later.
+
     Args:
-        shift: The shift of the statistics from the shipped ones.
-        since_installed: Their shift since the installed version; None if the shipped one runs.
+        shifts: The shifts of the statistics.
         seconds: Seconds since the last installation.
+        waited: Seconds for which a version has been due.
     """
-    if since_installed is not None and shift < RESTORE_BELOW:
+    if shifts.installed is not None and shifts.shipped < RESTORE_BELOW:
         return Action.RESTORE
-    due = since_installed is None or since_installed >= RENEW_AT
-    return Action.INSTALL if shift >= INSTALL_AT and due and seconds >= LEAST_SECONDS else Action.KEEP
+    ready = shifts.settled or waited >= LONGEST_WAIT
+    return Action.INSTALL if shifts.due and ready and seconds >= LEAST_SECONDS else Action.KEEP
 
 
 def has_collapsed(adapted: Sequence[Array], shipped: Sequence[Array]) -> bool:

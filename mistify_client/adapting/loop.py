@@ -11,7 +11,7 @@ from mistify.adaptation.observing import folded_norms, graph_observers, observed
 from mistify.adaptation.statistics import FoldedNorms, Statistics
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK
-from mistify_client.adapting.guard import Action, chosen_action, has_collapsed
+from mistify_client.adapting.guard import Action, Shifts, chosen_action, has_collapsed
 from mistify_client.adapting.installing import AdaptedVersion, install_adapted, restore, unadapted
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage, now
 from mistify_client.assembly.pool import SubnetPool
@@ -38,6 +38,7 @@ class _Running:
         samples: The inputs of apps.
         examples: Examples seen so far.
         updates: Updates so far.
+        due_since: The time since which another version has been due; None if none is.
     """
 
     version: AdaptedVersion
@@ -47,6 +48,14 @@ class _Running:
     installed: Statistics | None = None
     examples: int = 0
     updates: int = 0
+    due_since: float | None = None
+
+    @property
+    def shifts(self) -> Shifts:
+        """The shifts of the statistics."""
+        adapter, installed = self.adapter, self.installed
+        since = None if installed is None else self.norms.shift(adapter.statistics, installed)
+        return Shifts(adapter.shift, adapter.recent_shift, since)
 
     @property
     def network(self) -> str:
@@ -131,11 +140,13 @@ class AdaptationLoop:
         return _Running(version, norms, adapter, samples, installed)
 
     def _act(self, running: _Running) -> None:
-        adapter = running.adapter
-        since = (
-            None if running.installed is None else running.norms.shift(adapter.statistics, running.installed)
-        )
-        match chosen_action(adapter.shift, since, self._clock() - self._installed_at):
+        now, shifts = self._clock(), running.shifts
+        if not shifts.due:
+            running.due_since = None
+        elif running.due_since is None:
+            running.due_since = now
+        waited = 0.0 if running.due_since is None else now - running.due_since
+        match chosen_action(shifts, now - self._installed_at, waited):
             case Action.RESTORE:
                 self._restore(running, "the data are as they were when the package was made")
             case Action.INSTALL if _has_collapsed(running):

@@ -51,6 +51,15 @@ def test_statistics_converge_to_those_of_the_stream():
     assert adapter.shift == pytest.approx(np.log(4) / USUAL[0], rel=0.1)
 
 
+def test_the_recent_shift_is_about_the_distance_that_is_left():
+    moved = Statistics(SHIPPED.mean + np.float32([4, 0, 0]), SHIPPED.variance)
+    adapter = adapted(stream(7 * 16, moved, np.random.default_rng(0)))
+    left = NORMS.shift(moved, adapter.statistics)
+    assert adapter.recent_shift == adapter.shift == pytest.approx(left, rel=0.2)
+    assert adapted(stream(6 * 16, OTHER, np.random.default_rng(0))).recent_shift == float("inf")
+    assert adapted(stream(40 * 16, OTHER, np.random.default_rng(0))).recent_shift < 1
+
+
 def test_the_largest_move_of_a_norm_is_the_shift():
     means = Statistics(SHIPPED.mean + np.float32([0, 0.25, 0]), SHIPPED.variance)
     assert NORMS.moves(means) == pytest.approx([0, 0, 0.25, 0], rel=1e-2)

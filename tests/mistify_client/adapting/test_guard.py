@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from mistify_client.adapting.guard import LEAST_SECONDS, Action, chosen_action, has_collapsed
+from mistify_client.adapting.guard import (
+    LEAST_SECONDS,
+    LONGEST_WAIT,
+    Action,
+    Shifts,
+    chosen_action,
+    has_collapsed,
+)
 
 EVER = float("inf")
 
@@ -22,8 +29,31 @@ EVER = float("inf")
         (0.99, 3.0, 0.0, Action.RESTORE),
     ],
 )
-def test_actions(shift, since, seconds, action):
-    assert chosen_action(shift, since, seconds) is action
+def test_actions_once_the_statistics_have_settled(shift, since, seconds, action):
+    assert chosen_action(Shifts(shift, 0.1, since), seconds, 0.0) is action
+
+
+@pytest.mark.parametrize(
+    ("recent", "waited", "action"),
+    [
+        (float("inf"), 0.0, Action.KEEP),
+        (3.1, 0.0, Action.KEEP),
+        (2.9, 0.0, Action.INSTALL),  # less than a third of the shift
+        (5.0, LONGEST_WAIT - 1, Action.KEEP),
+        (5.0, LONGEST_WAIT, Action.INSTALL),  # they may never settle
+    ],
+)
+def test_an_installation_waits_for_the_statistics_to_settle(recent, waited, action):
+    assert chosen_action(Shifts(9.0, recent), EVER, waited) is action
+    assert chosen_action(Shifts(9.0, recent, 3.0), EVER, waited) is action
+
+
+def test_small_moves_count_as_settled():
+    assert chosen_action(Shifts(1.6, 0.45), EVER, 0.0) is Action.INSTALL
+
+
+def test_a_restoration_does_not_wait():
+    assert chosen_action(Shifts(0.9, 4.0, 3.0), 0.0, 0.0) is Action.RESTORE
 
 
 def test_few_classes_of_many_are_a_collapse():

@@ -89,6 +89,30 @@ def test_installations_are_a_minute_apart_and_keep_the_version_before(package):
     assert current(package) == package
 
 
+def test_the_first_installation_waits_for_statistics_that_have_settled(package):
+    """It is close to the last one; a shift of 1.5 is reached much earlier."""
+    camera = Camera(package)
+    images = dirty(shuffled(IMAGES, 1400))
+    while not camera.events:
+        camera.shows(images[:32])
+        images = images[32:]
+    first = AdaptationStorage(package).state().shift
+    camera.shows(images)
+    assert first > 0.65 * AdaptationStorage(package).state().shift
+    assert len(camera.events) <= 2
+
+
+def test_a_shift_that_goes_on_growing_is_installed_without_settling(package):
+    camera = Camera(package)
+    images = shuffled(IMAGES, 1400)
+    for number in range(0, len(images), 32):
+        camera.shows(images[number : number + 32] * np.float32(0.97 ** (number / 32)), seconds=0.2)
+        if camera.events:
+            break
+    assert camera.events == ["installed"]
+    assert AdaptationStorage(package).state().shift >= guard.INSTALL_AT
+
+
 def test_the_loop_goes_on_after_a_restart(package):
     camera = Camera(package)
     camera.shows(dirty(shuffled(IMAGES, 480)))

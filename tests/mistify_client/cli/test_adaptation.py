@@ -31,7 +31,7 @@ def test_a_package_without_statistics_says_how_to_get_them(package):
 
 def test_state_and_history_are_shown_and_reset(package):
     camera = Camera(package)
-    camera.shows(dirty(shuffled(IMAGES, 320)))
+    camera.shows(dirty(shuffled(IMAGES, 480)))
     shown = run(package).output
     assert shown.startswith("adapted, shift ")
     assert "installed: the data have shifted" in shown
