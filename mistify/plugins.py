@@ -9,9 +9,12 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+#: The distribution with Mistify's own entry points.
+_OWN: Final = "mistify-porting"
 
 
 class UnusablePlugInError(Exception):
@@ -35,8 +38,13 @@ def installed() -> tuple[tuple[str, int], ...]:
 @lru_cache(maxsize=64)
 def _entry_points(group: str, _installed: object) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group; this reads the metadata of all packages."""
-    points = sorted(entry_points(group=group), key=lambda point: point.name)
+    # The last entry point of a name is used: plug-ins cannot replace Mistify's own.
+    points = sorted(entry_points(group=group), key=lambda point: (point.name, _is_own(point)))
     return MappingProxyType({point.name: point for point in points})
+
+
+def _is_own(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == _OWN
 
 
 def check_plug_in(point: EntryPoint) -> None:

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mistify.costs.axes import Axis, Condition
 from mistify.costs.network import FLOAT_BYTES, NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import measured_in
 
 #: The energy of a multiply-add in picojoules, with floats and with integers, in a 45 nm process (Mark
 #: Horowitz, Computing's energy problem, ISSCC 2014).
@@ -14,6 +16,10 @@ _FLOAT_PJ: Final = 3.7 + 0.9
 _INTEGER_PJ: Final = 0.2 + 0.03
 
 _PJ_PER_MJ: Final = 1e9
+
+#: The least amount on the axis, that of one multiply-add: blocks of a network may have neither multiply-adds
+#: nor weights, but amounts are compared by their ratios.
+_LEAST_MJ: Final = _INTEGER_PJ / _PJ_PER_MJ
 
 
 class EnergyOrigin(StrEnum):
@@ -79,3 +85,24 @@ def energy(
     is_float = precision in (Quantization.NONE, Quantization.FLOAT16)
     computing = network.flops * (_FLOAT_PJ if is_float else _INTEGER_PJ)
     return Energy((computing + access * words * _FLOAT_PJ) / _PJ_PER_MJ, EnergyOrigin.PUBLISHED)
+
+
+def origin_on(hardware: HardwareProfile) -> EnergyOrigin:
+    """Return the basis of the energies of all networks on some hardware."""
+    return EnergyOrigin.FITTED if hardware.measures_power else EnergyOrigin.PUBLISHED
+
+
+def _amount(network: NetworkCost, at: Condition) -> float:
+    return max(energy(network, at.precision, at.hardware).mj, _LEAST_MJ)
+
+
+#: The axis of this energy, registered like that of a plug-in.
+ENERGY: Final = Axis(
+    key="energy",
+    quantity="energy_mj",
+    label="energy (estimated)",
+    kind=measured_in({"nJ": 1e-6, "uJ": 1e-3, "mJ": 1, "J": 1e3}),
+    cost=_amount,
+    by_precision=True,
+    by_hardware=True,
+)

@@ -54,8 +54,13 @@ class HardwareProfile(ABC):
     def latency_ms(self, network: NetworkCost) -> float:
         """Return the time of one inference at batch 1, in milliseconds."""
 
+    @property
+    def measures_power(self) -> bool:
+        """Whether the device has measured its power, so that energies are known."""
+        return False
+
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """Return the energy of one inference at batch 1, in millijoules; None if not measured."""
+        """Return the energy of one inference at batch 1, in millijoules; None without `measures_power`."""
         return None
 
     @abstractmethod
@@ -183,6 +188,12 @@ class MeasuredProfile(HardwareProfile):
         ]
         predicted_ms = self.model.latency_ms(operations) - self._saved_ms(operations)
         return self.fixed_ms + self.factor * predicted_ms
+
+    @property
+    @override
+    def measures_power(self) -> bool:
+        """Whether the watts are known."""
+        return self.watts is not None
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:

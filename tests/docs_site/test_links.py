@@ -11,7 +11,7 @@ from docs_site.links import relinked
         ("config.md", "models-and-data.md#data", "models-and-data.md#data"),
         ("config.md", "../benchmarks/RESULTS.md#data_sheets", "results.md#data_sheets"),
         ("config.md", "../configs/fleet.json", "configs/fleet.json"),
-        ("metrics.md", "examples/energy", "examples/energy.md"),
+        ("metrics.md", "examples/traffic", "examples/traffic.md"),
         ("tutorials/operator.md", "../server.md", "../server.md"),
         ("tutorials/operator.md", "../../CONTRIBUTING.md", "../contributing.md"),
         ("contributing.md", "docs/metrics.md#losses-of-outputs", "metrics.md#losses-of-outputs"),

@@ -195,8 +195,8 @@ def test_a_problem_states_the_value_the_expected_one_and_a_fix():
     (problem,) = problems(entry(), entry(id="b", adaptation_goal={"FLOPS": "5G", "size": 1}))
 
     assert str(problem) == (
-        '[1].adaptation_goal.FLOPS: got the key "FLOPS"; expected one of FLOP, accuracy, latency, memory, '
-        'num_of_params, size; did you mean "FLOP"?'
+        '[1].adaptation_goal.FLOPS: got the key "FLOPS"; expected one of FLOP, accuracy, energy, latency, '
+        'memory, num_of_params, size; did you mean "FLOP"?'
     )
     (problem,) = problems(entry(adaptation_goal={"latency": "30GB"}))
     assert (problem.place, problem.value) == ("[0].adaptation_goal.latency", '"30GB"')
@@ -216,14 +216,14 @@ def test_a_goal_limits_at_least_one_cost(goal):
     (problem,) = problems(entry(adaptation_goal=goal))
 
     assert problem.place == "[0].adaptation_goal"
-    assert "FLOP, num_of_params, memory, size, latency" in problem.expected
+    assert "FLOP, num_of_params, memory, size, latency, energy" in problem.expected
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         (key, value)
-        for key in ("FLOP", "num_of_params", "memory", "size", "latency")
+        for key in ("FLOP", "num_of_params", "memory", "size", "latency", "energy")
         for value in (0, "-1x", "5 apples")
     ]
     + [("accuracy", 0), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],

@@ -263,17 +263,32 @@ def read_with_plug_in(site: Path, **goal: object) -> dict[str, object]:
 
 
 def test_an_installed_metric_becomes_a_key_of_configs(tmp_path):
-    actual = read_with_plug_in(install_example(tmp_path, "energy", COSTS), energy="2 mJ", FLOP="0.5x")
-    assert actual["keys"][-1] == "energy"
+    actual = read_with_plug_in(
+        install_example(tmp_path, "traffic", COSTS), traffic="2 MB", energy="2 uJ", FLOP="0.5x"
+    )
+    assert actual["keys"][-2:] == ["energy", "traffic"]
     assert actual["limits"] == {
         "flops": str(Quantity(0.5, True)),
-        "energy_mj@host@int8": str(Quantity(2.0)),
+        "energy_mj@host@int8": str(Quantity(2e-3)),
+        "traffic_bytes@int8": str(Quantity(2e6)),
     }
-    assert actual["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
+    keys = ("FLOP", "energy", "traffic")
+    assert actual["paths"] == [f"adaptation_goal.{key}" for key in keys]
     assert actual["again"]
     text = str(read_with_plug_in(tmp_path, energy="2 kWh")["refused"])
     assert "[0].adaptation_goal.energy" in text
     assert "use nJ, uJ, mJ, J, x" in text
+
+
+def test_a_plug_in_cannot_replace_an_axis_of_mistify(tmp_path):
+    site = installed(
+        tmp_path,
+        "own_energy",
+        "from mistify.costs.axes import Axis\nfrom mistify.parsing.quantities import COUNT\n"
+        "ENERGY = Axis('energy', 'joules', 'joules', COUNT, lambda network, at: 1)\n",
+        {"energy": "own_energy:ENERGY"},
+    )
+    assert read_with_plug_in(site, energy="2mJ")["limits"] == {"energy_mj@host@int8": str(Quantity(2.0))}
 
 
 def test_goals_that_name_a_broken_plug_in_are_refused(tmp_path):
@@ -300,9 +315,9 @@ def test_goals_that_name_a_broken_plug_in_are_refused(tmp_path):
 
 
 def test_a_client_accepts_metrics_that_only_the_server_may_know():
-    text = json.dumps({**CONFIG, "adaptation_goal": {"energy": "2 mJ"}})
+    text = json.dumps({**CONFIG, "adaptation_goal": {"traffic": "2 MB"}})
     (config,) = parse_batch(text, server_knows_more=True)
-    assert config.model_dump(mode="json", exclude_unset=True)["adaptation_goal"] == {"energy": "2 mJ"}
+    assert config.model_dump(mode="json", exclude_unset=True)["adaptation_goal"] == {"traffic": "2 MB"}
     assert config.limits() == {}
     with pytest.raises(MistifyError, match="one of FLOP, accuracy"):
         parse_batch(text)

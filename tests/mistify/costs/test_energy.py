@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from mistify.costs.axes import costs_of, known_axes
 from mistify.costs.catalogue import HOST
-from mistify.costs.energy import GPU, EnergyOrigin, energy
+from mistify.costs.energy import ENERGY, GPU, EnergyOrigin, energy, origin_on
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
-from tests.mistify.costs.test_network import residual
+from tests.mistify.costs.test_network import layer, residual
 
 #: The test network has 6,000 multiply-adds and 590 weights. A multiply-add takes 4.6 pJ with floats.
 COMPUTING = 6_000
@@ -40,6 +42,8 @@ def test_integers_need_less_energy():
 class Metered(NominalProfile):
     """A device that measures 2 mJ for every network."""
 
+    measures_power = True
+
     def energy_mj(self, network):
         return 2.0
 
@@ -47,3 +51,18 @@ class Metered(NominalProfile):
 def test_measured_watts_take_precedence():
     found = energy(residual(), Quantization.NONE, Metered("board", 1.0, 1.0))
     assert (found.mj, found.origin) == (2.0, EnergyOrigin.FITTED)
+
+
+def test_the_axis_has_this_energy_on_each_hardware_at_each_precision():
+    board, network = Metered("board", 1.0, 1.0), residual()
+    costs = costs_of(network, [HOST, board])
+    assert ENERGY in known_axes()
+    assert costs["energy_mj@board"] == costs["energy_mj@board@int8"] == 2.0
+    for precision in (Quantization.NONE, Quantization.DYNAMIC, Quantization.INT8):
+        assert costs[ENERGY.named("host", precision)] == energy(network, precision, HOST).mj
+    assert [origin_on(one) for one in (HOST, board)] == [EnergyOrigin.PUBLISHED, EnergyOrigin.FITTED]
+
+
+def test_a_part_of_a_network_without_weights_has_a_positive_energy():
+    pooled = NetworkCost((layer("pool", [0], 1),), (64, 4), (0,), (1,))
+    assert costs_of(pooled, [HOST])["energy_mj@host"] > 0

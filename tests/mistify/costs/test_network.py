@@ -145,9 +145,11 @@ def test_latency_matches_a_value_computed_by_hand():
 def test_costs_have_an_entry_for_every_axis():
     costs = costs_of(residual(), [NominalProfile("bench", 2.0, 1.0)])
     stored = [
-        f"{axis}@{precision}" for axis in (MEMORY, SIZE) for precision in ("float16", "dynamic", "int8")
+        f"{axis}@{precision}"
+        for axis in (MEMORY, SIZE, "energy_mj@bench")
+        for precision in ("float16", "dynamic", "int8")
     ]
-    assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", *stored}
+    assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", "energy_mj@bench", *stored}
     assert costs[FLOPS] == 6_000
     assert costs["memory_bytes@int8"] == 590 + 228
 

@@ -9,6 +9,7 @@ from executors.data import Dataset, HeldOut
 from executors.outputs.objectives import OutputObjective
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
+from mistify.costs.energy import ENERGY, EnergyOrigin, origin_on
 from mistify.costs.quantization import Quantization
 from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
@@ -34,6 +35,16 @@ _UNLABELLED: Final = (
     "is the agreement with the source on your unlabelled inputs: the accuracy of the source itself is unknown"
 )
 _CHOSEN_BY_AGREEMENT: Final = "was chosen by its agreement with the source, without labels"
+
+#: Notes on limits on energy, by the basis of the energies on some hardware.
+_ENERGIES: Final = {
+    EnergyOrigin.FITTED: (
+        "is judged by the energy fitted to measurements of {}: its watts times the predicted latency"
+    ),
+    EnergyOrigin.PUBLISHED: (
+        "is judged by the energy on {} from published ratios, which compare networks but are no joules of it"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -217,7 +228,7 @@ def _on_pseudo_labels(data: DataSource) -> str:
 
 
 def _predictions(task: PackageTask) -> Iterator[str]:
-    """Yield the evidence for latency limits on hardware other than this machine."""
+    """Yield the evidence for limits on energy, and on latency on hardware other than this machine."""
     for profile in task.recipe.hardware.values():
         axis = latency_axis(profile.name)
         if axis in task.spec.budget and not is_host(profile.name):
@@ -225,6 +236,11 @@ def _predictions(task: PackageTask) -> Iterator[str]:
                 f"is judged by the latency on {conditions_of(axis).hardware} predicted from "
                 f"{profile.evidence}, without measurements there"
             )
+    precision = task.spec.quantization.precision
+    # If two profiles have the same axis, the later one determines the cost.
+    profiles = {ENERGY.named(profile.name, precision): profile for profile in task.recipe.hardware.values()}
+    for axis in profiles.keys() & task.spec.budget.keys():
+        yield _ENERGIES[origin_on(profiles[axis])].format(conditions_of(axis).hardware)
 
 
 def measured_here(latency: MeasuredLatency, precision: Quantization) -> dict[str, float]:

@@ -1,7 +1,10 @@
 """Latencies of packages: measured on this machine or predicted for other hardware, and labelled so."""
 
+from dataclasses import replace
+
 import pytest
 
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel
 from mistify.costs.profiles import NominalProfile, by_name, device_profile
@@ -58,3 +61,28 @@ def test_a_limit_on_other_hardware_is_labelled_as_predicted(axis: str, said: str
         (note,) = notes
         assert note.startswith(said)
         assert note.endswith("without measurements there")
+
+
+@pytest.mark.parametrize(
+    ("axis", "precision", "said"),
+    [
+        ("energy_mj@host", Quantization.NONE, "is judged by the energy on host from published ratios"),
+        ("energy_mj@host@int8", Quantization.INT8, "is judged by the energy on host from published ratios"),
+        ("energy_mj@board", Quantization.NONE, "is judged by the energy on board from published ratios"),
+        (
+            "energy_mj@board@int8",
+            Quantization.INT8,
+            "is judged by the energy fitted to measurements of board",
+        ),
+    ],
+)
+def test_a_limit_on_energy_is_labelled_with_its_basis(axis: str, precision: Quantization, said: str) -> None:
+    """The board has measured its watts with int8 networks only."""
+    model = LatencyModel(start=0.0, routines={})
+    board, integers = (device_profile("board", model, integer) for integer in (False, True))
+    task = PackageTask.model_construct(
+        spec=PackageSpec({axis: 1.0}, quantization=QuantizationConfig(precision=precision)),
+        recipe=TaughtRecipe.model_construct(hardware=by_name([HOST, board, replace(integers, watts=2.0)])),
+    )
+    (note,) = _predictions(task)
+    assert note.startswith(said)
