@@ -26,10 +26,12 @@ class EnergyOrigin(StrEnum):
     """The basis of an energy: how far its absolute amount can be trusted.
 
     Attributes:
-        FITTED: Watts measured on the device, times the latency of a model fitted to its measurements.
+        MEASURED: Watts of the device while the network ran, times the processor time that it took.
+        FITTED: A model of networks fitted to measured watts of the device.
         PUBLISHED: Ratios from a paper; only comparisons between networks mean something.
     """
 
+    MEASURED = "measured"
     FITTED = "fitted"
     PUBLISHED = "published ratios"
 
@@ -80,10 +82,27 @@ def energy(
     mj = hardware.energy_mj(network)
     if mj is not None:
         return Energy(mj, EnergyOrigin.FITTED)
-    words = network.weight_bytes(precision) / FLOAT_BYTES
+    return published_energy(network.flops, network.weight_bytes(precision), precision, hit_rate, units)
+
+
+def published_energy(
+    multiply_adds: float,
+    weight_bytes: float,
+    precision: Quantization,
+    hit_rate: float = 0.0,
+    units: UnitEnergies = CPU,
+) -> Energy:
+    """Return the energy of a network by equation 1, with the ratios of the paper.
+
+    Args:
+        weight_bytes: Bytes of the weights at this precision.
+        hit_rate: The share of weights read from the cache; by default, all of them come from DRAM.
+        units: The ratios.
+    """
     access = hit_rate * units.cache + (1 - hit_rate) * units.dram + units.shared
     is_float = precision in (Quantization.NONE, Quantization.FLOAT16)
-    computing = network.flops * (_FLOAT_PJ if is_float else _INTEGER_PJ)
+    computing = multiply_adds * (_FLOAT_PJ if is_float else _INTEGER_PJ)
+    words = weight_bytes / FLOAT_BYTES
     return Energy((computing + access * words * _FLOAT_PJ) / _PJ_PER_MJ, EnergyOrigin.PUBLISHED)
 
 

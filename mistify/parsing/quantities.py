@@ -167,6 +167,11 @@ BYTES = QuantityKind(
     relative=True,
     whole=True,
 )
+_ENERGY = QuantityKind(
+    'an energy such as "2mJ" (a plain number is millijoules)',
+    _units(nJ="1e-6", uJ="1e-3", mJ="1", J="1e3"),
+    written=("nJ", "uJ", "mJ", "J"),
+)
 #: Plain numbers in an unknown unit.
 PLAIN = QuantityKind("a number", _units(), written=("",))
 
@@ -234,6 +239,11 @@ def format_count(value: Quantity | float, digits: int | None = None) -> str:
 def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
     """Format bytes: "314.7KB"."""
     return BYTES.format(value, digits)
+
+
+def format_energy(value: float, digits: int | None = None) -> str:
+    """Format millijoules: "2.5mJ"."""
+    return _ENERGY.format(value, digits)
 
 
 def format_share(value: float, digits: int | None = None) -> str:

@@ -1,6 +1,6 @@
 """The foreground path, from measurements to the current option (paper 6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -10,20 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
+from mistify.costs.energy import Energy
 from mistify.errors import MistifyError
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify_client.assembly.ladder import SliceLadder
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
-from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
+from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, Timing, diagnose
+from mistify_client.monitor.sensing.conditions import Conditions
 from mistify_client.monitor.sensing.costs import expected_on
+from mistify_client.monitor.sensing.energy import EnergyModel
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
+from mistify_client.monitor.sensing.system import SystemFiles
 from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.state import stamp
 from mistify_client.monitor.state.targets import Targets
-from mistify_client.runtime.options import PackageOptions, options_of
+from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
@@ -56,6 +60,8 @@ class IntervalOutcome:
             apply to it, and is ignored.
         pool: The pool whose subnets are the options; None if they are others.
         ladder: The ladder whose slices are options; None without one.
+        timing: The most recently measured times; None before the first measurement.
+        energy: The most recently measured energy of an inference; None without a meter.
     """
 
     manifest: Manifest
@@ -71,6 +77,8 @@ class IntervalOutcome:
     other_metric: Metric | None
     pool: SubnetPool | None
     ladder: SliceLadder | None
+    timing: Timing | None
+    energy: Energy | None
 
     @property
     def switched(self) -> bool:
@@ -98,6 +106,11 @@ class _Version:
     since: float
     noticed: float
 
+    @property
+    def running(self) -> Option:
+        """The option that ran last; the default one if none has run."""
+        return self.options.at_or_default(self.model.option)
+
     def remeasured(self, option: str, latency_ms: float) -> None:
         """Replace the expected latency of an option."""
         self.options = self.options.with_latency(option, latency_ms)
@@ -120,20 +133,30 @@ class Foreground:
         hardware: The profile that the expected latencies are for. For a package that was not made for it, the
             host's are used, and for subnets and slices those measured on this device.
         slices: Cuts slices in the background.
+        files: The files of the kernel, for the control groups of apps; by default those of this system.
     """
 
     def __init__(
-        self, package: Path, policy: Policy, sensor: Sensor, hardware: str, slices: BackgroundSlices
+        self,
+        package: Path,
+        policy: Policy,
+        sensor: Sensor,
+        hardware: str,
+        slices: BackgroundSlices,
+        *,
+        files: SystemFiles | None = None,
     ) -> None:
         self._package = package
         self._policy = policy
         self._sensor = sensor
         self._hardware = hardware
         self._slices = slices
+        self._files = files or SystemFiles()
         self._state = state_directory(package)
         self._switchboard = Switchboard.open(self._state)
         self._version: _Version | None = None
         self._fixed = FixedTime()
+        self._energy = EnergyModel()
         self._measured_at = SensorReading()
 
     def step(self, now: float, since: float, targets: Targets) -> IntervalOutcome:
@@ -152,32 +175,38 @@ class Foreground:
                 manifest cannot be read; NOT_FOUND, the policy chose an option that the package does not have.
         """
         version = self._version = self._current(now)
-        reading = self._sensor()
         runtimes = observed(self._state)
+        reading = self._within_groups(self._sensor(), runtimes)
         idle = not version.model.observe(_inferences(runtimes, version, now), since)
         timing = version.model.timing
         if not idle and timing is not None:
             self._measured_at = reading
             self._fixed.observe(timing)
+            self._energy.observe(version.running, version.options.options, timing, reading.watts)
         self._slices.observe(version.manifest, version.options.ladder)
         for slice_id, latency_ms in self._slices.measured_ms().items():
             version.remeasured(slice_id, latency_ms)
         other_metric = None if targets.accuracy is None else _other_metric(version)
-        option = version.options.at_or_default(self._switchboard.option_in(version.generation)).id
+        option = version.options.at_or_default(self._switchboard.option_in(version.generation))
         situation = Situation(
             now=now,
-            option=option,
+            option=option.id,
             since=version.since,
             options=tuple(
                 each
                 for each in version.model.corrected(version.options.options)
-                if each.id == option or self._slices.is_available(each)
+                if each.id == option.id or self._slices.is_available(each)
             ),
             ratio=version.model.ratio,
             idle=idle,
             reading=reading,
             measured_at=self._measured_at,
             targets=targets if other_metric is None else targets.model_copy(update={"accuracy": None}),
+            conditions=Conditions(
+                version.model.computing_share,
+                _memory_for(option, reading, running=bool(runtimes)),
+                self._energy.energies(version.options.options),
+            ),
         )
         decision = self._possible(self._policy.decide(situation), situation, version.options)
         if decision.option != situation.option:
@@ -200,7 +229,15 @@ class Foreground:
             other_metric,
             version.options.pool,
             version.options.ladder,
+            timing,
+            self._energy.measured,
         )
+
+    def _within_groups(self, reading: SensorReading, runtimes: Iterable[Observed]) -> SensorReading:
+        """Return a reading whose available memory is also available to every app."""
+        limits = (self._files.memory_headroom(runtime.pid) for runtime in runtimes)
+        available = [each for each in (reading.memory_available, *limits) if each is not None]
+        return replace(reading, memory_available=min(available, default=None))
 
     def _possible(self, decision: Decision, situation: Situation, options: PackageOptions) -> Decision:
         """Return a decision; while the chosen option still has to be made, the current one stays."""
@@ -225,7 +262,7 @@ class Foreground:
         comparable = before is not None and before.options.measured_by == options.measured_by
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:
-            self._fixed = FixedTime()
+            self._fixed, self._energy = FixedTime(), EnergyModel()
         model = LatencyEstimator([option.costs.latency_ms for option in options.options], ratio)
         # After the daemon starts, the option counts as chosen long ago, so that a better one can follow at
         # once.
@@ -235,6 +272,13 @@ class Foreground:
     def _read(self, version: Package, generation: int) -> "_Choices":
         options = options_of(version, self._state)
         return _Choices(version.manifest, expected_on(self._hardware, options, version.manifest))
+
+
+def _memory_for(chosen: Option, reading: SensorReading, *, running: bool) -> float | None:
+    """Return the bytes that an option may occupy in the place of the chosen one; None if unknown."""
+    if reading.memory_available is None:
+        return None
+    return reading.memory_available + ((chosen.costs.memory_bytes or 0.0) if running else 0.0)
 
 
 def _place_of(decision: Decision, options: PackageOptions) -> int:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mistify.package.option_kinds import OptionKind, option_id
-from mistify.parsing.quantities import format_bytes, format_time
+from mistify.parsing.quantities import format_bytes, format_energy, format_time
 from mistify.wording import counted
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.ledger import Replacement
@@ -13,15 +13,24 @@ from mistify_client.monitor.state.targets import Targets
 
 _DIGITS = 3
 
+#: Keys that earlier versions of the daemon did not write.
+_LATER = ("ladder", "cutting", "computing_share", "memory_for_option", "measured_ms", "measured_mj")
+
 
 def status(outcome: IntervalOutcome) -> dict[str, object]:
     """Return the current decision as plain data; unknown values are None."""
-    situation = outcome.situation
+    situation, timing, energy = outcome.situation, outcome.timing, outcome.energy
+    conditions = situation.conditions
     return {
         "option": outcome.decision.option,
         "fits": outcome.decision.fits,
         "reason": outcome.decision.reason,
+        "criteria": [asdict(criterion) for criterion in outcome.decision.criteria],
         "ratio": situation.ratio,
+        "computing_share": conditions.computing_share,
+        "memory_for_option": conditions.memory_bytes,
+        "measured_ms": None if timing is None else timing.latency_ms,
+        "measured_mj": None if energy is None else energy.mj,
         "idle": situation.idle,
         "cause": None if outcome.diagnosis is None else asdict(outcome.diagnosis),
         "targets": targets(situation.targets),
@@ -32,6 +41,9 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
                 "engine": option.engine.model_dump(mode="json"),
                 "expected_ms": option.costs.latency_ms,
                 "predicted_ms": outcome.predicted_ms[option.id],
+                "energy_mj": None if (known := conditions.energies.get(option.id)) is None else known.mj,
+                "energy_origin": None if known is None else known.origin.value,
+                "memory_bytes": option.costs.memory_bytes,
                 "accuracy": option.score.value,
                 "metric": option.score.metric.value,
                 "blocks": list(option.blocks),
@@ -60,9 +72,9 @@ def upgraded(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a status file in the current format, whichever version of the daemon wrote it.
 
     Before options had ids, they were numbered and called `branches`, even if they were subnets. Then there
-    were no slices.
+    were no slices, and later no energies and criteria.
     """
-    status = {"ladder": None, "cutting": None, **status}
+    status = {**dict.fromkeys(_LATER), "criteria": [], **status}
     if "branches" not in status:
         return status
     kind = OptionKind.BRANCH if status["pool"] is None else OptionKind.SUBNET
@@ -84,6 +96,10 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
         " (no inference in the last interval)" if status["idle"] else ""
     )
+    if measured := ", ".join(_measured(status)):
+        yield f"measured: {measured}"
+    if criteria := ", ".join(map(_criterion, status["criteria"])):
+        yield f"criteria: {criteria}"
     if (cause := status["cause"]) is not None:
         yield f"cause: {cause['reason']}"
     if (pool := status["pool"]) is not None:
@@ -98,7 +114,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         predicted, expected = (format_time(option[key], _DIGITS) for key in ("predicted_ms", "expected_ms"))
         yield (
             f"{mark} {option['id']}: {predicted} now, {expected} expected, "
-            f"{option['metric']} {option['accuracy']:.4g}"
+            f"{option['metric']} {option['accuracy']:.4g}{''.join(_costs(option))}"
         )
     yield f"device: {_reading(status['reading']) or 'no sensor values'}"
     if (searched_ms := status["searched_ms"]) is not None:
@@ -109,6 +125,29 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"problem with the {about}: {problem}"
     for entry in status["last"]:
         yield f"{entry['time']} {entry['event']}: {entry['reason']}"
+
+
+def _measured(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was measured of the running option, and the memory that an option may occupy."""
+    if (measured_ms := status["measured_ms"]) is not None:
+        computing = status["computing_share"]
+        yield f"{format_time(measured_ms, _DIGITS)} per inference, {computing:.0%} of it processor time"
+    if (measured_mj := status["measured_mj"]) is not None:
+        yield f"{format_energy(measured_mj, _DIGITS)} per inference"
+    if (memory := status["memory_for_option"]) is not None:
+        yield f"{format_bytes(memory, _DIGITS)} of memory for an option"
+
+
+def _criterion(score: Mapping[str, Any]) -> str:
+    return f"{score['criterion']} {score['utility']:.2f} of 1 (weight {score['weight']:.2f})"
+
+
+def _costs(option: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the energy and the memory of an option."""
+    if (energy_mj := option.get("energy_mj")) is not None:
+        yield f", {format_energy(energy_mj, _DIGITS)} ({option['energy_origin']})"
+    if (memory := option.get("memory_bytes")) is not None:
+        yield f", {format_bytes(memory, _DIGITS)}"
 
 
 def _slices(status: Mapping[str, Any]) -> str:
@@ -125,5 +164,8 @@ def _reading(reading: Mapping[str, Any]) -> str:
         "memory_available": lambda count: f"{format_bytes(count, _DIGITS)} of memory are free",
         "temperature": lambda degrees: f"{degrees:.0f} C",
         "battery": lambda share: f"battery {share:.0%}",
+        "watts": lambda watts: f"{watts:.3g} W",
+        "cpu_pressure": lambda share: f"processes waited for the CPU {share:.0%} of the time",
+        "memory_pressure": lambda share: f"for memory {share:.0%}",
     }
-    return ", ".join(show(reading[name]) for name, show in shown.items() if reading[name] is not None)
+    return ", ".join(show(reading[name]) for name, show in shown.items() if reading.get(name) is not None)

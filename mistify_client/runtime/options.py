@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from mistify.config.data.metric import Metric
-from mistify.costs.budget import HOST_NAME, at_threads, memory_axis, size_axis
+from mistify.costs.budget import FLOPS, HOST_NAME, PARAMS, at_threads, memory_axis, size_axis
+from mistify.costs.energy import Energy, published_energy
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Branch, Manifest
@@ -35,6 +37,7 @@ class OptionCosts:
         memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; for networks on a ladder of
             slices, of constants and activations in their files; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
+        energy: By equation 1 of CrowdHMTware; None if multiply-adds or weights are unknown, as for a slice.
         axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
             slice.
     """
@@ -43,6 +46,7 @@ class OptionCosts:
     p95_ms: float | None = None
     memory_bytes: float | None = None
     size_bytes: float | None = None
+    energy: Energy | None = None
     axes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -207,6 +211,7 @@ def _branches(manifest: Manifest) -> PackageOptions:
                 p95_ms=part.latency.p95_ms,
                 memory_bytes=part.achieved.get(memory),
                 size_bytes=part.achieved.get(size),
+                energy=_energy(part, manifest.quantization),
                 axes=part.achieved,
             ),
             score=OptionScore(part.validation_accuracy, manifest.metric),
@@ -214,6 +219,14 @@ def _branches(manifest: Manifest) -> PackageOptions:
         for number, part in enumerate(parts(manifest))
     )
     return PackageOptions(options, manifest.default_branch, own_host(manifest))
+
+
+def _energy(part: Branch | Manifest, precision: Quantization) -> Energy | None:
+    """Return the energy of a branch; None if its manifest lacks multiply-adds or weights."""
+    multiply_adds, weights = part.achieved.get(FLOPS), part.achieved.get(PARAMS)
+    if multiply_adds is None or weights is None:
+        return None
+    return published_energy(multiply_adds, weights * precision.storage.weight, precision)
 
 
 def _with_slices(own: PackageOptions, ladder: SliceLadder) -> PackageOptions:
@@ -245,7 +258,10 @@ def _slice(rung: Rung, threads: int) -> Option:
 def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
     store, best = with_shipped(blocks_of(package), package), pool.best()
     return PackageOptions(
-        tuple(_subnet(number, entry, pool.metric, store) for number, entry in enumerate(pool.entries)),
+        tuple(
+            _subnet(number, entry, pool.metric, store, package.manifest.quantization)
+            for number, entry in enumerate(pool.entries)
+        ),
         0 if best is None else pool.entries.index(best),
         THIS_DEVICE,
         pool.generation,
@@ -253,13 +269,20 @@ def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
     )
 
 
-def _subnet(number: int, entry: PoolEntry, metric: Metric, store: BlockStore) -> Option:
-    size = float(sum(variant.content.size for variant in store.network_of(entry.files)))
+def _subnet(
+    number: int, entry: PoolEntry, metric: Metric, store: BlockStore, precision: Quantization
+) -> Option:
+    blocks = store.network_of(entry.files)
+    size = float(sum(block.content.size for block in blocks))
+    estimates = [block.estimate for block in blocks if block.estimate is not None]
+    energy = None
+    if len(estimates) == len(blocks):
+        energy = published_energy(sum(estimate.flops for estimate in estimates), size, precision)
     return Option(
         kind=OptionKind.SUBNET,
         id=option_id(OptionKind.SUBNET, number),
         engine=entry.engine,
-        costs=OptionCosts(entry.latency_ms, memory_bytes=size, size_bytes=size),
+        costs=OptionCosts(entry.latency_ms, memory_bytes=size, size_bytes=size, energy=energy),
         score=OptionScore(entry.accuracy, metric),
         blocks=entry.files,
     )

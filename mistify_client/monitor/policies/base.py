@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from mistify.parsing.validation import Settings, problems_of, shown, unknown_nam
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 from mistify.wording import listed
 from mistify_client.assembly.engine import Engine
+from mistify_client.monitor.sensing.conditions import Conditions, Prediction
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.options import Option, OptionCosts, OptionScore
@@ -22,6 +23,9 @@ __all__ = ["Decision", "Policy", "Situation"]
 
 ENTRY_POINTS = "mistify.policies"
 DEFAULT = "predictive"
+
+#: Lower bound on the share of free processor time, so that the predicted slowdown stays bounded.
+_LEAST_CPU: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Situation:
         reading: The device's current resources.
         measured_at: The resources when the ratio was measured.
         targets: The limits to meet.
+        conditions: Memory, energies, and the part of latencies that is processor time.
     """
 
     now: float
@@ -49,11 +54,43 @@ class Situation:
     reading: SensorReading
     measured_at: SensorReading
     targets: Targets
+    conditions: Conditions = field(default_factory=Conditions)
 
     @property
     def chosen(self) -> Option:
         """The chosen option."""
         return next(option for option in self.options if option.id == self.option)
+
+    def predicted(self, option: Option) -> Prediction:
+        """Return the predicted cost of an inference of an option."""
+        return self.conditions.predicted(option, self.slowdown)
+
+    @property
+    def slowdown(self) -> float:
+        """The ratio of present to expected latencies: the measured one, and higher if free CPU time was lost.
+
+        Without inferences, the change in free processor time is the only evidence. It is good enough to
+        predict higher latencies, but too imprecise to predict lower ones.
+        """
+        then, now = self.measured_at.cpu_available, self.reading.cpu_available
+        if then is None or now is None:
+            return self.ratio
+        return self.ratio * max(1.0, then / max(now, _LEAST_CPU))
+
+
+@dataclass(frozen=True)
+class CriterionScore:
+    """The part of a criterion in a decision.
+
+    Attributes:
+        criterion: Its name, such as "accuracy".
+        weight: Its share in the score, 0 to 1; all weights add up to 1.
+        utility: How good the chosen option is by it: 0 for the worst of all options, 1 for the best.
+    """
+
+    criterion: str
+    weight: float
+    utility: float
 
 
 @dataclass(frozen=True)
@@ -64,11 +101,13 @@ class Decision:
         option: Id of the option to run from now on.
         fits: True if that option meets all targets.
         reason: An explanation for the log.
+        criteria: The score of the option by each criterion; empty for a policy without them.
     """
 
     option: str
     fits: bool
     reason: str
+    criteria: tuple[CriterionScore, ...] = ()
 
 
 class Policy(ABC):

@@ -1,7 +1,6 @@
 """The default policy: the best option that is predicted to meet the targets."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from pydantic import Field
 
@@ -11,9 +10,6 @@ from mistify.parsing.validation import Settings
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.runtime.options import Option
-
-#: Lower bound on the share of free processor time, so that the predicted slowdown stays bounded.
-_LEAST_CPU: Final = 0.05
 
 
 class PredictiveParams(Settings):
@@ -73,7 +69,6 @@ class _Predictions:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self._ratio = situation.ratio * _cpu_lost(situation)
         self._places = {option.id: place for place, option in enumerate(situation.options)}
 
     def within(self, option: Option, margin: float = 0.0) -> bool:
@@ -111,7 +106,7 @@ class _Predictions:
         return Decision(option.id, self.within(option) and accurate, self._reason(option, accurate))
 
     def _predicted(self, option: Option) -> float:
-        return option.costs.latency_ms * self._ratio
+        return self._situation.predicted(option).ms
 
     def _accurate(self, option: Option) -> bool:
         return option.score.metric.reaches(option.score.value, self._situation.targets.accuracy)
@@ -126,7 +121,7 @@ class _Predictions:
         takes = format_time(self._predicted(option), 3)
         basis = "predicted" if situation.idle else "measured"
         against = "no latency target is set" if limit is None else f"the target is {format_time(limit)}"
-        parts = [f"{option.id} takes {takes} at the {basis} ratio {self._ratio:.2f}, {against}"]
+        parts = [f"{option.id} takes {takes} at the {basis} ratio {situation.slowdown:.2f}, {against}"]
         if option.id != situation.option:
             left = situation.chosen
             parts.append(f"{left.id} would take {format_time(self._predicted(left), 3)}")
@@ -135,15 +130,3 @@ class _Predictions:
         elif not accurate:
             parts.append(option.score.metric.missed(option.score.value, situation.targets.accuracy))
         return "; ".join(parts)
-
-
-def _cpu_lost(situation: Situation) -> float:
-    """Return the factor by which inferences may have slowed down since the last measurement; at least 1.
-
-    Without inferences, the change in free processor time is the only evidence. It is good enough to predict
-    higher latencies, but too imprecise to predict lower ones.
-    """
-    then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
-    if then is None or now is None:
-        return 1.0
-    return max(1.0, then / max(now, _LEAST_CPU))

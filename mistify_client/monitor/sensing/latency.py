@@ -44,15 +44,20 @@ class LatencyEstimator:
     Attributes:
         corrections: A factor for each option.
         ratio: Ratio of measured to expected latencies.
+        computing_share: Share of the latency during which the network used the processor; 1 before the first
+            measurement. So the ratio of processor time to the expected latency is `ratio * computing_share`,
+            and that of latency to processor time its inverse.
         timing: The most recently measured times; None before the first measurement.
+        option: The index of the option that they belong to; -1 before the first measurement.
     """
 
     def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
         self._expected_ms = list(expected_ms)
         self.corrections = [1.0] * len(self._expected_ms)
         self.ratio = ratio
+        self.computing_share = 1.0
         self.timing: Timing | None = None
-        self._option: int | None = None
+        self.option = -1
 
     @property
     def predicted_ms(self) -> tuple[float, ...]:
@@ -96,15 +101,16 @@ class LatencyEstimator:
             float(np.median(same[name][-counted:])) for name in ("latency_ms", "computing_ms", "before_ms")
         )
         self.timing = Timing(self._expected_ms[option], latency_ms, computing_ms, before_ms)
+        self.computing_share = min(1.0, computing_ms / latency_ms)
         self._measured(option, latency_ms)
         return True
 
     def _measured(self, option: int, latency_ms: float) -> None:
-        if self._option is not None and option != self._option:
+        if self.option not in (-1, option):
             learned = (latency_ms / self.predicted_ms[option]) ** _LEARNED
             self._correct(option, learned**0.5)
-            self._correct(self._option, learned**-0.5)
-        self._option = option
+            self._correct(self.option, learned**-0.5)
+        self.option = option
         self.ratio = latency_ms / (self._expected_ms[option] * self.corrections[option])
 
     def _correct(self, option: int, factor: float) -> None:

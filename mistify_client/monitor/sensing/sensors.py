@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 
 import psutil
 
+from mistify_client.monitor.sensing.power import PowerMeter
+from mistify_client.monitor.sensing.system import SystemFiles
+
 __all__ = ["SensorReading"]
 
 
@@ -16,10 +19,15 @@ class SensorReading:
     Attributes:
         cpu_available: Idle share of the processors since the previous reading, 0 to 1.
         cpu_mhz: Clock frequency in MHz, the mean over the processors.
-        memory_available: Bytes that can be allocated without swapping.
+        memory_available: Bytes that can be allocated without swapping, also within the control groups of
+            apps.
         temperature: Degrees Celsius of the hottest sensor.
         battery: Charge as a share, 0 to 1.
         plugged: True if the device runs on mains power.
+        watts: Mean power since the previous reading, of the processors and their memory or, if these have no
+            meter and the device runs on its battery, of the whole device.
+        cpu_pressure: Share of the last 10 seconds in which processes waited for the processor, 0 to 1.
+        memory_pressure: The same share for memory.
     """
 
     cpu_available: float | None = None
@@ -28,6 +36,9 @@ class SensorReading:
     temperature: float | None = None
     battery: float | None = None
     plugged: bool | None = None
+    watts: float | None = None
+    cpu_pressure: float | None = None
+    memory_pressure: float | None = None
 
 
 #: Takes a reading. A replayed trace can serve as a sensor, too.
@@ -35,13 +46,18 @@ Sensor: TypeAlias = Callable[[], SensorReading]
 
 
 class DeviceSensor:
-    """Sensor of the device on which the process runs, based on psutil.
+    """Sensor of the device on which the process runs, based on psutil and the files of the kernel.
 
     The value of a missing or failing sensor is None; no error is raised. The first reading has no
     `cpu_available`, because there is no earlier one to compare with.
+
+    Args:
+        files: The files of the kernel; by default those of this system.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: SystemFiles | None = None) -> None:
+        self._files = files or SystemFiles()
+        self._power = PowerMeter(self._files)
         self._before: tuple[float, float] | None = None
 
     def __call__(self) -> SensorReading:
@@ -54,6 +70,9 @@ class DeviceSensor:
             temperature=_read_or_none(lambda: max(_temperatures())),
             battery=_read_or_none(lambda: battery.percent / 100),
             plugged=_read_or_none(lambda: battery.power_plugged),
+            watts=_read_or_none(self._power.watts),
+            cpu_pressure=_read_or_none(lambda: self._files.pressure("cpu")),
+            memory_pressure=_read_or_none(lambda: self._files.pressure("memory")),
         )
 
     def _cpu_available(self) -> float | None:

@@ -12,6 +12,9 @@ from mistify_client.monitor.foreground import Foreground
 from mistify_client.monitor.policies.base import Decision, Policy
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
 from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.sensing.system import SystemFiles
+from mistify_client.monitor.slices import BackgroundSlices
+from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
@@ -355,3 +358,39 @@ def test_a_choice_of_an_unknown_option_is_reported_and_changes_nothing(device):
     with pytest.raises(MistifyError, match=r'the policy chose "branch-9".*branch-0, branch-1 and branch-2'):
         astray.run(1)
     assert astray.branch == 1
+
+
+def test_policies_receive_the_memory_that_an_option_may_occupy(package, tmp_path):
+    """A control group of the app leaves less memory than the device has; the running option counts, too."""
+    group = tmp_path / "sys" / "fs" / "cgroup" / "camera"
+    process = tmp_path / "proc" / str(os.getpid())
+    for directory in (group, process):
+        directory.mkdir(parents=True)
+    (process / "cgroup").write_text("0::/camera\n")
+    (group / "memory.max").write_text("9000000\n")
+    (group / "memory.current").write_text("4000000\n")
+    foreground = Foreground(
+        package,
+        PredictivePolicy(PredictiveParams()),
+        lambda: SensorReading(memory_available=20_000_000),
+        "host",
+        BackgroundSlices(package, Journal(tmp_path / "decisions.jsonl", None)),
+        files=SystemFiles(tmp_path / "proc", tmp_path / "sys"),
+    )
+    situation = foreground.step(1000.0, 999.0, Targets()).situation
+    assert situation.conditions.memory_bytes == situation.reading.memory_available == 20_000_000
+    state = state_directory(package)
+    recorder = Recorder.open(state, 3, Switchboard.open(state).generation, 1)
+    situation = foreground.step(1001.0, 1000.0, Targets()).situation
+    assert situation.reading.memory_available == 5_000_000
+    assert situation.conditions.memory_bytes == 5_000_000 + 2_000_000
+    del recorder
+
+
+def test_the_energy_of_the_option_that_ran_is_measured(device):
+    """Inferences of 10 ms at 3 W take 30 mJ; other options take as much in proportion to their latencies."""
+    metered = device(reading=lambda now: SensorReading(watts=3.0))
+    outcome = metered.run(1)
+    assert outcome.energy.mj == pytest.approx(30.0)
+    energies = outcome.situation.conditions.energies
+    assert [energies[f"branch-{number}"].mj for number in range(3)] == pytest.approx([12.0, 30.0, 75.0])

@@ -294,10 +294,10 @@ def test_status_shows_slices(package, watched):
     ]
     ladder = watched.status["ladder"]
     assert (ladder["task"], ladder["own_ms"]) == (TASK, OWN_MS)
-    lines = shown("status", "--package", package).stdout.splitlines()
-    assert "slices for exactly:2, odd: 3 offered" in lines
-    assert "* slice-0.25: 16ms now, 4ms expected, balanced_accuracy 0.7833" in lines
-    assert "  branch-0: 40ms now, 10ms expected, balanced_accuracy 0.85" in lines
+    text = shown("status", "--package", package).stdout
+    assert "slices for exactly:2, odd: 3 offered" in text.splitlines()
+    assert "* slice-0.25: 16ms now, 4ms expected, balanced_accuracy 0.7833, " in text
+    assert "  branch-0: 40ms now, 10ms expected, balanced_accuracy 0.85, " in text
 
 
 def test_status_shows_the_slice_that_is_being_cut(package, watched):

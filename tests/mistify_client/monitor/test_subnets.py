@@ -143,9 +143,10 @@ def test_status_shows_subnets_and_their_blocks(package, watched):
     ]
     assert [each["accuracy"] for each in options] == [0.7, 0.9]
     assert watched.status["option"] == "subnet-0"
-    lines = shown("status", "--package", package).stdout.splitlines()
-    assert "* subnet-0: 12ms now, 4ms expected, agreement 0.7" in lines
-    assert "  subnet-1: 30ms now, 10ms expected, agreement 0.9" in lines
+    text = shown("status", "--package", package).stdout
+    lines = text.splitlines()
+    assert "* subnet-0: 12ms now, 4ms expected, agreement 0.7, " in text
+    assert "  subnet-1: 30ms now, 10ms expected, agreement 0.9, " in text
     assert "subnets: 2, scored on 100 examples; the original network is expected to take 10ms" in lines
     pool = watched.status["pool"]
     assert (pool["metric"], pool["examples"], pool["original_ms"]) == ("agreement", 100, 10.0)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mistify.config.data.metric import Metric
+from mistify.costs.energy import Energy, EnergyOrigin
 from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
@@ -13,7 +14,7 @@ from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.runtime.options import Option, OptionCosts, OptionScore, options_of
-from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, manifest, three_branches
+from tests.mistify_client.monitor.conftest import ACCURACIES, EXPECTED_MS, branch, manifest, three_branches
 
 
 def opened(manifest: Manifest) -> Package:
@@ -78,3 +79,12 @@ def test_latencies_are_predicted_for_the_hardware_of_the_package(tmp_path):
     assert predicted.hardware == "board"
     for hardware in ("host", "phone", "host@4-threads"):
         assert expected_on(hardware, options, package) is options
+
+
+def test_the_energy_of_branches_follows_equation_1(tmp_path):
+    """A multiply-add takes 4.6 pJ, and reading a weight of 32 bits 200 times as much."""
+    own = branch(4.0, 0.7)
+    counted = own.model_copy(update={"achieved": {**own.achieved, "params": 1000.0}})
+    first, second = options_of(opened(manifest([counted, own])), tmp_path).options
+    assert first.costs.energy == Energy(pytest.approx(4.6e-9 * (4e6 + 200 * 1000)), EnergyOrigin.PUBLISHED)
+    assert second.costs.energy is None

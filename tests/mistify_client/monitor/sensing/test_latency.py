@@ -43,6 +43,15 @@ def test_an_interval_with_too_few_inferences_changes_nothing():
     assert model.ratio == 1.0
 
 
+def test_the_share_of_processor_time_in_the_latency_is_measured():
+    waiting = inferences([2.0] * 5, 0.1)
+    waiting["computing_ms"] = 12.0
+    model = LatencyEstimator([10.0])
+    assert (model.computing_share, model.option) == (1.0, -1)
+    model.observe(waiting, 0.0)
+    assert (model.computing_share, model.option) == (pytest.approx(0.6), 0)
+
+
 def test_a_deviation_is_split_between_the_old_and_the_new_branch():
     model = LatencyEstimator([10.0, 10.0, 10.0])
     model.observe(inferences([1.0] * 5, 0.1, branch=0), 0.0)
