@@ -1,7 +1,7 @@
 """The operator families of CrowdHMTware: each one alone, and whole networks against AdaptiveNet's defaults.
 
-`python -m benchmarks.elastic.families --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...] [--quick]
-[--json FILE]`
+`python -m benchmarks.elastic.families --data DIR [--network {mobilenet13,resnet20}] [--seeds N ...]
+[--checkpoint DIR] [--quick] [--json FILE]`
 
 A network is trained from scratch on CIFAR-10's training file, with flips and shifts.
 
@@ -9,13 +9,15 @@ A network is trained from scratch on CIFAR-10's training file, with flips and sh
   table has the mean over all blocks of a variant's latency in LiteRT, as a share of that of the block it
   replaces, and of the points of accuracy that the network loses with this one variant: as initialized in
   closed form, and after distillation. The accuracies are measured on a part of the test file.
-- Whole networks: `adaptivenet` and `crowdhmt`, each with its defaults, prepare a supernet. Its blocks are
-  packaged and measured, and the device's search finds the best network within shares of the original latency,
-  on the validation data. Accuracies are measured on the test file. A share that one side cannot reach does
-  not count in the mean. Times are CPU times of the preparation, with one thread.
+- Whole networks: `adaptivenet` and `crowdhmt` prepare a supernet, each with its default variants, and both
+  with 300 and 900 steps instead of 600 and 2,400. The blocks are packaged and measured, and the device's
+  search finds the best network within shares of the original latency, on the validation data. Accuracies are
+  measured on the test file. A share that one side cannot reach does not count in the mean. Times are CPU
+  times of the preparation, with one thread.
 
-DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--quick` uses a small ResNet, few steps and one seed; its
-results say nothing about the targets.
+The data DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--checkpoint DIR` keeps the trained networks and
+reuses them. The default is one seed, because each takes half an hour for a network. `--quick` uses a small
+ResNet and few steps; its results say nothing about the targets.
 """
 
 import sys
@@ -36,6 +38,7 @@ from rich.table import Table
 
 from benchmarks.elastic.networks import NETWORKS, resnet14
 from benchmarks.harness.run import (
+    SEEDS,
     Figures,
     Target,
     add_data_option,
@@ -66,7 +69,9 @@ from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from mistify_client.subnets.scoring.reuse import GroupEvaluation
 from mistify_client.subnets.scoring.scores import SubnetScorer
 from mistify_client.subnets.search.additive import fastest
+from mistify_client.subnets.search.candidates import Scorer, SubnetScore
 from mistify_client.subnets.search.strategies import Strategy, search
+from mistify_client.subnets.space import Subnet as DeviceSubnet
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.worthwhile import worthwhile
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -104,8 +109,8 @@ TARGETS: Final[dict[str, Target]] = {
 _CHANGES: Final = Augmentation(flip=True, crop=4)
 
 #: Test examples for the table of families, and validation examples for the search.
-_FAMILY_EXAMPLES: Final = 2_000
-_SEARCHED: Final = 1_000
+_FAMILY_EXAMPLES: Final = 500
+_SEARCHED: Final = 500
 
 
 class Extent(NamedTuple):
@@ -128,7 +133,7 @@ class Extent(NamedTuple):
     tested: int
 
 
-FULL: Final = Extent(4_800, 600, 2_400, 0.5, 0.1, 10_000)
+FULL: Final = Extent(1_600, 300, 900, 0.2, 0.1, 4_000)
 QUICK: Final = Extent(20, 4, 4, 0.02, 0.5, 100)
 
 
@@ -176,23 +181,29 @@ def measure(options: Namespace) -> Figures:
         if options.network in (None, network):
             runs = []
             for seed in seeds_of(options):
-                runs.append(measured(made(), data, extent, seed))
+                runs.append(measured(made(), data, extent, seed, options.checkpoint))
                 for table in _tables(f"{network}, seed {seed}", runs[-1]):
                     Console(width=110).print(table)
             figures |= {f"{network}_{name}": figure for name, figure in figures_of(runs).items()}
     return figures
 
 
-def measured(network: keras.Model, data: Path, extent: Extent, seed: int) -> Run:
-    """Train a network, and measure the families and both sides."""
+def measured(
+    network: keras.Model, data: Path, extent: Extent, seed: int, checkpoint: Path | None = None
+) -> Run:
+    """Train a network, and measure the families and both sides.
+
+    Args:
+        checkpoint: The directory for trained networks; None to forget them.
+    """
     with TemporaryDirectory() as directory:
-        assignment, test = _source(network, data, Path(directory), extent, seed)
+        assignment, test = _source(network, data, checkpoint or Path(directory), extent, seed)
     test = test.subset(np.arange(min(len(test), extent.tested)))
     steps = {"distil_steps": extent.distil, "path_steps": extent.paths}
     own = {**steps, "largest": extent.largest, "seed": seed}
     params = AdaptiveNetParams.model_validate(own), CrowdHmtParams.model_validate(own)
-    families = _families(assignment, test, extent)
-    return Run(families, *(_side(assignment, one, test, extent) for one in params))
+    families = measured_families(assignment, test, extent)
+    return Run(families, *(measured_side(assignment, one, test, extent) for one in params))
 
 
 def figures_of(runs: Sequence[Run]) -> dict[str, float]:
@@ -224,20 +235,31 @@ def _gains(run: Run) -> dict[float, float]:
 def _source(
     network: keras.Model, data: Path, root: Path, extent: Extent, seed: int
 ) -> tuple[Assignment, Dataset]:
-    """Train a network; return the assignment of its supernet, and the test data."""
-    network.save(root / "network.keras")
+    """Train a network, unless it is kept; return the assignment of its supernet, and the test data.
+
+    Args:
+        root: The directory of the trained networks.
+    """
     files = DataSource(
         train=str(data / TRAIN), test=str(data / TEST), settings=DataSettings(augment=_CHANGES)
     )
-    settings = {"source_steps": extent.source, "learning_rate": 0.05, "seed": seed}
-    porting = Porting(ModelSource(path=str(root / "network.keras")), files, root / "source", settings)
-    source, (train, validation) = porting.source(), porting.learning()
+    kept = root.absolute() / f"{network.name}-{extent.source}-{seed}.keras"
+    with TemporaryDirectory() as directory:
+        work, settings = Path(directory), {"source_steps": extent.source, "learning_rate": 0.05, "seed": seed}
+        if not kept.exists():
+            network.save(work / "network.keras")
+            untrained = ModelSource(path=str(work / "network.keras"))
+            root.mkdir(parents=True, exist_ok=True)
+            Porting(untrained, files, work / "training", settings).source().save(kept)
+        trained = ModelSource(path=str(kept))
+        porting = Porting(trained, files, work / "trained", {**settings, "source_steps": 0})
+        source, (train, validation), test = porting.source(), porting.learning(), porting.test()
     teacher = Evaluation(source).outputs(train.inputs)
     setup = TrainingSetup(train, validation, teacher, TrainingParams())
-    return Assignment(source, {}, (), setup, seed, analyse(source)), porting.test()
+    return Assignment(source, {}, (), setup, seed, analyse(source)), test
 
 
-def _families(assignment: Assignment, test: Dataset, extent: Extent) -> dict[str, Family]:
+def measured_families(assignment: Assignment, test: Dataset, extent: Extent) -> dict[str, Family]:
     """Return the means of every family."""
     examples = test.subset(np.arange(min(len(test), _FAMILY_EXAMPLES)))
     own = {"merge": [], "shrink": [0.5], "variants": FAMILIES, "path_steps": 0, "largest": extent.largest}
@@ -263,7 +285,7 @@ def _families(assignment: Assignment, test: Dataset, extent: Extent) -> dict[str
     }
 
 
-def _side(assignment: Assignment, params: AdaptiveNetParams, test: Dataset, extent: Extent) -> Side:
+def measured_side(assignment: Assignment, params: AdaptiveNetParams, test: Dataset, extent: Extent) -> Side:
     """Prepare a supernet, and search for networks within each share of the latency."""
     start = process_time()
     trained = _prepared(assignment, params)
@@ -275,17 +297,29 @@ def _side(assignment: Assignment, params: AdaptiveNetParams, test: Dataset, exte
         table, store = _packaged(trained, Path(directory), extent)
         space = SubnetSpace(worthwhile(SubnetSpace(store), table))
         with BlockFiles(Path(directory)) as files:
+            evaluation = GroupEvaluation(files, space.store, table, searched.inputs)
+            scorer = _once(SubnetScorer(evaluation, space.store, space.original, searched.targets))
             for share in SHARES:
                 budget_ms = share * table.latency_ms(space.original)
                 if table.latency_ms(fastest(space, table)) <= budget_ms:
-                    evaluation = GroupEvaluation(files, space.store, table, searched.inputs)
-                    scorer = SubnetScorer(evaluation, space.store, space.original, searched.targets)
                     candidates = search(space, table, scorer, budget_ms, Strategy.ADDITIVE)
                     within = [one for one in candidates if one.latency_ms <= budget_ms]
                     best = max(within, key=lambda one: one.score.worth)
                     subnet = tuple(numbers[block.file] for block in best.subnet)
                     accuracies[share] = _accuracy(trained.supernet, subnet, test)
     return Side(accuracies, seconds)
+
+
+def _once(scorer: Scorer) -> Scorer:
+    """Return a scorer that scores each subnet once for all searches."""
+    known: dict[DeviceSubnet, SubnetScore] = {}
+
+    def scores(subnets: Sequence[DeviceSubnet]) -> list[SubnetScore]:
+        new = [subnet for subnet in subnets if subnet not in known]
+        known.update(zip(new, scorer(new) if new else (), strict=True))
+        return [known[subnet] for subnet in subnets]
+
+    return scores
 
 
 def _prepared(assignment: Assignment, params: AdaptiveNetParams) -> TrainedSupernet:
@@ -329,7 +363,8 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=[*NETWORKS], help="use only this network")
-    add_seeds_option(parser)
+    add_seeds_option(parser, default=SEEDS[:1])
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the trained networks here")
 
 
 def main(argv: Sequence[str]) -> int:
