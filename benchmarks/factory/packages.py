@@ -1,5 +1,6 @@
-"""Packages with a factory whose weights are random, without any training, for `benchmarks.factory.speed`."""
+"""Factories of supernets, and packages with one whose weights are random, without any training."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,11 @@ def write_package(directory: Path, times: int) -> None:
         times: Makes the network this many times as wide.
     """
     directory.mkdir()
-    files = _files(_supernet(times))
+    supernet = _supernet(times)
+    files = {
+        NETWORK: convert(supernet.network, QuantizationConfig()),
+        **files_of(supernet, {"answer": OutputEncoding.SIGMOID}),
+    }
     for name, content in files.items():
         (directory / name).write_bytes(content)
     Manifest(
@@ -55,6 +60,19 @@ def write_package(directory: Path, times: int) -> None:
     ).save(directory)
 
 
+def files_of(supernet: Supernet, kinds: Mapping[str, OutputEncoding]) -> dict[str, bytes]:
+    """Return the files of a supernet's factory by name.
+
+    Args:
+        kinds: Output of the network -> its encoding.
+    """
+    factory = factory_parts(supernet).factory
+    if factory is None:
+        raise ValueError("the supernet has no factory")
+    whole = convert_cuttable(factory.whole, QuantizationConfig(), {})
+    return factory_files(factory, whole, convert_assembler(factory.assembler), kinds)
+
+
 def _supernet(times: int) -> Supernet:
     """Return a supernet with random weights."""
     params, space = NNFactoryParams(), space_of(named_questions())
@@ -62,15 +80,3 @@ def _supernet(times: int) -> Supernet:
     quality = Quality(tasks=tasks, limits=limits, scores=(limits,) * len(tasks))
     shape = AssemblerShape(space.size, params.encoder, params.gaters, params.modulate)
     return Supernet(analyse(quad_resnet(times)), shape, space, quality)
-
-
-def _files(supernet: Supernet) -> dict[str, bytes]:
-    """Return the files of a package but its manifest, by name."""
-    factory, precision = factory_parts(supernet).factory, QuantizationConfig()
-    if factory is None:
-        raise ValueError("the supernet has no factory")
-    whole = convert_cuttable(factory.whole, precision, {})
-    own = factory_files(
-        factory, whole, convert_assembler(factory.assembler), {"answer": OutputEncoding.SIGMOID}
-    )
-    return {NETWORK: convert(supernet.network, precision), **own}

@@ -70,8 +70,8 @@ TARGETS: Final[dict[str, Target]] = {
     )
 }
 
-_QUICK: Final = Extent(train=600, validated=200, tested=4, extra=40)
-_QUICK_STEPS: Final = {"answer_steps": 16, "gate_steps": 16}
+QUICK: Final = Extent(train=600, validated=200, tested=4, extra=40)
+QUICK_STEPS: Final = {"answer_steps": 16, "gate_steps": 16}
 
 
 @dataclass(frozen=True)
@@ -113,30 +113,27 @@ def measure(options: Namespace) -> Figures:
     for seed in seeds_of(options):
         for side in [options.side] if options.side else SIDES:
             tested = tested_side(side, seed, options.quick)
-            Console().print(_table(f"{side}, seed {seed}", tested))
+            Console().print(table_of(f"{side}, seed {seed}", tested))
             prefix = "" if side == DEFAULT else f"{side.replace(' ', '_')}_"
             for one in tested:
                 for name, figure in one.figures.items():
                     found.setdefault(f"{prefix}{name}_at_{one.limit:g}", []).append(figure)
-    measured = {name: _over_seeds(name, figures) for name, figures in found.items()}
-    # Of what a quick run trains, only the limits say anything.
-    return {name: figure for name, figure in measured.items() if not options.quick or "beyond" in name}
+    return over_seeds(found, options.quick)
 
 
 def tested_side(side: str, seed: int, quick: bool) -> list[SlicesWithin]:
     """Train a supernet, and test the slices of all tasks within each limit."""
-    data = four_digits(seed, _QUICK if quick else Extent())
+    data = four_digits(seed, QUICK if quick else Extent())
     if side == PAPER:
         data = with_names_as_values(data)
-    steps = _QUICK_STEPS if quick else {}
+    steps = QUICK_STEPS if quick else {}
     params = NNFactoryParams.model_validate({"seed": seed, **steps, **SIDES[side]})
-    supernet = trained(data, params)
+    supernet = trained(data, params, quad_resnet())
     return [tested_within(supernet, data.test, data.unseen, limit) for limit in LIMITS]
 
 
-def trained(data: FourDigits, params: NNFactoryParams) -> Supernet:
-    """Return the supernet that the algorithm prepares."""
-    model = quad_resnet()
+def trained(data: FourDigits, params: NNFactoryParams, model: keras.Model) -> Supernet:
+    """Return the supernet that the algorithm prepares of a network with random weights."""
     setup = TrainingSetup(data.train, data.validation, None, params)
     assignment = Assignment(model, {}, (), setup, params.seed, analyse(model))
     keras.utils.set_random_seed(params.seed)
@@ -179,6 +176,11 @@ def _jaccard(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:
     return float((one & other).sum() / (one | other).sum())
 
 
+def over_seeds(found: Mapping[str, Sequence[float]], quick: bool) -> dict[str, float]:
+    """Return the figures of all seeds; after the short training of a quick run only those on limits."""
+    return {name: _over_seeds(name, own) for name, own in found.items() if not quick or "beyond" in name}
+
+
 def _over_seeds(name: str, figures: Sequence[float]) -> float:
     """Return the worst of what has to hold for each seed, and the mean of everything else."""
     if "beyond_at_" in name:
@@ -186,7 +188,8 @@ def _over_seeds(name: str, figures: Sequence[float]) -> float:
     return min(figures) if "lowest" in name else mean(figures)
 
 
-def _table(title: str, tested: Sequence[SlicesWithin]) -> Table:
+def table_of(title: str, tested: Sequence[SlicesWithin]) -> Table:
+    """Return a table of the figures, with a row for each limit."""
     table = Table(title=title, title_justify="left")
     columns = {
         "limit": "",

@@ -14,6 +14,7 @@ from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
@@ -194,9 +195,15 @@ class Porting:
         share = checkpoint.costs[FLOPS] / self._full
         return Reached(self.tested(checkpoint.artifact), share, steps, {})
 
-    def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
-        """Return a checkpoint at a share of the multiply-adds after additional training steps."""
-        result = self._adapt(checkpoint.artifact, share, steps, 1.0)
+    def trained_on(
+        self, checkpoint: Checkpoint, share: float, steps: int, task: TaskConfig | None = None
+    ) -> Checkpoint:
+        """Return a checkpoint at a share of the multiply-adds after additional training steps.
+
+        Args:
+            task: The task that it is restricted to; None for everything that the data teach.
+        """
+        result = self._adapt(checkpoint.artifact, share, steps, 1.0, task)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def network(self, checkpoint: Checkpoint) -> keras.Model:
@@ -305,17 +312,22 @@ class Porting:
         """Return the settings of an edge with a total number of steps; None for the default."""
         return {**self._settings, **({} if steps is None else _steps(steps, cuts, self._cuts))}
 
-    def _adapt(self, parent: str, share: float, steps: int | None, way: float) -> AdaptResult:
+    def _adapt(
+        self, parent: str, share: float, steps: int | None, way: float, task: TaskConfig | None = None
+    ) -> AdaptResult:
         """Adapt with all of the steps, some of them while cutting; costs fall by the factor `way`."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
-        return self._adapted(parent, share, self._with_steps(steps, cuts))
+        return self._adapted(parent, share, self._with_steps(steps, cuts), task)
 
-    def _adapted(self, parent: str, share: float, settings: Mapping[str, object]) -> AdaptResult:
+    def _adapted(
+        self, parent: str, share: float, settings: Mapping[str, object], task: TaskConfig | None
+    ) -> AdaptResult:
         result = self._runner.run(
             AdaptTask(
                 recipe=self._taught(settings, prepared=self._prepared),
                 parent=parent,
                 budget={FLOPS: share * self._full},
+                task=task,
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
