@@ -8,7 +8,7 @@ from mistify.costs.axes import Axis, Condition
 from mistify.costs.network import FLOAT_BYTES, NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.costs.quantization import Quantization
-from mistify.parsing.quantities import measured_in
+from mistify.parsing import quantities
 
 #: The energy of a multiply-add in picojoules, with floats and with integers, in a 45 nm process (Mark
 #: Horowitz, Computing's energy problem, ISSCC 2014).
@@ -120,7 +120,7 @@ ENERGY: Final = Axis(
     key="energy",
     quantity="energy_mj",
     label="energy (estimated)",
-    kind=measured_in({"nJ": 1e-6, "uJ": 1e-3, "mJ": 1, "J": 1e3}),
+    kind=quantities.ENERGY,
     cost=_amount,
     by_precision=True,
     by_hardware=True,

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from mistify.parsing.validation import InvalidValue
 
-__all__ = ["BYTES", "COUNT", "PLAIN", "TIME", "QuantityKind", "measured_in"]
+__all__ = ["BYTES", "COUNT", "ENERGY", "PLAIN", "TIME", "QuantityKind", "measured_in"]
 
 _LITERAL = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*([^\s0-9.]*)\s*")
 _UNIT = re.compile(r"[^\W\d_][^\s0-9.]{0,15}|%")
@@ -167,10 +167,11 @@ BYTES = QuantityKind(
     relative=True,
     whole=True,
 )
-_ENERGY = QuantityKind(
-    'an energy such as "2mJ" (a plain number is millijoules)',
+ENERGY = QuantityKind(
+    'an energy such as "2mJ" (a plain number is millijoules) or "0.5x" of the source model',
     _units(nJ="1e-6", uJ="1e-3", mJ="1", J="1e3"),
     written=("nJ", "uJ", "mJ", "J"),
+    relative=True,
 )
 #: Plain numbers in an unknown unit.
 PLAIN = QuantityKind("a number", _units(), written=("",))
@@ -243,7 +244,7 @@ def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
 
 def format_energy(value: float, digits: int | None = None) -> str:
     """Format millijoules: "2.5mJ"."""
-    return _ENERGY.format(value, digits)
+    return ENERGY.format(value, digits)
 
 
 def format_share(value: float, digits: int | None = None) -> str:

@@ -164,7 +164,7 @@ def test_wrong_limits_are_reported_in_the_units_of_the_metric(ported: Any) -> No
     for reported in (
         r"\[0\]\.adaptation_goal\.energy: got 1e-06 mJ; expected at least [0-9.e-]+ mJ, the least",
         r"\[0\]\.adaptation_goal\.traffic: got 1 B; expected at least [0-9,]+ B, the least",
-        r'\[0\]\.adaptation_goal\.energy: got "2 kWh"; expected an amount such as "2mJ"',
+        r'\[0\]\.adaptation_goal\.energy: got "2 kWh"; expected an energy such as "2mJ"',
         r'\[0\]\.adaptation_goal\.energy: got "0mJ"; expected ',
     ):
         assert re.search(reported, output)

@@ -30,7 +30,9 @@ def _maker(name: str) -> str:
 
 #: The name of a plug-in that makes variants, and its amounts.
 Maker: TypeAlias = Annotated[str, AfterValidator(_maker)]
-Amounts: TypeAlias = Annotated[tuple[float, ...], AfterValidator(_different)]
+Amounts: TypeAlias = Annotated[
+    tuple[Annotated[float, Field(allow_inf_nan=False)], ...], AfterValidator(_different)
+]
 
 
 class AdaptiveNetParams(IterativePruningParams):

@@ -20,6 +20,12 @@ class NoisyChannels(Shrunk):
     every run. The amount is the share of channels that remains.
     """
 
+    def span(self, amount: float) -> int:
+        """Return 1; the amount has to be between 0 and 1."""
+        if not 0 < amount < 1:
+            raise ValueError("a share of the channels, above 0 and below 1")
+        return super().span(amount)
+
     def worth(self, block: Structure) -> Mapping[str, np.ndarray]:
         """Return the importance of each unit, multiplied by log-normal noise."""
         rng = np.random.default_rng(crc32("".join(block.graph.layers).encode()))

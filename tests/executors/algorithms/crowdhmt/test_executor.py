@@ -40,6 +40,7 @@ def test_families_can_be_chosen():
         ("ghost", 0.4, "one divided by a whole number"),
         ("kernel", 1.5, "a whole number of positions"),
         ("low-rank", 1, "a share of multiply-adds"),
+        ("noise", 1, "a share of the channels"),
         ("resolution", 0.25, "0.5, half the resolution"),
         ("separable", 0, "a whole number of kernels"),
     ],
@@ -51,6 +52,18 @@ def test_amounts_without_meaning_are_refused(assignment, family, amount, expecte
     ) as caught:
         CrowdHmtExecutor(params).prepare(assignment, PreparationProgress())
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("amount", [float("inf"), float("nan"), "half"])
+def test_amounts_that_are_no_numbers_are_refused_in_the_config(amount):
+    with pytest.raises(MistifyError, match=r'variants\["low-rank"\]\[0\]') as caught:
+        parse_params(CrowdHmtParams, {"variants": {"low-rank": [amount]}})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_unknown_families_are_refused_with_the_known_ones():
+    with pytest.raises(MistifyError, match=r"low-rnk.*depth, fire, ghost, kernel, low-rank, merge, noise"):
+        parse_params(CrowdHmtParams, {"variants": {"low-rnk": [0.5]}})
 
 
 @pytest.mark.slow
