@@ -71,6 +71,23 @@ class DevicePool:
 
 
 @dataclass(frozen=True)
+class DeviceAdaptation:
+    """The adaptation of a package to the data of its place, without labels.
+
+    Attributes:
+        adapted_unix_ms: The time since which an adapted version runs, in milliseconds since 1970 by the
+            device's clock; None for the version without adaptation.
+        shift: How far the statistics have moved; 1 is as far as a single class of the validation data moves
+            them.
+        examples: Number of examples seen.
+    """
+
+    adapted_unix_ms: int | None
+    shift: float
+    examples: int
+
+
+@dataclass(frozen=True)
 class DeviceStatus:
     """The state of a device, as reported by its monitor.
 
@@ -89,6 +106,7 @@ class DeviceStatus:
         problems: Part of the monitor that reports the problem -> text for people.
         last_switch: None if the monitor has not switched since it started.
         pool: The subnets behind the options; None for a package without blocks.
+        adaptation: None if the monitor does not adapt the package.
     """
 
     name: str
@@ -105,6 +123,7 @@ class DeviceStatus:
     problems: Mapping[str, str] = field(default_factory=dict)
     last_switch: LastSwitch | None = None
     pool: DevicePool | None = None
+    adaptation: DeviceAdaptation | None = None
 
 
 @dataclass(frozen=True)
@@ -149,10 +168,12 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
     for place, time in _times(status):
         if not (math.isfinite(time) and time > 0):
             yield Problem(place, f"{time:g}", "a positive number of milliseconds", "measure it again")
-    if status.last_switch is not None and not 0 <= status.last_switch.unix_ms < _YEAR_10_000:
-        value = str(status.last_switch.unix_ms)
-        expected = "milliseconds since 1970, before the year 10,000"
-        yield Problem("last_switch.unix_ms", value, expected, "set the device's clock")
+    for place, unix_ms in _moments(status):
+        if not 0 <= unix_ms < _YEAR_10_000:
+            expected = "milliseconds since 1970, before the year 10,000"
+            yield Problem(place, str(unix_ms), expected, "set the device's clock")
+    if status.adaptation is not None:
+        yield from _problems_of_adaptation(status.adaptation)
     if status.pool is not None:
         yield from _problems_of_pool(status.pool)
     for place, texts in _texts(status):
@@ -166,6 +187,20 @@ def _names(status: DeviceStatus) -> Iterator[tuple[str, str]]:
         yield place, getattr(status, place)
     if status.last_switch is not None:
         yield "last_switch.previous", status.last_switch.previous
+
+
+def _moments(status: DeviceStatus) -> Iterator[tuple[str, int]]:
+    if status.last_switch is not None:
+        yield "last_switch.unix_ms", status.last_switch.unix_ms
+    if status.adaptation is not None and status.adaptation.adapted_unix_ms is not None:
+        yield "adaptation.adapted_unix_ms", status.adaptation.adapted_unix_ms
+
+
+def _problems_of_adaptation(adaptation: DeviceAdaptation) -> Iterator[Problem]:
+    if not (math.isfinite(adaptation.shift) and adaptation.shift >= 0):
+        yield Problem("adaptation.shift", f"{adaptation.shift:g}", "at least 0", "measure it again")
+    if adaptation.examples < 0:
+        yield Problem("adaptation.examples", str(adaptation.examples), "at least 0", "count them again")
 
 
 def _problems_of_pool(pool: DevicePool) -> Iterator[Problem]:

@@ -25,6 +25,11 @@ ADAPTATION_FORMAT: Final = 1
 ADAPTATION: Final = "adaptation.json"
 STATISTICS: Final = "statistics.safetensors"
 
+#: The shift from which a device adapts a package, and that below which it restores the shipped network. A
+#: single class of the validation data moves the statistics by 1.
+INSTALL_AT: Final = 1.5
+RESTORE_BELOW: Final = 1.0
+
 #: The arrays in `statistics.safetensors`, each float32 [channels of all norms].
 ARRAYS: Final = ("gamma", "beta", "epsilon", "mean", "variance")
 

@@ -119,7 +119,7 @@ class DeviceSetting(_message.Message):
     def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...
 
 class DeviceStatus(_message.Message):
-    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool", "option", "options")
+    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool", "option", "options", "adaptation")
     class TargetsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,7 @@ class DeviceStatus(_message.Message):
     POOL_FIELD_NUMBER: _ClassVar[int]
     OPTION_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    ADAPTATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_id: str
     goal_id: str
@@ -166,7 +167,18 @@ class DeviceStatus(_message.Message):
     pool: DevicePool
     option: str
     options: int
-    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ..., option: _Optional[str] = ..., options: _Optional[int] = ...) -> None: ...
+    adaptation: DeviceAdaptation
+    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ..., option: _Optional[str] = ..., options: _Optional[int] = ..., adaptation: _Optional[_Union[DeviceAdaptation, _Mapping]] = ...) -> None: ...
+
+class DeviceAdaptation(_message.Message):
+    __slots__ = ("adapted_unix_ms", "shift", "examples")
+    ADAPTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    adapted_unix_ms: int
+    shift: float
+    examples: int
+    def __init__(self, adapted_unix_ms: _Optional[int] = ..., shift: _Optional[float] = ..., examples: _Optional[int] = ...) -> None: ...
 
 class DevicePool(_message.Message):
     __slots__ = ("metric", "examples", "original_ms", "subnets")

@@ -9,15 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.adaptation.adapter import spread
+from mistify.package.adaptation import INSTALL_AT, RESTORE_BELOW
 
 __all__ = ["Action", "Shifts", "chosen_action", "has_collapsed"]
 
 Array = npt.NDArray[Any]
-
-#: The shift from which a network is adapted, and that below which the shipped one is restored: 1 is as far as
-#: a single class moves the statistics.
-INSTALL_AT: Final = 1.5
-RESTORE_BELOW: Final = 1.0
 
 #: The shift since the installed version from which it is adapted again.
 RENEW_AT: Final = 0.5

@@ -86,6 +86,12 @@ class AdaptationLoop:
         self._storage = AdaptationStorage(package)
         self._running: _Running | None = None
         self._installed_at = _NEVER
+        self._state: AdaptationState | None = None
+
+    @property
+    def state(self) -> AdaptationState | None:
+        """The state after the last step; None if there was none, or the package cannot be adapted."""
+        return self._state
 
     def step(self) -> None:
         """Learn from the examples since the last call, and act.
@@ -111,12 +117,13 @@ class AdaptationLoop:
         """Stop asking apps for inputs, and remove those on disk; statistics and versions stay."""
         if self._running is not None:
             self._running.samples.stop()
-            self._running = None
+            self._running = self._state = None
 
     def _current(self) -> _Running:
         """Return the version to adapt: another one if another process has installed one, or reset this."""
         running = self._running
         if running is None or self._storage.is_reset or not running.is_current(self._package):
+            self.close()
             running = self._running = self._opened(unadapted(self._package))
             self._save(running)
         return running
@@ -182,7 +189,7 @@ class AdaptationLoop:
 
     def _save(self, running: _Running) -> None:
         adapter = running.adapter
-        state = AdaptationState(
+        self._state = AdaptationState(
             network=running.network,
             adapted=running.version.adapted,
             shift=round(adapter.shift, 4),
@@ -191,7 +198,7 @@ class AdaptationLoop:
             updates=running.updates,
             time=now(),
         )
-        self._storage.save(state, adapter.statistics)
+        self._storage.save(self._state, adapter.statistics)
 
 
 def _has_collapsed(running: _Running) -> bool:

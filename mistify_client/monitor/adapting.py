@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mistify.errors import MistifyError
 from mistify_client.adapting.loop import AdaptationLoop
+from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.state.journal import Journal
 
 __all__ = ["BackgroundAdaptation"]
@@ -33,6 +34,11 @@ class BackgroundAdaptation:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mistify-adaptation", daemon=True)
         self._thread.start()
+
+    @property
+    def state(self) -> AdaptationState | None:
+        """The last state; None before the first step, or while the package cannot be adapted."""
+        return self._loop.state
 
     def stop(self) -> None:
         """Stop after the current step; statistics and versions stay."""

@@ -16,6 +16,7 @@ from mistify.errors import MistifyError
 from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
+from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.adapting import BackgroundAdaptation
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.fleet import FleetReports
@@ -31,7 +32,7 @@ from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import LiveTargets
-from mistify_client.monitor.status import replacement_status, status, targets
+from mistify_client.monitor.status import adaptation_status, replacement_status, status, targets
 from mistify_client.runtime.versions import current
 
 #: The status is written after each change, and otherwise at this interval to limit wear of flash memory.
@@ -88,6 +89,10 @@ class Monitor:
         """Return the seconds between two steps."""
         return self._config.interval
 
+    @property
+    def _adaptation_state(self) -> AdaptationState | None:
+        return None if self._adaptation is None else self._adaptation.state
+
     def step(self) -> None:
         """Make one decision; problems with targets, package, server or disk are logged, not raised."""
         now = self.clock()
@@ -109,7 +114,7 @@ class Monitor:
             if self._reporting is not None:
                 self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
             if self._fleet is not None:
-                self._fleet.observe(now, outcome, self._last_switch)
+                self._fleet.observe(now, outcome, self._last_switch, self._adaptation_state)
         self._write_status(now)
 
     def reload(self) -> None:
@@ -260,6 +265,7 @@ class Monitor:
                 "searched_ms": self._search.budget_ms,
                 "cutting": self._slices.cutting,
                 "replacement": replacement_status(replacement),
+                "adaptation": adaptation_status(self._adaptation_state),
                 "problems": self._journal.problems,
                 "last": list(self._journal.last),
             }

@@ -7,11 +7,14 @@ from mistify.errors import MistifyError
 from mistify.fleet import (
     LONGEST_REASON,
     MOST_SUBNETS,
+    DeviceAdaptation,
     DevicePool,
     DeviceStatus,
     DeviceSubnet,
     LastSwitch,
 )
+from mistify.package.manifest import Manifest
+from mistify_client.adapting.storage import AdaptationState
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.config import FleetConfig
 from mistify_client.monitor.foreground import IntervalOutcome
@@ -45,15 +48,23 @@ class FleetReports:
         self._reported: DeviceStatus | None = None
         self._reported_at = float("-inf")
 
-    def observe(self, now: float, outcome: IntervalOutcome, last_switch: LastSwitch | None) -> None:
+    def observe(
+        self,
+        now: float,
+        outcome: IntervalOutcome,
+        last_switch: LastSwitch | None,
+        adaptation: AdaptationState | None = None,
+    ) -> None:
         """Report the status if a report is due; called in each interval.
 
         Args:
             now: Seconds of the monotonic clock.
             outcome: The current decision.
             last_switch: The last change of the option.
+            adaptation: The state of the adaptation; None without one.
         """
-        self._newest = device_status(self._config.name, outcome, last_switch, self._journal.problems)
+        problems = self._journal.problems
+        self._newest = device_status(self._config.name, outcome, last_switch, problems, adaptation)
         changed = self._reported is None or _state(self._newest) != _state(self._reported)
         busy = self._thread is not None and self._thread.is_alive()
         if busy or not (changed or now - self._reported_at >= self._config.every):
@@ -97,11 +108,16 @@ def _state(status: DeviceStatus) -> tuple[object, ...]:
         status.problems,
         status.last_switch,
         status.pool,
+        None if status.adaptation is None else status.adaptation.adapted_unix_ms,
     )
 
 
 def device_status(
-    name: str, outcome: IntervalOutcome, last_switch: LastSwitch | None, problems: Mapping[str, str]
+    name: str,
+    outcome: IntervalOutcome,
+    last_switch: LastSwitch | None,
+    problems: Mapping[str, str],
+    adaptation: AdaptationState | None = None,
 ) -> DeviceStatus:
     """Return the status of a device.
 
@@ -110,6 +126,7 @@ def device_status(
         outcome: The current decision.
         last_switch: The last change of the option.
         problems: Part of the monitor -> its problem.
+        adaptation: The state of the adaptation; None without one.
     """
     option, situation = outcome.decision.option, outcome.situation
     expected_ms = {each.id: each.costs.latency_ms for each in situation.options}
@@ -128,7 +145,13 @@ def device_status(
         problems={about: problem[:LONGEST_REASON] for about, problem in problems.items() if about != _ABOUT},
         last_switch=last_switch,
         pool=None if outcome.pool is None else _pool(outcome.pool),
+        adaptation=None if adaptation is None else _adaptation(adaptation, outcome.manifest),
     )
+
+
+def _adaptation(state: AdaptationState, manifest: Manifest) -> DeviceAdaptation:
+    since = round(manifest.created.timestamp() * 1000) if state.adapted else None
+    return DeviceAdaptation(since, state.shift, state.examples)
 
 
 def _pool(pool: SubnetPool) -> DevicePool:

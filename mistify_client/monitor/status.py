@@ -7,6 +7,7 @@ from typing import Any
 from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.quantities import format_bytes, format_energy, format_time
 from mistify.wording import counted
+from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.ledger import Replacement
 from mistify_client.monitor.state.targets import Targets
@@ -14,7 +15,15 @@ from mistify_client.monitor.state.targets import Targets
 _DIGITS = 3
 
 #: Keys that earlier versions of the daemon did not write.
-_LATER = ("ladder", "cutting", "computing_share", "memory_for_option", "measured_ms", "measured_mj")
+_LATER = (
+    "ladder",
+    "cutting",
+    "adaptation",
+    "computing_share",
+    "memory_for_option",
+    "measured_ms",
+    "measured_mj",
+)
 
 
 def status(outcome: IntervalOutcome) -> dict[str, object]:
@@ -68,11 +77,16 @@ def replacement_status(replacement: Replacement | None) -> dict[str, object] | N
     return None if replacement is None else replacement.model_dump(mode="json", exclude={"config", "key"})
 
 
+def adaptation_status(state: AdaptationState | None) -> dict[str, object] | None:
+    """Return the state of the adaptation as plain data; None without one."""
+    return None if state is None else state.model_dump(mode="json")
+
+
 def upgraded(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a status file in the current format, whichever version of the daemon wrote it.
 
     Before options had ids, they were numbered and called `branches`, even if they were subnets. Then there
-    were no slices, and later no energies and criteria.
+    were no slices, and later no energies, criteria and adaptation.
     """
     status = {**dict.fromkeys(_LATER), "criteria": [], **status}
     if "branches" not in status:
@@ -121,6 +135,9 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"searching for other subnets within {format_time(searched_ms, _DIGITS)} on an idle device"
     if (replacement := status["replacement"]) is not None:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
+    if (adaptation := status["adaptation"]) is not None:
+        adapted = "adapted to the data" if adaptation["adapted"] else "not adapted to the data"
+        yield f"{adapted}: shift {adaptation['shift']:.2f} of {counted(adaptation['examples'], 'example')}"
     for about, problem in status["problems"].items():
         yield f"problem with the {about}: {problem}"
     for entry in status["last"]:

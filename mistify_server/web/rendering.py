@@ -19,6 +19,7 @@ from mistify.jobs.report import (
     preparations,
     time_shares,
 )
+from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import counted
 
@@ -51,6 +52,7 @@ def _environment() -> Environment:
         "precision": lambda precision: "float32" if precision is Quantization.NONE else precision.value,
     }
     environment.globals |= {
+        "adapts": _adapts,
         "amount": amount,
         "compared_quality": compared_quality,
         "counted": counted,
@@ -67,6 +69,13 @@ def _environment() -> Environment:
         "time_shares": time_shares,
     }
     return environment
+
+
+def _adapts(goal: Goal) -> str:
+    """Return when devices adapt a package to their data without labels; empty if they cannot."""
+    if not any(file.name == ADAPTATION for file in goal.files):
+        return ""
+    return f"from a shift of {INSTALL_AT:g}, and restore it below {RESTORE_BELOW:g}"
 
 
 def _score_title(goals: Iterable[Goal]) -> str:

@@ -1,7 +1,9 @@
 """Reports of devices: stored, listed, removed, and shown by a real server."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +17,15 @@ from typing_extensions import override
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.fleet import DevicePool, DeviceReport, DeviceStatus, DeviceSubnet, FleetSummary, LastSwitch
+from mistify.fleet import (
+    DeviceAdaptation,
+    DevicePool,
+    DeviceReport,
+    DeviceStatus,
+    DeviceSubnet,
+    FleetSummary,
+    LastSwitch,
+)
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
 from mistify_server.fleet import Fleet
@@ -144,6 +154,10 @@ def test_reports_are_written_later_if_the_disk_is_full(store: Store) -> None:
         ({"problems": {"package": "x" * 1_001}}, "problems"),
         ({"last_switch": LastSwitch(-1, "branch-1", "")}, "last_switch.unix_ms"),
         ({"last_switch": LastSwitch(253_402_300_800_000, "branch-1", "")}, "last_switch.unix_ms"),
+        ({"adaptation": DeviceAdaptation(-1, 1.0, 0)}, "adaptation.adapted_unix_ms"),
+        ({"adaptation": DeviceAdaptation(None, float("nan"), 0)}, "adaptation.shift"),
+        ({"adaptation": DeviceAdaptation(None, -0.1, 0)}, "adaptation.shift"),
+        ({"adaptation": DeviceAdaptation(None, 1.0, -1)}, "adaptation.examples"),
         ({"pool": replace(POOL, original_ms=0.0)}, "pool.original_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(float("inf"), 1.0),))}, "pool.subnets[0].latency_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(1.0, float("nan")),))}, "pool.subnets[0].accuracy"),
@@ -191,6 +205,37 @@ async def test_subnets_found_by_a_device_are_listed_and_shown(site: Any) -> None
     assert "<td>subnet-1</td>" + "".join(f'<td class="number">{each}</td>' for each in figures) in page
     with open_store(site.store) as store:
         assert [report.status for report in store.fleet.all()] == [status]
+
+
+@pytest.mark.parametrize(
+    ("adapted", "shown"),
+    [(1_790_000_000_000, "adapted since 2026-09-21 14:13 UTC, shift 4.3"), (None, "not adapted, shift 4.3")],
+)
+async def test_the_adaptation_of_a_device_is_listed_and_shown(
+    site: Any, adapted: int | None, shown: str
+) -> None:
+    status = replace(STATUS, adaptation=DeviceAdaptation(adapted, 4.32, 1_000))
+    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
+        with DevicesClient(address) as client:
+            await asyncio.to_thread(client.report_status, status)
+        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
+            (device,) = (await web.get("/v1/fleet")).json()["devices"]
+            page = (await web.get("/fleet")).text
+    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
+    assert f'<span class="hint">{shown}</span>' in page
+    with open_store(site.store) as store:
+        assert [report.status for report in store.fleet.all()] == [status]
+
+
+def test_reports_of_before_adaptation_are_read(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fleet = Fleet(store.fleet)
+        fleet.report(STATUS)
+        fleet.write()
+    with closing(sqlite3.connect(tmp_path / "mistify.db")) as database, database:
+        database.execute("UPDATE fleet SET status = json_remove(status, '$.adaptation')")
+    with open_store(tmp_path) as store:
+        assert [report.status for report in store.fleet.all()] == [STATUS]
 
 
 async def test_reports_of_devices_are_listed_and_shown_as_text(site: Any) -> None:

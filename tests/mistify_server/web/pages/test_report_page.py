@@ -17,7 +17,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
 from mistify.config.task import TaskConfig
 from mistify.costs.formats import AxisFormat
-from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_table import Figure, goal_table
@@ -121,6 +121,14 @@ def test_a_goal_shows_its_results_and_reasons(job: Job) -> None:
         "#trade-offs",
     }
     assert {f"#{goal}" for goal in goals} == nodes == {f"#goal-{goal.id}" for goal in job.goals}
+
+
+def test_a_goal_that_devices_can_adapt_says_so(job: Job) -> None:
+    words = "Devices adapt it to their data without labels from a shift of 1.5, and restore it below 1."
+    assert words not in Parsed(report_page(job)).words
+    first, *others = job.goals
+    first = replace(first, files=(*first.files, PackageFile("adaptation.json", 10, "0" * 64)))
+    assert Parsed(report_page(replace(job, goals=(first, *others)))).words.count(words) == 1
 
 
 def test_limits_are_shown_where_they_are_evaluated() -> None:
