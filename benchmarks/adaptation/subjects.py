@@ -14,7 +14,7 @@ from benchmarks.harness.mobilenet import mobilenet
 from benchmarks.harness.worker import RESNET8, TEST, TRAIN
 from executors.data import Dataset
 from executors.readers.builtin import read_builtin
-from executors.sources.keras.builtin import train_digits_resnet
+from executors.sources.keras.builtin import builtin_source
 from executors.sources.keras.loading import load_keras
 from executors.structure.signature import output_names
 from executors.training.batch_norm import quick_batch_norms
@@ -66,7 +66,7 @@ def _trained_mobilenet(data: Path, epochs: int) -> keras.Model:
 
 def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
     """Return the built-in network of digits, calibrated on its training data."""
-    model = _trained_digits()
+    model = builtin_source("digits-resnet")
     train, test = (read_builtin(f"builtin:digits-{part}") for part in ("train", "test"))
     images, labels = test["x"], test["y"]
     first, second = np.split(np.random.default_rng(seed).permutation(len(images)), [len(images) // 2])
@@ -78,11 +78,6 @@ def digits(data: Path | None, seed: int, *, epochs: int) -> Subject:
         (images[second], labels[second]),
         1.0,
     )
-
-
-@cache
-def _trained_digits() -> keras.Model:
-    return train_digits_resnet()
 
 
 SUBJECTS: Final[Mapping[str, Callable[..., Subject]]] = {

@@ -10,8 +10,8 @@ until the shipped network is back count. Streams of clean images, sorted by clas
 not be harmed.
 
 LeanTTA, TENT and entropy alone answer the streams of the first seed in TensorFlow, each with the setting that
-is best on the middle severity of each kind. MobileNet and the digits are trained once for all seeds, ResNet-8
-for each. `--quick` has one seed, the digits alone and short streams.
+is best on the middle severity of each kind. The MobileNet is trained once for all seeds, ResNet-8 for each.
+`--quick` has one seed, the digits alone and short streams.
 """
 
 import sys
