@@ -3,8 +3,8 @@
 # with SAME_LOWER.
 #
 # Expected: with `ceil_mode`, a window that reaches beyond the end is added, and the others stay where they are: the
-# values 0 to 6 by windows of three have the means 1, 4, 6. With SAME_LOWER, as with SAME_UPPER, seven values by strides of
-# two have ceil(7 / 2) = 4 results. ONNX Runtime does both, and so does ONNX's own shape inference.
+# values 0 to 6 by windows of three have the means 1, 4, 6. With SAME_LOWER, as with SAME_UPPER, seven values by strides
+# of two have ceil(7 / 2) = 4 results. ONNX Runtime does both, and so does ONNX's own shape inference.
 # Observed: `onnx.reference` pads the beginning, too: its means are 0.5, 3, 5. Its max pool has three results with
 # SAME_LOWER, although average pools have four, and the file declares four.
 #
