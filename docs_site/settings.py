@@ -24,6 +24,7 @@ from mistify.parsing.quantities import format_time
 from mistify.peers.hints import Hints
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.durations import Seconds
+from mistify_client.monitor.policies.criteria import ContextualParams
 from mistify_client.monitor.policies.predictive import PredictiveParams
 from mistify_client.tuning.config import TuningFile
 from mistify_server.config import ServeConfig
@@ -95,6 +96,12 @@ def sections() -> Iterator[Section]:
         "The policy predictive",
         '`[policy]` in `monitor.toml` if its `name` is "predictive", the default.',
         tuple(settings_of(PredictiveParams)),
+    )
+    yield Section(
+        "The policy contextual",
+        '`[policy]` in `monitor.toml` if its `name` is "contextual": [weighing criteria]'
+        "(../monitor.md#weighing-accuracy-latency-energy-and-memory).",
+        tuple(settings_of(ContextualParams)),
     )
     yield Section(
         "Tuning with peers",

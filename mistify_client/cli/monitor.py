@@ -85,7 +85,8 @@ def target(
     assignments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME=VALUE]...", help="latency, accuracy or memory; the value none removes a target."
+            metavar="[NAME=VALUE]...",
+            help="latency, accuracy, memory or energy; the value none removes a target.",
         ),
     ] = None,
     *,

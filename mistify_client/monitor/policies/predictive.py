@@ -73,10 +73,13 @@ class _Predictions:
 
     def within(self, option: Option, margin: float = 0.0) -> bool:
         """Return True if an option meets the limits, its latency with a margin (a share of the limit)."""
-        costs, targets = option.costs, self._situation.targets
-        if targets.latency is not None and self._predicted(option) > targets.latency * (1 - margin):
-            return False
-        return targets.memory is None or costs.memory_bytes is None or costs.memory_bytes <= targets.memory
+        predicted, targets = self._situation.predicted(option), self._situation.targets
+        amounts = (
+            (predicted.ms, None if targets.latency is None else targets.latency * (1 - margin)),
+            (option.costs.memory_bytes, targets.memory),
+            (None if predicted.energy is None else predicted.energy.mj, targets.energy),
+        )
+        return all(amount is None or limit is None or amount <= limit for amount, limit in amounts)
 
     def all_within(self, margin: float) -> list[Option]:
         return [option for option in self._situation.options if self.within(option, margin)]

@@ -11,7 +11,15 @@ from mistify.config.data.metric import Metric
 from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
 from mistify.files.writing import write_json
-from mistify.parsing.quantities import Quantity, format_bytes, format_time, parse_bytes, parse_time
+from mistify.parsing.quantities import (
+    ENERGY,
+    Quantity,
+    format_bytes,
+    format_energy,
+    format_time,
+    parse_bytes,
+    parse_time,
+)
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.monitor.state.state import stamp
 
@@ -36,6 +44,11 @@ ByteCount = Annotated[
     PlainValidator(lambda raw: _absolute(parse_bytes(raw), raw, "20MB")),
     PlainSerializer(format_bytes),
 ]
+Millijoules = Annotated[
+    float,
+    PlainValidator(lambda raw: _absolute(ENERGY.parse(raw), raw, "2mJ")),
+    PlainSerializer(format_energy),
+]
 
 
 class Targets(Settings):
@@ -46,11 +59,13 @@ class Targets(Settings):
         accuracy: Lower limit on the package's metric; for an error (`mse`, `mae`, and names that end in
             `_error`), the upper limit.
         memory: Upper limit in bytes for the current option, by the cost model.
+        energy: Upper limit in millijoules; options whose energy is unknown count as within it.
     """
 
     latency: Milliseconds | None = Field(default=None, description='a time such as "20ms"', examples=["20ms"])
     accuracy: Figure | None = Field(default=None, description='a share such as "80%"', examples=["80%"])
     memory: ByteCount | None = Field(default=None, description='bytes such as "2MB"', examples=["2MB"])
+    energy: Millijoules | None = Field(default=None, description='an energy such as "2mJ"', examples=["2mJ"])
 
     def replaced(self, changes: Mapping[str, object]) -> "Targets":
         """Return a copy of these targets with changes.

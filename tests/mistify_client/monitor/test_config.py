@@ -63,6 +63,17 @@ def test_the_example_config_is_valid():
     assert goal_template(config.replacement).id
 
 
+def test_the_example_config_with_weights_is_valid_with_figures_and_with_comparisons(tmp_path):
+    example = (REPOSITORY / "configs" / "contextual.toml").read_text()
+    lines = example.splitlines()
+    compared = [line.removeprefix("# ") for line in lines if not line.startswith("importance")]
+    for text in (example, "\n".join(compared[2:])):
+        path = tmp_path / "contextual.toml"
+        path.write_text(text)
+        assert load_config(path).policy["name"] == "contextual"
+    assert "comparisons" in load_config(path).policy
+
+
 def test_a_goal_added_to_a_job_may_omit_the_settings_of_the_job(write, tmp_path):
     path = write(REPLACEMENT)
     (tmp_path / "goal.json").write_text(json.dumps({"id": "phone", "adaptation_goal": {"latency": "20ms"}}))

@@ -80,9 +80,10 @@ def test_only_exceeded_targets_cause_two_switches_within_the_dwell(course, dwell
             last = situation.now
 
 
+@pytest.mark.parametrize("name", ["predictive", "contextual"])
 @given(course=courses())
-def test_a_decision_that_fits_meets_the_targets(course):
-    for situation, decision in follow(make_policy({}), *course):
+def test_a_decision_that_fits_meets_the_targets(name, course):
+    for situation, decision in follow(make_policy({"name": name}), *course):
         (chosen,) = [option for option in situation.options if option.id == decision.option]
         if decision.fits and situation.targets.latency is not None:
             assert chosen.costs.latency_ms * situation.ratio <= situation.targets.latency
