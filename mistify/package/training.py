@@ -47,6 +47,10 @@ class WeightPlace(Record):
     axes: tuple[Count, ...]
     factor: float = 1.0
 
+    def moved(self, offsets: Mapping[int, int]) -> "WeightPlace":
+        """Return the place in another file, whose offsets are given by those of this one."""
+        return self.model_copy(update={"offset": offsets[self.offset]})
+
     def put(self, weight: Array, network: bytearray) -> None:
         """Write a weight into a network at this place."""
         part = weight[tuple(map(slice, self.start, self.stop))] * np.float32(self.factor)
@@ -136,6 +140,18 @@ class Training(Record):
     def has_accuracy(self) -> bool:
         """True if an output is a classification; numeric outputs are not right or wrong."""
         return any(kind is not OutputEncoding.FIGURES for kind in self.kinds.values())
+
+    def moved(self, offsets: Mapping[int, int]) -> "Training":
+        """Return the description for another file of the network.
+
+        Args:
+            offsets: Position of a constant in this file -> its position in the other one.
+        """
+        weights = tuple(
+            weight.model_copy(update={"places": tuple(place.moved(offsets) for place in weight.places)})
+            for weight in self.weights
+        )
+        return self.model_copy(update={"weights": weights})
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:

@@ -11,12 +11,22 @@ from mistify.package.adaptation import ADAPTATION, AdaptationStore
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify.package.records import PackagedFile
+from mistify.package.training import Training
 from mistify.tflite.rescaling import rescaled
+from mistify.tflite.stored import stored_constants
 from mistify_client.adapting.storage import adaptation_directory
 from mistify_client.files import staging
 from mistify_client.runtime.versions import check_current, copy_package, current, install, previous, roll_back
 
-__all__ = ["AdaptedVersion", "install_adapted", "restore", "restored", "unadapted"]
+__all__ = [
+    "AdaptedVersion",
+    "check_base",
+    "install_adapted",
+    "restore",
+    "restored",
+    "unadapted",
+    "unadapted_directory",
+]
 
 
 @dataclass(frozen=True)
@@ -89,9 +99,19 @@ def install_adapted(package: Path, version: AdaptedVersion, statistics: Statisti
         for name, content in changed.items():
             (new / name).write_bytes(content)
         files = base.manifest.files | {name: PackagedFile.of(content) for name, content in changed.items()}
-        base.manifest.model_copy(update={"files": files, "created": datetime.now(UTC)}).save(new)
+        described = {"files": files, "created": datetime.now(UTC), "training": _training_of(base, network)}
+        base.manifest.model_copy(update=described).save(new)
         directory = install(package, new, expected=version.directory, keep_previous=version.adapted)
     return AdaptedVersion(directory, base, adapted)
+
+
+def _training_of(base: Package, network: bytes) -> Training | None:
+    """Return the description of training, with the places of weights in the file of an adapted network."""
+    training = base.manifest.training
+    if training is None:
+        return None
+    before, after = stored_constants(base.read(NETWORK)), stored_constants(network)
+    return training.moved({constant.offset: after[place].offset for place, constant in before.items()})
 
 
 def restore(package: Path, version: AdaptedVersion) -> AdaptedVersion:
@@ -106,6 +126,29 @@ def restore(package: Path, version: AdaptedVersion) -> AdaptedVersion:
     """
     roll_back(package, expected=version.directory)
     return unadapted(package)
+
+
+def unadapted_directory(package: Path) -> Path:
+    """Return the current version of a package, or the one that it was adapted from.
+
+    Args:
+        package: The directory of the shipped package.
+
+    Raises:
+        MistifyError: NOT_FOUND, the version that it was adapted from is gone; as for `Package.open`.
+    """
+    directory = current(package)
+    return unadapted(package).base.directory if _is_adapted(directory) else directory
+
+
+def check_base(package: Path, base: Path) -> None:
+    """Check that a version is still the current one, or the one that the current one was adapted from.
+
+    Raises:
+        MistifyError: CONFLICT, another one is current; as for `unadapted_directory`.
+    """
+    if unadapted_directory(package) != base:
+        check_current(package, base)
 
 
 def restored(package: Path) -> Path:

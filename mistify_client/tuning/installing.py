@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mistify.config.data.metric import Metric
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.adaptation import ADAPTATION, STATISTICS
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import PackagedFile, describe_file
-from mistify_client.runtime.versions import check_current, copy_package, install
+from mistify_client.adapting.installing import check_base
+from mistify_client.runtime.versions import copy_package, current, install
 from mistify_client.tuning.storage import tuning_directory
 from mistify_client.tuning.trainer import Weights, write_weights
 from mistify_client.tuning.training_loop import Score
@@ -19,9 +21,12 @@ from mistify_client.tuning.training_loop import Score
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
     """Install a package with tuned weights as the current version, unless another one has become current.
 
+    If it is adapted to its data at the time, the adapted version is replaced; `roll_back` makes the one that
+    was tuned current.
+
     Args:
         package: The directory of the shipped package.
-        tuned: The directory of the tuned version.
+        tuned: The directory of the version that was tuned.
         weights: Weight name -> tuned values.
         score: The score on held-out examples.
         examples: The number of held-out examples.
@@ -32,12 +37,23 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
     Raises:
         MistifyError: CONFLICT, the tuned version is not the current one; as for `install`.
     """
-    check_current(package, tuned)  # otherwise the tuned version may have been removed
+    check_base(package, tuned)  # otherwise the tuned version may have been removed
     with _staging(package) as new:
         copy_package(tuned, new)
         write_weights(tuned, weights, new / NETWORK)
         _describe(Manifest.load(tuned), new, score, examples).save(new)
-        return install(package, new, expected=tuned)
+        return _install(package, new, tuned)
+
+
+def _install(package: Path, new: Path, tuned: Path) -> Path:
+    while True:
+        check_base(package, tuned)
+        running = current(package)
+        try:
+            return install(package, new, expected=running, keep_previous=running != tuned)
+        except MistifyError as error:
+            if error.code is not ErrorCode.CONFLICT:
+                raise  # else it was adapted once more, which happens once a minute, or another one is current
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from mistify.files.writing import write_bytes
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.records import describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
-from mistify_client.adapting.installing import restored
+from mistify_client.adapting.installing import check_base, unadapted_directory
 from mistify_client.examples import Examples
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
-from mistify_client.runtime.versions import check_current, current, state_directory
+from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.forgetting import Knowledge, knowledge
 from mistify_client.tuning.installing import install_tuned
@@ -30,7 +30,7 @@ from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.rehearsal import rehearsal_of
 from mistify_client.tuning.release import Privacy, check_takes_noise, noisy_examples
 from mistify_client.tuning.storage import tuning_directory
-from mistify_client.tuning.trainer import PackageTrainer, load_trainer
+from mistify_client.tuning.trainer import PackageTrainer, load_trainer, start_from_current
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 
@@ -89,8 +89,8 @@ def tune(
     continues after the last pass through the data. The tuner's files are in `PACKAGE.state/tuning/`.
 
     Args:
-        package: The directory of the shipped package; its current version is tuned. If that was adapted
-            without labels, the version is that it was made of.
+        package: The directory of the shipped package; its current version is tuned, also if it was adapted
+            to its data without labels.
         examples: The device's examples (`examples.read_examples`).
         peering: The group to tune with; None to tune alone. If the server is unreachable, the device tunes
             alone.
@@ -106,19 +106,20 @@ def tune(
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
             the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
             published with privacy; INVALID_PUBLICATION, the group requires other hints; CONFLICT, the
-            package is already being tuned, or got another version in the meantime; CORRUPT_PACKAGE, a file of
-            the package, or of its state, cannot be used.
+            package is already being tuned, or got another version in the meantime, or was adapted in layers
+            that are not trained; CORRUPT_PACKAGE, a file of the package, or of its state, cannot be used.
     """
     shipped = Path(package)
-    version = restored(shipped)
+    version = unadapted_directory(shipped)
     trainer = load_trainer(version, threads)
     if privacy is not None and peering is not None:
         check_takes_noise(examples, trainer)
     data = split(examples, VALIDATION, trainer.training.batch_size)
-    kept_before = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
         directory = stack.enter_context(_tuning_directory(shipped))
-        check_current(shipped, version)  # another process may have tuned it in the meantime
+        check_base(shipped, version)  # another process may have tuned it in the meantime
+        start_from_current(trainer, version, current(shipped))
+        kept_before = None if keep is None else knowledge(trainer, keep)
         exchange = None
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))

@@ -29,6 +29,7 @@ from mistify.package.training import (
     with_weights,
 )
 from mistify.package.verification import verify
+from mistify.tflite.stored import stored_constants
 from mistify.wording import counted
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array, bind
@@ -255,6 +256,28 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     trainer = PackageTrainer(manifest, training, interpreter)
     trainer.restore(weights_in((directory / NETWORK).read_bytes(), training))
     return trainer
+
+
+def start_from_current(trainer: PackageTrainer, version: Path, current: Path) -> None:
+    """Give the trainer of a version the weights of the current one, if that was adapted from it.
+
+    Raises:
+        MistifyError: CONFLICT, it was adapted in layers that are not trained.
+    """
+    if current == version:
+        return
+    network, training = (current / NETWORK).read_bytes(), Manifest.load(current).training
+    before, after = (stored_constants(each) for each in ((version / NETWORK).read_bytes(), network))
+    adapted = {own.offset for place, own in before.items() if own.content != after[place].content}
+    trained = {place.offset for weight in trainer.training.weights for place in weight.places}
+    if training is None or not adapted <= trained:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"{current} was adapted to its data without labels, in layers that are not trained; run "
+            '"mistify adaptation --reset", or port the goal with "tuning": {"trainable": "network", '
+            '"adaptation": true}',
+        )
+    trainer.restore(weights_in(network, training))
 
 
 def write_weights(

@@ -72,6 +72,8 @@ def main() -> None:
             quantization=QuantizationConfig.model_validate({"precision": precision}),
         )
         write(HERE / name, dict(packaged(model, task, setup, rest).files))
+    tuning = TuningConfig(adaptation=True, trainable="network", batch_size=16)
+    write(HERE / "adaptable_trainable", dict(packaged(model, package_task(tuning=tuning), setup, rest).files))
     small = keras.models.clone_model(model)
     small.set_weights(model.get_weights())
     branches = Branches(
