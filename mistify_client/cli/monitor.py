@@ -1,6 +1,7 @@
 """The commands of the monitor: `mistify monitor`, `status` and `target`."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
-from mistify_client.monitor.config import MonitorConfig, load_config
+from mistify_client.monitor.config import MonitorConfig, load_config, read_config
 from mistify_client.monitor.daemon import Monitor, run, signal_waiter
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
@@ -24,6 +25,11 @@ from mistify_client.monitor.state.targets import (
     write_changes,
 )
 from mistify_client.monitor.status import lines, upgraded
+from mistify_client.monitor.traces.lines import Options
+from mistify_client.monitor.traces.reading import read_trace
+from mistify_client.monitor.traces.replay import replayed
+from mistify_client.monitor.traces.summary import Comparison
+from mistify_client.monitor.traces.writing import TraceWriter
 from mistify_client.runtime.versions import current
 
 
@@ -34,29 +40,66 @@ def register(app: typer.Typer) -> None:
 
 
 def monitor(
-    package: PackageOption,
     config: Annotated[Path, typer.Option(metavar="MONITOR.TOML", help="Targets and settings.")],
     *,
+    package: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the package; not needed with --replay.")
+    ] = None,
     server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Default: the config's.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Decide once, then exit.")] = False,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append conditions and decisions to this file.")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Show how the config decides under the recorded conditions."),
+    ] = None,
 ) -> None:
     """Keep a package within its targets while conditions change, until SIGTERM or Ctrl-C.
 
     SIGHUP reloads the config. Exit code 4: the package already has a monitor.
     """
-    with reported_errors(), signal_waiter() as wait:
+    with reported_errors():
+        if replay is not None:
+            if package is not None or server is not None or once or record is not None:
+                raise _wrong_options("--replay needs only --config: leave out the other options")
+            _replay(replay, config)
+        elif package is None:
+            raise _wrong_options("--package names the package; only --replay does without")
+        else:
+            _monitor(package, partial(_settings, package, config, server), record, once=once)
+
+
+def _monitor(
+    package: Path, settings: Callable[[], MonitorConfig], record: Path | None, *, once: bool
+) -> None:
+    with signal_waiter() as wait:
         state = MonitorState.of(package)
-        settings = partial(_settings, package, config, server)
         settings()
         with state.held():
+            trace = None if record is None else TraceWriter(record)
             journal = Journal(state.log)
-            watched = Monitor(package, settings, journal)
+            watched = Monitor(package, settings, journal, trace=trace)
             journal.note("started", f"monitoring {package}")
             if once:
                 watched.step()
                 watched.close()
             else:
                 run(watched, journal, wait)
+
+
+def _replay(trace: Path, config: Path) -> None:
+    """Print the decisions of a config under the conditions of a trace."""
+    settings = read_config(config)
+    first = next(line for line in read_trace(trace) if isinstance(line, Options))
+    check_accuracy(settings.targets, first.options[0].score.metric, str(config))
+    steps = replayed(read_trace(trace), settings.make_policy, settings.targets)
+    for line in Comparison().lines(steps):
+        typer.echo(line)
+
+
+def _wrong_options(message: str) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_CONFIG, message)
 
 
 def status(

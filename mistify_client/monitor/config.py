@@ -163,7 +163,7 @@ class MonitorConfig(Settings):
 
 
 def load_config(path: Path, server: str | None = None) -> MonitorConfig:
-    """Read and check `monitor.toml` and the goal that it names.
+    """Read and check `monitor.toml` and the files that it names.
 
     Args:
         path: The config file.
@@ -171,6 +171,27 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
 
     Returns:
         The config, with absolute paths.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem of the file.
+    """
+    config = read_config(path, server)
+    tables = {name: getattr(config, name) for name in _SERVER_TABLES}
+    resolved = {
+        name: _resolved(table, path.parent.resolve()) for name, table in tables.items() if table is not None
+    }
+    config = config.model_copy(update=resolved)
+    if config.replacement is not None:
+        goal_template(config.replacement)
+    return config
+
+
+def read_config(path: Path, server: str | None = None) -> MonitorConfig:
+    """Read and check `monitor.toml` itself; the files that it names need not exist.
+
+    Args:
+        path: The config file.
+        server: An address that replaces every server in the file; None keeps them.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file.
@@ -186,13 +207,6 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     except ValidationError as error:
         raise invalid_config(problems_of(error, MonitorConfig, value=whole), str(path)) from error
     config.make_policy()
-    tables = {name: getattr(config, name) for name in _SERVER_TABLES}
-    resolved = {
-        name: _resolved(table, path.parent.resolve()) for name, table in tables.items() if table is not None
-    }
-    config = config.model_copy(update=resolved)
-    if config.replacement is not None:
-        goal_template(config.replacement)
     return config
 
 

@@ -33,6 +33,7 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import LiveTargets
 from mistify_client.monitor.status import adaptation_status, replacement_status, status, targets
+from mistify_client.monitor.traces.writing import TraceWriter
 from mistify_client.runtime.versions import current
 
 #: The status is written after each change, and otherwise at this interval to limit wear of flash memory.
@@ -52,6 +53,7 @@ class Monitor:
         package: The directory of the shipped package.
         load_config: Reads the config; called again by `reload`.
         journal: The log for changes and problems.
+        trace: The record of conditions and decisions; None for no record.
         clock: The clock of the recorded inferences, in seconds.
     """
 
@@ -61,12 +63,14 @@ class Monitor:
         load_config: Callable[[], MonitorConfig],
         journal: Journal,
         *,
+        trace: TraceWriter | None = None,
         sensor: Sensor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
         self._load_config = load_config
         self._journal = journal
+        self._trace = trace
         self._sensor = sensor or DeviceSensor()
         self.clock = clock
         self._state = MonitorState.of(package)
@@ -110,6 +114,7 @@ class Monitor:
             self._note_not_followed(outcome)
             self._note_other_metric(outcome)
             self._outcome = outcome
+            self._record(outcome)
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
                 self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
@@ -126,12 +131,16 @@ class Monitor:
         else:
             self._journal.problem("config", None)
             self._journal.note("config", "read again")
+            if self._trace is not None:
+                self._trace.begin()
 
     def close(self) -> None:
         """Stop the search for subnets and the threads; the next daemon continues the threads' work."""
         self._search.stop()
         self._slices.stop()
         self._stop_threads()
+        if self._trace is not None:
+            self._trace.close()
 
     def _stop_threads(self) -> None:
         for path in (self._background, self._reporting, self._fleet, self._adaptation):
@@ -215,6 +224,16 @@ class Monitor:
             f"by {outcome.other_metric} on this device"
         )
         self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
+
+    def _record(self, outcome: IntervalOutcome) -> None:
+        if self._trace is None:
+            return
+        try:
+            self._trace.write(outcome)
+        except OSError as error:
+            self._journal.problem("trace", str(error))
+        else:
+            self._journal.problem("trace", None)
 
     def _consider_search(self, now: float, outcome: IntervalOutcome) -> bool:
         """Search for other subnets if none has met the targets for a while.

@@ -43,6 +43,7 @@ PUBLIC = (
     "mistify_client.monitor.policies.base",
     "mistify_client.monitor.sensing.sensors",
     "mistify_client.monitor.state.targets",
+    "mistify_client.monitor.traces.lines",
     "mistify_client.privacy.ledger",
     "mistify_client.privacy.noise",
     "mistify_client.runtime.versions",
