@@ -58,7 +58,7 @@ from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.assembly.stitched_networks import STITCHED, STITCHER
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import Run, Shapes, zeros
+from mistify_client.runtime.interpreter import Ran, Run, Shapes, zeros
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
@@ -216,7 +216,7 @@ class SlowableSubnets:
         """Return a function that runs inferences on inputs of these shapes, `times` times each."""
         run_once = self._subnets.prepared(inputs)
 
-        def run_several(values: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
+        def run_several(values: Mapping[str, Array], wanted: int) -> Ran:
             for _ in range(self.times - 1):
                 run_once(values, wanted)
             return run_once(values, wanted)

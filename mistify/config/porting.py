@@ -23,6 +23,7 @@ from mistify.config.files import FileField, FileForm, PathKind
 from mistify.config.hardware import HardwareConfig
 from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.exits import ExitsConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.task import TaskConfig
@@ -187,6 +188,7 @@ class PortingConfig(Settings):
         quantization: The precision of the package; a name alone is enough. By default, the server chooses one
             if latency, memory or size is limited; otherwise it is "none".
         branches: Networks between which the package switches on the device; by default, there is only one.
+        exits: Places at which the network may answer early; by default, there are none.
         compression: Zero or shared weights; by default, there is no compression.
         tuning: How the package is trained on the device.
     """
@@ -221,6 +223,7 @@ class PortingConfig(Settings):
     )
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
+    exits: ExitsConfig | None = None
     compression: CompressionConfig | None = None
     tuning: TuningConfig = Field(default_factory=TuningConfig)
 
@@ -230,6 +233,7 @@ class PortingConfig(Settings):
             return self
         checks = (
             self._check_branches,
+            self._check_exits,
             self._check_accuracy,
             self._check_compression,
             self._check_tuning,
@@ -249,6 +253,21 @@ class PortingConfig(Settings):
         if self.branches and self.quantization.inputs == "int8":
             raise InvalidValue(
                 "int8 inputs", "float32 inputs, because branches share float32 layers", 'leave "inputs" out'
+            )
+
+    def _check_exits(self) -> None:
+        precision = self.quantization.precision
+        beside = {
+            "quantization": precision.value if precision is Quantization.INT8_QAT else None,
+            "inputs": "int8" if self.quantization.inputs == "int8" else None,
+            "compression": self.compression and str(self.compression),
+        }
+        others = {name: value for name, value in beside.items() if value is not None}
+        if self.exits and others:
+            raise InvalidValue(
+                {"exits": str(self.exits), **others},
+                "exits of a network that packaging does not train, with float inputs",
+                f'leave out "exits", or {" and ".join(map(shown, others))}',
             )
 
     def _check_accuracy(self) -> None:

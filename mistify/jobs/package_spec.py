@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from mistify.config.data.targets import Target
 from mistify.config.package.branches import BranchesConfig
 from mistify.config.package.compression import CompressionConfig
+from mistify.config.package.exits import ExitsConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.task import TaskConfig
@@ -22,6 +23,7 @@ class PackageSpec:
         targets: Accuracies to reach on the test data.
         threads: Number of threads for running it in LiteRT, and for measured and predicted latencies.
         branches: The branches of the package; None for a single network.
+        exits: Places at which its network may answer early; None for none.
         compression: The compression of its kernels; None for no compression.
         tuning: How it is trained on the device.
         task: The task that it serves; None for everything that the data teach.
@@ -32,6 +34,7 @@ class PackageSpec:
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
     threads: int = 1
     branches: BranchesConfig | None = None
+    exits: ExitsConfig | None = None
     compression: CompressionConfig | None = None
     tuning: TuningConfig = field(default_factory=TuningConfig)
     task: TaskConfig | None = None

@@ -59,6 +59,7 @@ def report(job: Job) -> dict[str, object]:
       reason.
     - `warning`: the limits that were likely to be missed, as predicted at submission.
     - `compression`: the settings and the achieved figures; null if none was requested.
+    - `exits`: the allowed losses of accuracy; null if no exits were requested. `note` has their figures.
     - `task`: the task that the package serves, as in a config; null for everything that its source does.
       A package with a task is not compared with the source (`accuracy_change`).
     - `source`: accuracies in LiteRT on the test data, before and after tuning, and the scores of each output
@@ -117,6 +118,7 @@ def _goal_report(goal: Goal, source: Source | None, formats: Sequence[AxisFormat
         "quantization": goal.spec.quantization.model_dump(mode="json"),
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
+        "exits": None if goal.spec.exits is None else goal.spec.exits.model_dump(mode="json"),
         "task": None if goal.spec.task is None else goal.spec.task.model_dump(mode="json"),
         "hardware": hardware_of_goal(goal),
         "threads": goal.spec.threads,

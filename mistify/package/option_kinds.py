@@ -4,20 +4,23 @@ from enum import StrEnum
 
 
 class OptionKind(StrEnum):
-    """The form of an option: a branch of the package's network, a subnet of its blocks, or a slice.
+    """The form of an option: a branch of the package's network, a subnet of its blocks, a slice, or exits.
 
-    A slice is a network for the package's task, cut from a network with all units.
+    A slice is a network for the package's task, cut from a network with all units. With exits, the package's
+    network answers early if it is confident.
     """
 
     BRANCH = "branch"
     SUBNET = "subnet"
     SLICE = "slice"
+    EXIT = "exit"
 
 
 def option_id(kind: OptionKind, number: float) -> str:
     """Return the id of an option, such as "branch-0" or "slice-0.25".
 
     Args:
-        number: The index of the option among those of its kind; for a slice the largest share of open units.
+        number: The index of the option among those of its kind; for a slice the largest share of open units;
+            for exits the allowed loss of accuracy.
     """
     return f"{kind}-{number:.3g}"

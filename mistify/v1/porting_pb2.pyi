@@ -437,7 +437,7 @@ class Goal(_message.Message):
     def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., spec: _Optional[_Union[PackageSpec, _Mapping]] = ...) -> None: ...
 
 class PackageSpec(_message.Message):
-    __slots__ = ("budget", "targets", "quantization", "threads", "branches", "compression", "tuning", "task")
+    __slots__ = ("budget", "targets", "quantization", "threads", "branches", "compression", "tuning", "task", "exits")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -453,6 +453,7 @@ class PackageSpec(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TUNING_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
+    EXITS_FIELD_NUMBER: _ClassVar[int]
     budget: _containers.ScalarMap[str, float]
     targets: _containers.RepeatedCompositeFieldContainer[Target]
     quantization: Quantization
@@ -461,7 +462,8 @@ class PackageSpec(_message.Message):
     compression: Compression
     tuning: TrainingSettings
     task: Task
-    def __init__(self, budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., threads: _Optional[int] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ...) -> None: ...
+    exits: Exits
+    def __init__(self, budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., threads: _Optional[int] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ..., exits: _Optional[_Union[Exits, _Mapping]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("properties", "classes")
@@ -541,6 +543,12 @@ class Branches(_message.Message):
     to: float
     saved_model: bool
     def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., saved_model: _Optional[bool] = ..., **kwargs) -> None: ...
+
+class Exits(_message.Message):
+    __slots__ = ("loss",)
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    loss: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, loss: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Compression(_message.Message):
     __slots__ = ("sparsity", "clusters")

@@ -21,6 +21,7 @@ from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, Timi
 from mistify_client.monitor.sensing.conditions import Conditions
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.monitor.sensing.energy import EnergyModel
+from mistify_client.monitor.sensing.exits import expected_stages
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
 from mistify_client.monitor.sensing.system import SystemFiles
@@ -305,7 +306,7 @@ def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> 
     ]
     inferences = np.concatenate([np.empty(0, INFERENCE), *matching])
     recent = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
-    return recent[np.argsort(recent["ended"], kind="stable")]
+    return expected_stages(recent[np.argsort(recent["ended"], kind="stable")], version.options)
 
 
 def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int, ...]:

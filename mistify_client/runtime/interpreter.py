@@ -1,7 +1,7 @@
 """A network in LiteRT, with memory for inputs of the most recent shapes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,23 @@ from mistify.tflite.session import Session
 from mistify_client.assembly.memory import return_memory
 from mistify_client.runtime.inputs import Array
 
-#: Runs an inference on inputs, by name, with the option at an index. Returns the outputs by name, and the
-#: index of the option that ran: another one while the requested one is being loaded.
-Run = Callable[[Mapping[str, Array], int], tuple[dict[str, Array], int]]
+
+class Ran(NamedTuple):
+    """The result of an inference.
+
+    Attributes:
+        outputs: Output name -> [batch, ...].
+        option: Index of the option that ran: another one while the requested one is being loaded.
+        stages: The stage that answered each row; empty unless the option has exits.
+    """
+
+    outputs: dict[str, Array]
+    option: int
+    stages: tuple[int, ...] = ()
+
+
+#: Runs an inference on inputs, by name, with the option at an index.
+Run = Callable[[Mapping[str, Array], int], Ran]
 
 #: The shapes of the inputs in order.
 Shapes = tuple[tuple[int, ...], ...]
@@ -71,8 +85,7 @@ class Network:
         Raises:
             RuntimeError: There is not enough memory for the examples, or the network rejects their values.
         """
-        outputs, _ = self.prepared(inputs)(inputs, branch)
-        return outputs
+        return self.prepared(inputs)(inputs, branch).outputs
 
     def running(self, wanted: int) -> int:
         """Return the branch that runs for a requested one: the same, because all are in memory."""
@@ -102,11 +115,11 @@ class Network:
         for branch in range(len(self.manifest.branches) or 1):
             self(inputs, branch)
 
-    def _run(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
-        return self._session(inputs), branch
+    def _run(self, inputs: Mapping[str, Array], branch: int) -> Ran:
+        return Ran(self._session(inputs), branch)
 
-    def _run_branch(self, inputs: Mapping[str, Array], branch: int) -> tuple[dict[str, Array], int]:
-        return self._session.run(self._branches[branch], inputs), branch
+    def _run_branch(self, inputs: Mapping[str, Array], branch: int) -> Ran:
+        return Ran(self._session.run(self._branches[branch], inputs), branch)
 
 
 def open_network(package: Package, threads: int) -> Network:

@@ -13,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, Given, bind
-from mistify_client.runtime.interpreter import Run, Shapes
+from mistify_client.runtime.interpreter import Ran, Run, Shapes
 from mistify_client.runtime.options import Option, PackageOptions
 from mistify_client.runtime.samples import InputSamples
 from mistify_client.runtime.statistics import Recorder, Statistics
@@ -82,7 +82,7 @@ class LoadedPackage:
         switchboard: Switchboard,
         *,
         finite: bool = False,
-    ) -> dict[str, Array]:
+    ) -> Ran:
         """Run the option selected by the switchboard; while it is being loaded, the previous one.
 
         Args:
@@ -91,7 +91,7 @@ class LoadedPackage:
             finite: Reject inputs that are not finite.
 
         Returns:
-            The outputs [batch, ...] by name.
+            The outputs as values, the option and the stages.
 
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit; or the network rejects them.
@@ -100,26 +100,28 @@ class LoadedPackage:
         values = bind(self.manifest.inputs, arrays, named, finite=finite)
         with self._lock:
             try:
-                outputs = self._recorded(values, self._wanted(switchboard), called)
+                ran = self._recorded(values, self._wanted(switchboard), called)
             except RuntimeError as error:
                 raise _refused(values) from error
             self._samples.offer(values)
-        return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
+        outputs = {info.name: info.dequantized(ran.outputs[info.name]) for info in self.manifest.outputs}
+        return ran._replace(outputs=outputs)
 
-    def _recorded(self, values: Mapping[str, Array], wanted: int, called: float) -> dict[str, Array]:
+    def _recorded(self, values: Mapping[str, Array], wanted: int, called: float) -> Ran:
         run = self.network.prepared(values)
         computing, started = time.thread_time(), time.monotonic()
-        outputs, option = run(values, wanted)
+        ran = run(values, wanted)
         ended, computed = time.monotonic(), time.thread_time()
         self.recorder.record(
             ended,
             1e3 * (ended - started),
             1e3 * (computed - computing),
             1e3 * (started - called),
-            option=option,
+            option=ran.option,
+            stage=max(ran.stages, default=0),
             batch=_examples(values),
         )
-        return outputs
+        return ran
 
     def wanted(self, switchboard: Switchboard) -> Option:
         """Return the option selected by a switchboard; the default one if there is no such option."""

@@ -15,9 +15,11 @@ import numpy.typing as npt
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import cache_directory
 from mistify.machine import MOST_THREADS
+from mistify.package.exits import EXIT_STAGES
 from mistify.package.manifest import NETWORK, Branch, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.verification import verify
+from mistify_client.runtime.exits import with_exits
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import open_network
@@ -75,6 +77,7 @@ class PortedModel:
         self._clock = clock
         self._noticed, self._retry_at = loaded.generation, math.inf
         self._noticing, self._loading = threading.Lock(), threading.Lock()
+        self._last = threading.local()
 
     @property
     def manifest(self) -> Manifest:
@@ -128,8 +131,9 @@ class PortedModel:
     def options(self) -> tuple[Option, ...]:
         """The options that the package can run; they do not change while a version runs.
 
-        These are its branches, the cheapest first; or the best subnets of its blocks found on this device,
-        the fastest first; or its only network, and the slices for its task that a monitor has offered.
+        These are its branches, the cheapest first, and its exits; or the best subnets of its blocks found on
+        this device, the fastest first; or its only network, and the slices for its task that a monitor has
+        offered.
         """
         return self._loaded.options.options
 
@@ -146,7 +150,7 @@ class PortedModel:
     def switch(self, option: str) -> None:
         """Run another option, in every process that uses the package.
 
-        Takes no longer than writing a number. All branches are in memory, so a branch runs from the next
+        Takes no longer than writing a number. All branches and exits are in memory, so they run from the next
         inference. The blocks of a subnet are loaded in the background, starting with the next inference; so
         is a slice, which is cut if it has not been.
 
@@ -158,6 +162,15 @@ class PortedModel:
         """
         loaded = self._loaded
         self._switchboard.switch_in(loaded.generation, loaded.options.place_of(option))
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The stage that answered each row of the last call of this thread; empty unless it ran exits.
+
+        Stages are numbered from 0; the last one is the end of the network.
+        """
+        stages: tuple[int, ...] = getattr(self._last, "stages", ())
+        return stages
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
         """Return statistics on this model's inferences of the last seconds, excluding waiting times."""
@@ -179,7 +192,7 @@ class PortedModel:
         """
         if self._switchboard.generation != self._loaded.generation:
             self._check_for_new_version()
-        outputs = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
+        outputs, _, self._last.stages = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _check_for_new_version(self) -> None:
@@ -387,11 +400,15 @@ def _opened(package: Package, state: Path, settings: _LoadSettings, option: int)
     options = options_of(package, state)
     chosen = options.chosen(option)
     # The files that are used are read, and verified, later.
-    package.verify(with_blocks=False, skip=options.options[chosen].blocks or (NETWORK,))
+    used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
+    package.verify(with_blocks=False, skip=used)
     threads = settings.threads or options.threads
     if options.paged:
         return _Opened(open_paged(package, options, state, chosen, threads), options)
-    return _Opened(open_network(package, threads), options)
+    network = open_network(package, threads)
+    if options.exits is None:
+        return _Opened(network, options)
+    return _Opened(with_exits(package, network, options.exits), options)
 
 
 def _switchboard(state: Path) -> Switchboard:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from mistify.costs.energy import Energy, published_energy
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
+from mistify.package.exits import EXIT_STAGES, ExitChoice, ExitStore
 from mistify.package.manifest import Branch, Manifest
 from mistify.package.opened import Package
 from mistify.package.option_kinds import OptionKind, option_id
@@ -20,6 +22,9 @@ from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.ladder import Rung, SliceLadder
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
+
+#: The share of inferences that take at most the 95th percentile.
+_P95: Final = 0.95
 
 #: The hardware name for the latencies in a pool or a ladder.
 THIS_DEVICE: Final = "this device"
@@ -32,7 +37,7 @@ class OptionCosts:
     """The costs of one inference of an option at batch size 1.
 
     Attributes:
-        latency_ms: The median in milliseconds on an otherwise idle device.
+        latency_ms: The median in milliseconds on an otherwise idle device; with exits, the expected value.
         p95_ms: The 95th percentile of the latency; None if unknown.
         memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; for networks on a ladder of
             slices, of constants and activations in their files; None if unknown.
@@ -69,12 +74,13 @@ class OptionScore:
 
 @dataclass(frozen=True)
 class Option:
-    """A network that a package can run: a branch of its network, a subnet of its blocks, or a slice.
+    """A network that a package can run: a branch, a subnet of its blocks, a slice, or one with exits.
 
     Attributes:
         id: Unique in its package, such as "branch-2".
         costs: Costs of an inference with the engine.
         blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for others.
+        exits: The confidence from which exits answer, and their rates; None for others.
     """
 
     kind: OptionKind
@@ -83,6 +89,7 @@ class Option:
     costs: OptionCosts
     score: OptionScore
     blocks: tuple[str, ...] = ()
+    exits: ExitChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,7 @@ class PackageOptions:
             None for those of its manifest.
         pool: The pool whose subnets are the options; None if they are others.
         ladder: The ladder of the version, whose slices are options beside its own network; None without one.
+        exits: The exits of the version, which are the last options; None if no option has exits.
     """
 
     options: tuple[Option, ...]
@@ -105,6 +113,7 @@ class PackageOptions:
     generation: int | None = None
     pool: SubnetPool | None = None
     ladder: SliceLadder | None = None
+    exits: ExitStore | None = None
 
     @property
     def paged(self) -> bool:
@@ -165,28 +174,32 @@ def options_of(package: Package, state: Path) -> PackageOptions:
 
     They are the subnets in the pool, the fastest first, if there is a pool for the package's block store.
     Otherwise they are the branches; a package without branches has its network as the only option. If a
-    device has a ladder of slices for the task of this version, these follow, the smallest first. Pools and
-    ladders do not count if the package was tuned, since blocks and slices were not, or if their file is
-    damaged, which is logged.
+    device has a ladder of slices for the task of this version, these follow, the smallest first; else the
+    package's exits, by ascending loss. Pools, ladders and exits do not count if the package was tuned, since
+    blocks, slices and heads were not. Nor do pools and ladders if their file is damaged, which is logged.
 
     Args:
         package: The package's version.
         state: The state directory of the package.
+
+    Raises:
+        MistifyError: As for `ExitStore.of`.
     """
     manifest = package.manifest
     branches = _branches(manifest)
     if manifest.tuned_from:
         return branches
+    shipped = _with_exits(branches, ExitStore.of(package), manifest)
     try:
         pool = SubnetPool.load(state, package)
         if pool is not None and pool.entries:
             return _subnets(package, pool)
         ladder = SliceLadder.of(package, state)
-        return branches if ladder is None else _with_slices(branches, ladder)
+        return shipped if ladder is None else _with_slices(branches, ladder)
     except MistifyError as error:
         message = "%s runs as it was shipped, without options made on this device: %s"
         logger.warning(message, package.directory, error)
-        return branches
+        return shipped
 
 
 def own_host(manifest: Manifest) -> str:
@@ -211,7 +224,7 @@ def _branches(manifest: Manifest) -> PackageOptions:
                 p95_ms=part.latency.p95_ms,
                 memory_bytes=part.achieved.get(memory),
                 size_bytes=part.achieved.get(size),
-                energy=_energy(part, manifest.quantization),
+                energy=_energy(part, part.achieved.get(FLOPS), manifest.quantization),
                 axes=part.achieved,
             ),
             score=OptionScore(part.validation_accuracy, manifest.metric),
@@ -221,12 +234,46 @@ def _branches(manifest: Manifest) -> PackageOptions:
     return PackageOptions(options, manifest.default_branch, own_host(manifest))
 
 
-def _energy(part: Branch | Manifest, precision: Quantization) -> Energy | None:
-    """Return the energy of a branch; None if its manifest lacks multiply-adds or weights."""
-    multiply_adds, weights = part.achieved.get(FLOPS), part.achieved.get(PARAMS)
+def _energy(part: Branch | Manifest, multiply_adds: float | None, precision: Quantization) -> Energy | None:
+    """Return the energy of a branch with all of its weights; None if multiply-adds or weights are unknown."""
+    weights = part.achieved.get(PARAMS)
     if multiply_adds is None or weights is None:
         return None
     return published_energy(multiply_adds, weights * precision.storage.weight, precision)
+
+
+def _with_exits(own: PackageOptions, store: ExitStore | None, manifest: Manifest) -> PackageOptions:
+    """Return the options followed by those with exits, if there are any."""
+    if store is None:
+        return own
+    options = (_exit(choice, store, own.options[own.default], manifest) for choice in store.choices)
+    return replace(own, options=(*own.options, *options), exits=store)
+
+
+def _exit(choice: ExitChoice, store: ExitStore, network: Option, manifest: Manifest) -> Option:
+    """Return the option for a choice. The stages are in memory beside the network."""
+    size, alone = manifest.files[EXIT_STAGES].size, network.costs.memory_bytes
+    usual = next(
+        stage for stage, answered in zip(store.stages, accumulate(choice.rates), strict=True)
+        if answered >= _P95 or stage is store.stages[-1]
+    )  # fmt: skip
+    return Option(
+        kind=OptionKind.EXIT,
+        id=option_id(OptionKind.EXIT, choice.loss),
+        engine=network.engine,
+        costs=OptionCosts(
+            latency_ms=choice.latency_ms,
+            p95_ms=usual.latency_ms,
+            memory_bytes=None if alone is None else alone + size,
+            size_bytes=size,
+            energy=_energy(
+                parts(manifest)[manifest.default_branch], choice.multiply_adds, manifest.quantization
+            ),
+            axes={FLOPS: choice.multiply_adds},
+        ),
+        score=OptionScore(choice.validation_accuracy, network.score.metric),
+        exits=choice,
+    )
 
 
 def _with_slices(own: PackageOptions, ladder: SliceLadder) -> PackageOptions:

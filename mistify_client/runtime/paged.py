@@ -18,7 +18,7 @@ from mistify_client.assembly.paged_slices import PagedSlices, SliceFiles
 from mistify_client.assembly.pager import Pager
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import Run, Shapes, zeros
+from mistify_client.runtime.interpreter import Ran, Run, Shapes, zeros
 from mistify_client.runtime.options import Option, PackageOptions
 from mistify_client.runtime.versions import shipped_package
 
@@ -97,7 +97,7 @@ class PagedOptions(Generic[Choice]):
         if missing := {info.name for info in self.manifest.outputs} - outputs.keys():
             raise ValueError(f"they have no output {min(missing)}, which the manifest has")
 
-    def _run(self, inputs: Mapping[str, Array], wanted: int) -> tuple[dict[str, Array], int]:
+    def _run(self, inputs: Mapping[str, Array], wanted: int) -> Ran:
         now = self._clock()
         if wanted != self._wanted or now >= self._retry_at:
             self._load(wanted, now)
@@ -106,7 +106,7 @@ class PagedOptions(Generic[Choice]):
         outputs, ran = self._network(inputs)
         if ran is not self._ran:  # full comparison only after a switch, because this is timed
             self._ran, self._number = ran, self._choices.index(ran)
-        return outputs, self._number
+        return Ran(outputs, self._number)
 
     def _improve(self, now: float) -> None:
         try:

@@ -25,26 +25,31 @@ CAPACITY: Final = 1024
 
 #: An inference: its end (seconds of `time.monotonic`, the same in all processes); the milliseconds of the
 #: network, those during which its thread used the processor, and those from the call until the network ran;
-#: the index of the option that ran (`PackageOptions`); the number of examples.
+#: the index of the option that ran (`PackageOptions`); the last of its stages that ran, 0 without exits; the
+#: number of examples.
 INFERENCE: Final = np.dtype(
     [
         ("ended", "f8"),
         ("latency_ms", "f4"),
         ("computing_ms", "f4"),
         ("before_ms", "f4"),
-        ("option", "i4"),
+        ("option", "i2"),
+        ("stage", "i2"),
         ("batch", "i8"),
     ]
 )
 
 _RUNTIMES: Final = "runtimes"
-_MAGIC: Final = b"MISTIFY\3"
+_MAGIC: Final = b"MISTIFY\4"
+
+#: Files of earlier versions that can be read: a larger number in place of an option and a stage.
+_EARLIER: Final = b"MISTIFY\3"
 
 # Magic, generation, number of options, threads; then an integer for the total, one for each option, and the
 # ring buffer.
 _HEADER: Final = struct.Struct("8sIIQ")
 _COUNT_BYTES: Final = 8
-_RECORD: Final = struct.Struct("dfffiq")
+_RECORD: Final = struct.Struct("dfffhhq")
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,7 @@ class Recorder:
         before_ms: float,
         *,
         option: int,
+        stage: int = 0,
         batch: int,
     ) -> None:
         """Record an inference.
@@ -162,12 +168,15 @@ class Recorder:
             computing_ms: Processor time of the thread during the inference.
             before_ms: Time from the call until the network ran: checking inputs, waiting for other calls.
             option: Index of the option that ran.
+            stage: The last of its stages that ran; 0 without exits.
             batch: Number of examples.
         """
         counts = self._counts
         total = counts[0]
         offset = self._ring + total % CAPACITY * _RECORD.size
-        _RECORD.pack_into(self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, batch)
+        _RECORD.pack_into(
+            self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, stage, batch
+        )
         counts[1 + option] += 1
         counts[0] = total + 1  # last, because this completes the record
 
@@ -224,7 +233,7 @@ def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
     Raises:
         ValueError: The memory is not a recorder's.
     """
-    if memory[: len(_MAGIC)] != _MAGIC:
+    if memory[: len(_MAGIC)] not in (_MAGIC, _EARLIER):
         raise ValueError(f"not a recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
     _, generation, options, threads = _HEADER.unpack_from(memory)
     counts, last = _counts(memory, options)

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.adaptation import ADAPTATION, STATISTICS
+from mistify.package.exits import EXIT_STAGES, EXITS
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.records import PackagedFile, describe_file
 from mistify_client.adapting.installing import check_base
@@ -16,6 +18,8 @@ from mistify_client.runtime.versions import copy_package, current, install
 from mistify_client.tuning.storage import tuning_directory
 from mistify_client.tuning.trainer import Weights, write_weights
 from mistify_client.tuning.training_loop import Score
+
+_OF_SHIPPED_NETWORK: Final = (ADAPTATION, STATISTICS, EXITS, EXIT_STAGES)
 
 
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
@@ -76,12 +80,15 @@ def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Man
         update={
             **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner measures no other metric
             "tuned_from": manifest.tuned_from or manifest.files[NETWORK].sha256,
-            "files": {**_without_statistics(manifest), NETWORK: describe_file(new / NETWORK)},
+            "files": {**_still_valid(manifest), NETWORK: describe_file(new / NETWORK)},
             "created": datetime.now(UTC),
         }
     )
 
 
-def _without_statistics(manifest: Manifest) -> dict[str, PackagedFile]:
-    """Return the files of a package but those on its batch norms, whose statistics tuning has changed."""
-    return {name: file for name, file in manifest.files.items() if name not in (ADAPTATION, STATISTICS)}
+def _still_valid(manifest: Manifest) -> dict[str, PackagedFile]:
+    """Return the files of a package without those that describe its network as it was before tuning.
+
+    These are the statistics of its batch norms, and its exits.
+    """
+    return {name: file for name, file in manifest.files.items() if name not in _OF_SHIPPED_NETWORK}

@@ -63,6 +63,7 @@ def asked_goals(
                 quantization=config.quantization,
                 threads=config.threads,
                 branches=config.branches,
+                exits=config.exits,
                 compression=config.compression,
                 tuning=config.tuning,
                 task=canonical_task(config.task, classes),

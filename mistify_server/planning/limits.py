@@ -152,6 +152,9 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
     if config.branches is not None:
         expected = f"none, because they have to be adapted: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].branches", f"{config.branches.count} branches", expected, "leave them out")
+    if config.exits is not None:
+        expected = f"none, because their heads have to be trained: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].exits", str(config.exits), expected, "leave them out")
     if config.compression is not None:
         expected = f"none, because it needs training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")

@@ -35,6 +35,7 @@ from mistify_server.worker.packaging.conversion.result import Conversion, Conver
 from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
 from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
+from mistify_server.worker.packaging.exits.making import ExitFiles, ServedNetwork, exit_files
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
@@ -87,11 +88,16 @@ def package_model(
         else _convert(model, task, setup, sample.examples, training_steps=training_steps, branches=branches)
     )
     adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
+    exits = ExitFiles({}, "")
+    if task.spec.exits is not None:
+        served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
+        exits = exit_files(served, task.spec.exits.loss, task, setup, test)
     remarks = (
         _note_on_classes(model, setup.train),
         sample.note,
         _note_on_floats(converted.serve, model, task),
         adaptation.note,
+        exits.note,
     )
     conversion = Conversion(
         networks=converted,
@@ -109,6 +115,7 @@ def package_model(
             **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
             **(_factory(parts.factory, slices, task, objectives) if parts.factory else {}),
             **adaptation.files,
+            **exits.files,
         },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))

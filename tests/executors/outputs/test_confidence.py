@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from executors.outputs.confidence import lower_bound, reached_with_confidence
+from executors.outputs.confidence import bound_on_loss, lower_bound, reached_with_confidence
 from executors.outputs.metrics import score
 from executors.outputs.objectives import Binary, Categorical, Regression
 from executors.structure.signature import Activation
@@ -97,3 +97,21 @@ def test_every_target_has_to_be_reached_by_the_bound_of_its_score():
     assert not reached(0.85, 0.19, 0.9)
     assert not reached(0.85, 0.21, 0.97)
     assert reached_with_confidence((), *arguments)
+
+
+def test_the_bound_on_a_loss_counts_only_examples_that_one_network_gets_right():
+    before, after = np.zeros(100, bool), np.zeros(100, bool)
+    before[:40] = after[:40] = True
+    before[40:46] = True
+    after[46:48] = True
+    # By hand, with half an example added to each of the four counts: (6.5 - 2.5) / 102, and its error
+    # sqrt(9 - 102 x 0.0392^2) / 102 times 1.28155.
+    assert bound_on_loss(before, after) == pytest.approx(0.039216 + 1.281552 * 0.029155, abs=1e-5)
+    assert bound_on_loss(before, before) == pytest.approx(1.281552 * 1 / 102, abs=1e-6)
+
+
+def test_the_bound_on_a_loss_holds_in_nine_of_ten_samples():
+    rng = np.random.default_rng(0)
+    draws = rng.choice(3, p=[0.95, 0.03, 0.02], size=(2_000, 800))  # both, only before, only after
+    held = np.mean([bound_on_loss(draw != 2, draw != 1) >= 0.01 for draw in draws])
+    assert held == pytest.approx(0.9, abs=0.025)

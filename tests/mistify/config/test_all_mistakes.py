@@ -65,6 +65,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
 TOGETHER: list[tuple[dict[str, Any], str]] = [
     ({"compression": {"sparsity": 0.5, "clusters": 4}}, "compression"),
     ({"branches": {}}, ""),  # conflicts with compression
+    ({"exits": {}}, ""),  # conflicts with compression
     ({"tuning": {"trainable": "head"}}, ""),
     ({"hardware": {"name": None, "compute_power": "1GFLOP/s"}}, "hardware"),
     ({"dataset": {**RIGHT["dataset"], "text": {}}}, "dataset.text"),

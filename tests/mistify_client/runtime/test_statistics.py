@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from mistify_client.runtime.statistics import Recorder
 recorder = Recorder.open(Path(sys.argv[1]), 3, 7, 2)
-recorder.record(1.0, 0.5, 0.25, 2.0, option=2, batch=4)
+recorder.record(1.0, 0.5, 0.25, 2.0, option=2, stage=3, batch=4)
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -56,7 +56,7 @@ def test_statistics_of_another_process_are_read(tmp_path):
         (actual,) = observed(tmp_path)
         assert (actual.pid, actual.generation, actual.threads) == (process.pid, 7, 2)
         assert actual.counts == (0, 0, 1)
-        assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 4)]
+        assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 3, 4)]
 
 
 def test_statistics_of_a_killed_process_are_removed(tmp_path):
@@ -131,7 +131,7 @@ def test_percentiles_without_inferences_are_none():
     assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.option) == (0, None, None, None)
 
 
-def test_a_file_in_the_format_before_options_can_be_read(tmp_path):
+def test_a_file_in_the_format_before_exits_can_be_read(tmp_path):
     """The file is written by hand: magic, generation, branches, threads, counts, and a ring of records."""
     content = struct.pack("<8sIIQ", b"MISTIFY\3", 7, 3, 2) + struct.pack("<4Q", 2, 1, 0, 1)
     content += struct.pack("<dfffiq", 1.0, 0.5, 0.25, 2.0, 2, 4) + struct.pack("<dfffiq", 2.0, 1, 1, 0, 0, 1)
@@ -142,4 +142,4 @@ def test_a_file_in_the_format_before_options_can_be_read(tmp_path):
         lock(file)
         (actual,) = observed(tmp_path)
     assert (actual.generation, actual.threads, actual.counts) == (7, 2, (1, 0, 1))
-    assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 4), (2.0, 1.0, 1.0, 0.0, 0, 1)]
+    assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 0, 4), (2.0, 1.0, 1.0, 0.0, 0, 0, 1)]

@@ -318,6 +318,11 @@ def add_served_tasks_and_adaptation(connection: Connection) -> None:
     _change_json(connection, "goals", "spec", lambda spec: spec["tuning"].update(added))
 
 
+def add_exits(connection: Connection) -> None:
+    """Set earlier goals to ask for no exits."""
+    _change_json(connection, "goals", "spec", lambda spec: spec.update(exits=None))
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -337,6 +342,7 @@ STEPS: tuple[Step, ...] = (
     embed_package_specs,  # to 26
     add_tasks,  # to 27
     add_served_tasks_and_adaptation,  # to 28
+    add_exits,  # to 29
 )
 
 

@@ -1,0 +1,1 @@
+"""Early exits of packages: made, chosen and measured."""
