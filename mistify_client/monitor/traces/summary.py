@@ -19,7 +19,7 @@ class Tally:
     A moment shows the conditions since the moment before, for the option that ran in between.
 
     Attributes:
-        seconds: All seconds.
+        seconds: Time for which any option ran.
         within: Seconds within all targets, and within the memory that was available.
         switches: Number of changes of the option.
         by_option: Option id -> seconds.
@@ -73,7 +73,7 @@ class Comparison:
 
     Attributes:
         device: The options that ran on the device.
-        replay: Those that the policy of the replay chose.
+        replay: The options that the policy of the replay chose.
     """
 
     def __init__(self) -> None:
