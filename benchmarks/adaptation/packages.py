@@ -41,7 +41,7 @@ def write_package(subject: Subject, directory: Path) -> Path:
     model = subject.model
     network = convert(model)
     adaptation = adaptation_files(
-        [model], network, objectives_of(model, subject.validation), subject.validation
+        [model], network, objectives_of(model, subject.validation), [subject.validation]
     )
     if adaptation.note:
         raise ValueError(f"{subject.name} {adaptation.note}")

@@ -157,7 +157,7 @@ def _adaptation(
     """Return the description of folded batch norms, if the package is to have one."""
     if not task.spec.tuning.adaptation:
         return AdaptationFiles({})
-    return adaptation_files(networks, serve, objectives, setup.validation)
+    return adaptation_files(networks, serve, objectives, [setup.validation, setup.train])
 
 
 def _block_store(

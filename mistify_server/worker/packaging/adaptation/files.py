@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import keras
 import numpy as np
-import numpy.typing as npt
 
 from executors.data import Dataset
 from executors.outputs.objectives import Binary, Categorical, OutputObjective
@@ -29,8 +28,6 @@ from mistify_server.worker.packaging.adaptation.norms import LocatedNorm, locate
 from mistify_server.worker.packaging.conversion.representative import typed
 from mistify_server.worker.packaging.conversion.trainable import kind_of
 from mistify_server.worker.packaging.tflite.isolation import in_litert
-
-Array = npt.NDArray[Any]
 
 #: Moves before they are measured.
 _UNMEASURED: Final = 1.0
@@ -57,7 +54,7 @@ def adaptation_files(
     models: Sequence[keras.Model],
     network: bytes,
     objectives: Mapping[str, OutputObjective],
-    validation: Dataset,
+    labelled: Sequence[Dataset],
 ) -> AdaptationFiles:
     """Return the files that describe the folded batch norms of a package.
 
@@ -65,10 +62,11 @@ def adaptation_files(
         models: The models of the network, with batch norms: one, or those of its branches.
         network: Content of `serve.tflite`.
         objectives: Output -> its objective.
-        validation: Labelled data; how far the statistics of single classes are from all is measured on them.
+        labelled: Labelled data, the best first. On those in which most classes have enough examples, it is
+            measured how far the statistics of single classes are from all.
     """
     try:
-        return AdaptationFiles(_files(models, network, objectives, validation))
+        return AdaptationFiles(_files(models, network, objectives, labelled))
     except _NotAdaptableError as error:
         return AdaptationFiles({}, f"cannot be adapted to data without labels: {error}")
 
@@ -77,16 +75,18 @@ def _files(
     models: Sequence[keras.Model],
     network: bytes,
     objectives: Mapping[str, OutputObjective],
-    validation: Dataset,
+    labelled: Sequence[Dataset],
 ) -> dict[str, bytes]:
-    output, classes, labels = _classes(models[0], objectives, validation)
+    output, classes = _classes(models[0], objectives, labelled[0])
     located = located_norms(models, network)
     if not located:
         raise _NotAdaptableError("it has no batch norm that was folded into a layer of its own")
-    streams = single_class_streams(labels)
+    by_data = [(data, single_class_streams(data.targets[output].reshape(-1))) for data in labelled]
+    data, streams = max(by_data, key=lambda each: len(each[1]))
     if not streams:
         raise _NotAdaptableError(
-            f"fewer than two classes of {output} have {LEAST_EXAMPLES} examples in the validation data"
+            f"fewer than two classes of {output} have {LEAST_EXAMPLES} examples in the validation data or in "
+            "the training data"
         )
     kind = kind_of(objectives[output])
     arrays = {name: np.concatenate([one.arrays[name] for one in located]) for name in ARRAYS}
@@ -96,8 +96,7 @@ def _files(
     except ValueError as error:
         raise _NotAdaptableError(str(error)) from error
     numbers = folded_norms(norms, arrays)
-    examples = (typed(validation.subset(rows).inputs, models[0]) for rows in streams)
-    examples = (typed(validation.subset(rows).inputs, models[0]) for rows in streams)
+    examples = (typed(data.subset(rows).inputs, models[0]) for rows in streams)
     moves = [in_litert(usual_moves, networks, numbers, output, kind, of_class) for of_class in examples]
     store = AdaptationStore(
         norms=tuple(
@@ -121,14 +120,12 @@ def _record(norm: LocatedNorm, variance_move: float, mean_move: float) -> Folded
     )
 
 
-def _classes(
-    model: keras.Model, objectives: Mapping[str, OutputObjective], validation: Dataset
-) -> tuple[str, int, Array]:
-    """Return the first output that classifies whole examples, its number of classes, and the labels [n]."""
+def _classes(model: keras.Model, objectives: Mapping[str, OutputObjective], data: Dataset) -> tuple[str, int]:
+    """Return the first output that classifies whole examples, and its number of classes."""
     for name, objective in objectives.items():
-        labels = validation.targets[name]
+        labels = data.targets[name]
         if isinstance(objective, Categorical) and labels.ndim == 1:
-            return name, int(model.outputs[output_names(model).index(name)].shape[-1]), labels
+            return name, int(model.outputs[output_names(model).index(name)].shape[-1])
         if isinstance(objective, Binary) and labels.size == len(labels):
-            return name, 2, labels.reshape(-1)
+            return name, 2
     raise _NotAdaptableError("no output has classes of whole examples, by which examples are balanced")

@@ -29,9 +29,9 @@ def labelled(count=120, classes=3, bright=()):
     return Dataset({"image": images.astype(np.uint8)}, {"class": labels})
 
 
-def files_of(data, make=residual):
+def files_of(*data, make=residual):
     model, content, _ = converted(make)
-    return adaptation_files([model], content, objectives_of(model, data), data)
+    return adaptation_files([model], content, objectives_of(model, data[0]), data)
 
 
 def store_of(files):
@@ -58,6 +58,12 @@ def test_too_few_examples_of_classes_are_a_reason(data, reason):
     assert reason in files.note
 
 
+def test_the_training_data_count_if_more_of_their_classes_have_enough_examples():
+    few, many = labelled(80), labelled(300, bright=(0,))
+    assert store_of(files_of(few, many)) == store_of(files_of(many))
+    assert store_of(files_of(labelled(120), many)) == store_of(files_of(labelled(120)))
+
+
 def test_a_network_without_batch_norm_is_a_reason():
     def plain():
         image = keras.Input((8, 8, 3), name="image")
@@ -65,7 +71,7 @@ def test_a_network_without_batch_norm_is_a_reason():
         x = keras.layers.GlobalAveragePooling2D()(x)
         return keras.Model(image, keras.layers.Dense(3, "softmax", name="class")(x))
 
-    assert "no batch norm" in files_of(labelled(), plain).note
+    assert "no batch norm" in files_of(labelled(), make=plain).note
 
 
 def test_figures_alone_are_a_reason():
@@ -75,7 +81,7 @@ def test_figures_alone_are_a_reason():
         return keras.Model(image, keras.layers.Dense(1, name="figure")(keras.layers.Flatten()(x)))
 
     data = Dataset({"image": pixels(40)}, {"figure": np.ones((40, 1), np.float32)})
-    assert "no output has classes" in files_of(data, figures).note
+    assert "no output has classes" in files_of(data, make=figures).note
 
 
 def test_streams_are_of_the_most_frequent_classes():
