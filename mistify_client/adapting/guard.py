@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mistify.adaptation.adapter import spread
 from mistify.package.adaptation import INSTALL_AT, RESTORE_BELOW
 
-__all__ = ["Action", "Shifts", "chosen_action", "has_collapsed"]
+__all__ = ["Action", "Shifts", "chosen_action", "has_collapsed", "may_install"]
 
 Array = npt.NDArray[Any]
 
@@ -64,6 +64,16 @@ class Shifts:
         return new and self.shipped >= INSTALL_AT
 
 
+def may_install(shifts: Shifts, seconds: float) -> bool:
+    """Return whether another version may be installed.
+
+    Args:
+        shifts: The shifts of the statistics.
+        seconds: Seconds since the last installation.
+    """
+    return shifts.due and seconds >= LEAST_SECONDS
+
+
 def chosen_action(shifts: Shifts, seconds: float, waited: float) -> Action:
     """Return the action for a shift of the data.
 
@@ -73,12 +83,12 @@ def chosen_action(shifts: Shifts, seconds: float, waited: float) -> Action:
     Args:
         shifts: The shifts of the statistics.
         seconds: Seconds since the last installation.
-        waited: Seconds for which a version has been due.
+        waited: Seconds for which another version may have been installed.
     """
     if shifts.installed is not None and shifts.shipped < RESTORE_BELOW:
         return Action.RESTORE
     ready = shifts.settled or waited >= LONGEST_WAIT
-    return Action.INSTALL if shifts.due and ready and seconds >= LEAST_SECONDS else Action.KEEP
+    return Action.INSTALL if ready and may_install(shifts, seconds) else Action.KEEP
 
 
 def has_collapsed(adapted: Sequence[Array], shipped: Sequence[Array]) -> bool:

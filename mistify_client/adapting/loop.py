@@ -11,7 +11,7 @@ from mistify.adaptation.observing import folded_norms, graph_observers, observed
 from mistify.adaptation.statistics import FoldedNorms, Statistics
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK
-from mistify_client.adapting.guard import Action, Shifts, chosen_action, has_collapsed
+from mistify_client.adapting.guard import Action, Shifts, chosen_action, has_collapsed, may_install
 from mistify_client.adapting.installing import AdaptedVersion, install_adapted, restore, unadapted
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage, now
 from mistify_client.assembly.pool import SubnetPool
@@ -38,7 +38,7 @@ class _Running:
         samples: The inputs of apps.
         examples: Examples seen so far.
         updates: Updates so far.
-        due_since: The time since which another version has been due; None if none is.
+        waits_since: The time since which another version may be installed; None if it may not.
     """
 
     version: AdaptedVersion
@@ -48,7 +48,7 @@ class _Running:
     installed: Statistics | None = None
     examples: int = 0
     updates: int = 0
-    due_since: float | None = None
+    waits_since: float | None = None
 
     @property
     def shifts(self) -> Shifts:
@@ -107,7 +107,7 @@ class AdaptationLoop:
             running.examples += 1
         running.updates += running.adapter.update()
         if not running.adapter.statistics.finite:
-            self._give_up(running, "statistics that are not finite")
+            self._give_up(running, "the statistics are not finite")
         else:
             self._act(running)
         if not self._storage.is_reset:
@@ -148,12 +148,13 @@ class AdaptationLoop:
 
     def _act(self, running: _Running) -> None:
         now, shifts = self._clock(), running.shifts
-        if not shifts.due:
-            running.due_since = None
-        elif running.due_since is None:
-            running.due_since = now
-        waited = 0.0 if running.due_since is None else now - running.due_since
-        match chosen_action(shifts, now - self._installed_at, waited):
+        seconds = now - self._installed_at
+        if not may_install(shifts, seconds):
+            running.waits_since = None
+        elif running.waits_since is None:
+            running.waits_since = now
+        waited = 0.0 if running.waits_since is None else now - running.waits_since
+        match chosen_action(shifts, seconds, waited):
             case Action.RESTORE:
                 self._restore(running, "the data are as they were when the package was made")
             case Action.INSTALL if _has_collapsed(running):

@@ -59,4 +59,4 @@ class BackgroundAdaptation:
         self._loop.close()
 
     def _note(self, event: str, reason: str, figures: dict[str, Any]) -> None:
-        self._journal.note(_ABOUT, reason, action=event, **figures)
+        self._journal.note(_ABOUT, f"{event}, because {reason}", action=event, **figures)

@@ -137,7 +137,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
     if (adaptation := status["adaptation"]) is not None:
         adapted = "adapted to the data" if adaptation["adapted"] else "not adapted to the data"
-        yield f"{adapted}: shift {adaptation['shift']:.2f} of {counted(adaptation['examples'], 'example')}"
+        yield f"{adapted}: shift {adaptation['shift']:.2f} after {counted(adaptation['examples'], 'example')}"
     for about, problem in status["problems"].items():
         yield f"problem with the {about}: {problem}"
     for entry in status["last"]:

@@ -113,6 +113,20 @@ def test_a_shift_that_goes_on_growing_is_installed_without_settling(package):
     assert AdaptationStorage(package).state().shift >= guard.INSTALL_AT
 
 
+@pytest.mark.parametrize("seconds", [50, 58])
+def test_a_lens_that_is_cleaned_is_not_adapted_to_on_the_way_back(package, seconds):
+    """Since the installation the statistics have gone on moving, so that another one was due after a minute."""
+    camera = Camera(package)
+    while not camera.events:
+        camera.shows(dirty(shuffled(IMAGES, 32, len(camera.events))), seconds=0.2)
+    installed = camera.now
+    while camera.now < installed + seconds:
+        camera.shows(dirty(shuffled(IMAGES, 32)))
+    while current(package) != package:
+        camera.shows(shuffled(IMAGES, 32))
+    assert camera.events == ["installed", "restored"]
+
+
 def test_the_loop_goes_on_after_a_restart(package):
     camera = Camera(package)
     camera.shows(dirty(shuffled(IMAGES, 480)))

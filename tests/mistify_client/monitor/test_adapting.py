@@ -94,7 +94,7 @@ def test_a_thread_adapts_the_package_and_logs_it(package, journal):
         until(lambda: background.state.adapted)
     (entry,) = journal.last
     assert (entry["event"], entry["action"]) == ("adaptation", "installed")
-    assert entry["reason"] == "the data have shifted"
+    assert entry["reason"] == "installed, because the data have shifted"
     assert entry["shift"] > 1.5
     assert current(package) != package
     assert not samples_directory(state_directory(package)).exists()
@@ -172,7 +172,7 @@ def test_a_monitor_shows_and_reports_the_adaptation(package, journal):
         status = device_status("kitchen", monitor._outcome, None, {}, background.state)
     assert content["adaptation"]["adapted"] is True
     shown = list(lines(upgraded({**content, "running": True})))
-    assert f"adapted to the data: shift {content['adaptation']['shift']:.2f} of 480 examples" in shown
+    assert f"adapted to the data: shift {content['adaptation']['shift']:.2f} after 480 examples" in shown
     made = Manifest.load(current(package)).created
     assert status.adaptation.adapted_unix_ms == round(made.timestamp() * 1000)
     assert status.adaptation.examples == 480
