@@ -27,6 +27,7 @@ from tests.support.plug_ins import environment
 
 EXTENDING = "docs/extending.md"
 FACTORY = "docs/nnfactory.md"
+CROWD = "docs/crowdhmtware.md"
 
 _INSTALLS = "installs into the reader's environment; .ci/run does this"
 _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs only the client"
@@ -46,6 +47,10 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     },
     "docs/first-hour.md": {},
     FACTORY: {"{": "the beginning of a file that a command of the page writes"},
+    CROWD: {
+        "{": "takes minutes: tests/executors/algorithms/crowdhmt ports such goals",
+        'model = mistify_client.load("out/goals/phones")': "a part of an app, for the package of these goals",
+    },
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (
             "takes minutes and needs a checkout; test_algorithm_and_policy_pass_the_contract_tests runs it"
@@ -160,6 +165,15 @@ def test_the_tutorial_of_networks_for_many_tasks_works(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {goal["id"]: goal["met"] for goal in report["goals"]}["one-odd"]
     assert all(goal["achieved"]["accuracy"] > 0.85 for goal in report["goals"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_camera_with_a_dirty_lens_works(tmp_path: Path) -> None:
+    follow(CROWD, tmp_path)
+    history = (tmp_path / "out/goals/camera.state/adaptation/history.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in history]
+    assert (events[0], events[-1]) == ("installed", "restored")
 
 
 def installing_into(site: Path) -> dict[str, str]:

@@ -131,8 +131,10 @@ class Walkthrough:
     def _enter(self, command: Command) -> None:
         if command.line == "kill %1":
             self._stop()
-        elif command.line.endswith("&"):
+        elif command.line.startswith(_SERVE):
             self._serve(command)
+        elif command.line.endswith("&"):
+            self._start(command.line.removesuffix("&"), subprocess.DEVNULL)
         else:
             self._run(command)
 
@@ -149,19 +151,23 @@ class Walkthrough:
 
     def _serve(self, command: Command) -> None:
         """Start a server on free ports, and record its addresses."""
-        assert command.line.startswith(_SERVE)
-        line = f"exec {command.line.removesuffix('&')} --listen 127.0.0.1:0 --http 127.0.0.1:0"
-        process = subprocess.Popen(
-            ["bash", "-c", line], cwd=self.directory, env=self._environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self._running.append(process)
+        line = f"{command.line.removesuffix('&')} --listen 127.0.0.1:0 --http 127.0.0.1:0"
+        process = self._start(line, subprocess.PIPE)
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in _ADDRESSES]
         for (beginning, address), line in zip(_ADDRESSES.items(), lines, strict=True):
             assert line.startswith(beginning), line
             self._addresses[address] = line.removeprefix(beginning).rstrip("/")
         self._compare(command, "\n".join(lines))
+
+    def _start(self, line: str, stdout: int) -> "subprocess.Popen[str]":
+        """Start a command in the background."""
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {line}"], cwd=self.directory, env=self._environment, text=True,
+            stdout=stdout, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._running.append(process)
+        return process
 
     def _stop(self) -> None:
         process = self._running.pop()

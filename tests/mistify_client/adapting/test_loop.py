@@ -115,7 +115,7 @@ def test_a_shift_that_goes_on_growing_is_installed_without_settling(package):
 
 @pytest.mark.parametrize("seconds", [50, 58])
 def test_a_lens_that_is_cleaned_is_not_adapted_to_on_the_way_back(package, seconds):
-    """Since the installation the statistics have gone on moving, so that another one was due after a minute."""
+    """The statistics have gone on moving since the installation, so that another was due after a minute."""
     camera = Camera(package)
     while not camera.events:
         camera.shows(dirty(shuffled(IMAGES, 32, len(camera.events))), seconds=0.2)
