@@ -5,7 +5,7 @@ DATA ?=
 BENCHMARKS := porting.default_config porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
 	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
 	porting.forecasts porting.branches porting.larger porting.step \
-	elastic.quality elastic.families elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
+	elastic.quality elastic.families elastic.exits elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
 	factory.classes factory.speed adaptation.test_time \
 	device.switching device.inference device.loaded_memory \
 	latency.prediction latency.other_device latency.data_sheets \

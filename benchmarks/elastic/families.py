@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.elastic.networks import NETWORKS, resnet14
+from benchmarks.elastic.trained import trained_porting
 from benchmarks.harness.run import (
     SEEDS,
     Figures,
@@ -61,7 +62,6 @@ from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
-from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify.costs.quantization import Quantization
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
@@ -74,7 +74,6 @@ from mistify_client.subnets.search.strategies import Strategy, search
 from mistify_client.subnets.space import Subnet as DeviceSubnet
 from mistify_client.subnets.space import SubnetSpace
 from mistify_client.subnets.worthwhile import worthwhile
-from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.worker.packaging.conversion.blocks import block_store
 
 #: The limits on latency, as shares of the original network's.
@@ -105,8 +104,6 @@ TARGETS: Final[dict[str, Target]] = {
         ("preparing", "preparing time relative to `adaptivenet`", "max", 1.6),
     )
 }
-
-_CHANGES: Final = Augmentation(flip=True, crop=4)
 
 #: Test examples for the table of families, and validation examples for the search.
 _FAMILY_EXAMPLES: Final = 500
@@ -197,7 +194,10 @@ def measured(
         checkpoint: The directory for trained networks; None to forget them.
     """
     with TemporaryDirectory() as directory:
-        assignment, test = _source(network, data, checkpoint or Path(directory), extent, seed)
+        porting = trained_porting(
+            network, data, Path(directory), steps=extent.source, seed=seed, kept=checkpoint
+        )
+        assignment, test = _assignment(porting, seed), porting.test()
     test = test.subset(np.arange(min(len(test), extent.tested)))
     steps = {"distil_steps": extent.distil, "path_steps": extent.paths}
     own = {**steps, "largest": extent.largest, "seed": seed}
@@ -232,31 +232,12 @@ def _gains(run: Run) -> dict[float, float]:
     return {share: own[share] - other[share] for share in own if share in other}
 
 
-def _source(
-    network: keras.Model, data: Path, root: Path, extent: Extent, seed: int
-) -> tuple[Assignment, Dataset]:
-    """Train a network, unless it is kept; return the assignment of its supernet, and the test data.
-
-    Args:
-        root: The directory of the trained networks.
-    """
-    files = DataSource(
-        train=str(data / TRAIN), test=str(data / TEST), settings=DataSettings(augment=_CHANGES)
-    )
-    kept = root.absolute() / f"{network.name}-{extent.source}-{seed}.keras"
-    with TemporaryDirectory() as directory:
-        work, settings = Path(directory), {"source_steps": extent.source, "learning_rate": 0.05, "seed": seed}
-        if not kept.exists():
-            network.save(work / "network.keras")
-            untrained = ModelSource(path=str(work / "network.keras"))
-            root.mkdir(parents=True, exist_ok=True)
-            Porting(untrained, files, work / "training", settings).source().save(kept)
-        trained = ModelSource(path=str(kept))
-        porting = Porting(trained, files, work / "trained", {**settings, "source_steps": 0})
-        source, (train, validation), test = porting.source(), porting.learning(), porting.test()
+def _assignment(porting: Porting, seed: int) -> Assignment:
+    """Return the assignment of the supernet of a trained network."""
+    source, (train, validation) = porting.source(), porting.learning()
     teacher = Evaluation(source).outputs(train.inputs)
     setup = TrainingSetup(train, validation, teacher, TrainingParams())
-    return Assignment(source, {}, (), setup, seed, analyse(source)), test
+    return Assignment(source, {}, (), setup, seed, analyse(source))
 
 
 def measured_families(assignment: Assignment, test: Dataset, extent: Extent) -> dict[str, Family]:

@@ -12,6 +12,7 @@ from executors.data import Dataset
 from executors.pruning.params import LEAST_CUT
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
+from mistify.config.package.exits import ExitsConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.task import TaskConfig
@@ -235,9 +236,10 @@ class Porting:
         tuning: TuningConfig | None = None,
         *,
         precision: Quantization = Quantization.NONE,
+        exits: ExitsConfig | None = None,
     ) -> Path:
         """Write a package into a new directory."""
-        result = self._packaged(checkpoint, precision, branches, tuning)
+        result = self._packaged(checkpoint, precision, branches, tuning, exits)
         directory.mkdir(parents=True)
         for name, artifact in result.files.items():
             shutil.copyfile(self._artifacts.path(artifact), directory / name)
@@ -261,6 +263,7 @@ class Porting:
         precision: Quantization,
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
+        exits: ExitsConfig | None = None,
     ) -> PackageResult:
         result = self._runner.run(
             PackageTask(
@@ -273,6 +276,7 @@ class Porting:
                     budget={},
                     quantization=QuantizationConfig(precision=precision),
                     tuning=tuning or TuningConfig(),
+                    exits=exits,
                 ),
                 costs=dict(checkpoint.costs),
                 accuracy=checkpoint.accuracy,
