@@ -1,6 +1,7 @@
 """The places in a network at which a head may answer, and the stages between them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -74,6 +75,12 @@ class Trunk:
         """Return the networks between the inputs, some positions and the outputs, in order."""
         ends = (0, *(position.segments for position in positions), len(self._segments))
         return [model_of(self._between(first, last)) for first, last in pairwise(ends)]
+
+    def restricted(self, layers: Container[str]) -> "Trunk":
+        """Return the same network with the positions behind some layers."""
+        trunk = copy(self)
+        trunk.positions = tuple(position for position in self.positions if position.name in layers)
+        return trunk
 
     def _positions(self) -> Iterator[Position]:
         """Yield the positions that differ enough; of close ones, the last, which has the best features."""

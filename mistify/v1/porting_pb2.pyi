@@ -545,10 +545,12 @@ class Branches(_message.Message):
     def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., saved_model: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class Exits(_message.Message):
-    __slots__ = ("loss",)
+    __slots__ = ("loss", "after")
     LOSS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     loss: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, loss: _Optional[_Iterable[float]] = ...) -> None: ...
+    after: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, loss: _Optional[_Iterable[float]] = ..., after: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Compression(_message.Message):
     __slots__ = ("sparsity", "clusters")

@@ -53,6 +53,14 @@ _RECORD: Final = struct.Struct("dfffhhq")
 
 
 @dataclass(frozen=True)
+class StageStatistics:
+    """The number of inferences that ended at a stage, and their median latency."""
+
+    inferences: int
+    p50_ms: float
+
+
+@dataclass(frozen=True)
 class Statistics:
     """Statistics on recent inferences.
 
@@ -62,6 +70,7 @@ class Statistics:
         p95_ms: 95th percentile of the latency.
         counts: Option id -> number of inferences since the model was loaded.
         option: Id of the option that ran last; None without inferences.
+        stages: Id of an option, and number of the stage that answered (0 without exits) -> their inferences.
     """
 
     inferences: int
@@ -69,6 +78,7 @@ class Statistics:
     p95_ms: float | None
     counts: Mapping[str, int]
     option: str | None
+    stages: Mapping[tuple[str, int], StageStatistics]
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,8 @@ class Observed:
         recent = self.inferences[self.inferences["ended"] >= since]
         p50, p95 = np.quantile(recent["latency_ms"], (0.5, 0.95)).tolist() if len(recent) else (None, None)
         last = options[int(self.inferences["option"][-1])] if len(self.inferences) else None
-        return Statistics(len(recent), p50, p95, dict(zip(options, self.counts, strict=True)), last)
+        counts = dict(zip(options, self.counts, strict=True))
+        return Statistics(len(recent), p50, p95, counts, last, dict(_by_stage(recent, options)))
 
 
 class Recorder:
@@ -183,6 +194,15 @@ class Recorder:
     def observed(self) -> Observed:
         """Return the records so far."""
         return _read(self._memory, os.getpid())
+
+
+def _by_stage(
+    inferences: npt.NDArray[Any], options: Sequence[str]
+) -> Iterator[tuple[tuple[str, int], StageStatistics]]:
+    for option, stage in np.unique(inferences[["option", "stage"]]).tolist():
+        same = inferences[(inferences["option"] == option) & (inferences["stage"] == stage)]
+        median = float(np.median(same["latency_ms"]))
+        yield (options[option], stage), StageStatistics(len(same), median)
 
 
 def recorder_bytes(options: int) -> int:

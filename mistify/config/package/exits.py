@@ -34,6 +34,7 @@ class ExitsConfig(Settings):
     Attributes:
         loss: The accuracy that early answers may cost, as shares of all examples. Each loss has a confidence
             of its own from which exits answer, and becomes an option of the package.
+        after: The layers behind which heads may be; by default, the server chooses.
     """
 
     loss: tuple[Loss, ...] = Field(
@@ -42,6 +43,10 @@ class ExitsConfig(Settings):
         max_length=4,
         description="a list of one to four losses of accuracy",
         examples=[[0.005, 0.01]],
+    )
+
+    after: tuple[str, ...] = Field(
+        default=(), description="a list of names of layers", examples=[["add_3", "add_6"]]
     )
 
     @model_validator(mode="after")

@@ -91,7 +91,7 @@ def package_model(
     exits = ExitFiles({}, "")
     if task.spec.exits is not None:
         served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
-        exits = exit_files(served, task.spec.exits.loss, task, setup, test)
+        exits = exit_files(served, task.spec.exits, task, setup, test)
     remarks = (
         _note_on_classes(model, setup.train),
         sample.note,

@@ -42,6 +42,13 @@ def test_heads_may_follow_blocks_but_not_parts_of_them(trunk):
     ]
 
 
+def test_positions_can_be_restricted_to_some_layers(trunk):
+    restricted = trunk.restricted(["relu_4", "relu_2"])
+    assert restricted.positions == (trunk.positions[1], trunk.positions[3])
+    assert len(trunk.positions) == 4
+    assert [part.shape[1:] for part in restricted.pooled().outputs] == [(16 * 16,), (16 * 32,), (5,)]
+
+
 def test_positions_have_the_multiply_adds_before_them(trunk):
     stem, block = 16 * 16 * 9 * 3 * 8, 16 * 16 * 9 * 8 * 8
     second = 8 * 8 * 9 * 8 * 16 + 8 * 8 * 9 * 16 * 16

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mistify.files.locking import lock
-from mistify_client.runtime.statistics import CAPACITY, Recorder, observed, recorder_bytes
+from mistify_client.runtime.statistics import CAPACITY, Recorder, StageStatistics, observed, recorder_bytes
 
 HOLD = """
 import sys
@@ -123,6 +123,21 @@ def test_percentiles_cover_the_last_seconds():
     assert (statistics.inferences, statistics.option) == (100, "c")
     assert statistics.counts == {"a": 1, "b": 0, "c": 100}
     assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))
+
+
+def test_medians_of_stages_are_apart():
+    recorder = Recorder(2, 0, 1)
+    for option, stage, latency in [(0, 0, 9.0), (1, 0, 1.0), (1, 0, 2.0), (1, 0, 4.0), (1, 2, 8.0)]:
+        recorder.record(20.0, latency, latency, 0.0, option=option, stage=stage, batch=1)
+    recorder.record(30.0, 5.0, 5.0, 0.0, option=1, stage=1, batch=1)
+    stages = recorder.observed().statistics(["whole", "exit"], 15.0, now=34.0).stages
+    assert stages == {
+        ("whole", 0): StageStatistics(1, 9.0),
+        ("exit", 0): StageStatistics(3, 2.0),
+        ("exit", 1): StageStatistics(1, 5.0),
+        ("exit", 2): StageStatistics(1, 8.0),
+    }
+    assert list(recorder.observed().statistics(["whole", "exit"], 5.0, now=34.0).stages) == [("exit", 1)]
 
 
 def test_percentiles_without_inferences_are_none():

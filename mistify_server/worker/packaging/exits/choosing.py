@@ -53,6 +53,7 @@ class MeasuredExits:
         test: Their answers to the test data.
         stages: The stages, with their costs.
         whole: Multiply-adds of the network without heads.
+        whole_ms: Its latency in milliseconds.
         rivals: The other networks of the package.
     """
 
@@ -60,6 +61,7 @@ class MeasuredExits:
     test: Answers
     stages: tuple[ExitStage, ...]
     whole: float
+    whole_ms: float
     rivals: Sequence[Rival]
 
     def choices(self, losses: Sequence[float]) -> Choices:
@@ -127,9 +129,10 @@ class MeasuredExits:
 
     def _described(self, choice: ExitChoice) -> str:
         saved, early = 1 - choice.multiply_adds / self.whole, 1 - choice.rates[-1]
+        faster = max(0.0, 1 - choice.latency_ms / self.whole_ms)
         return (
             f"they answer {_share(early)} of the examples early, which saves {_share(saved)} of the "
-            f"multiply-adds (accuracy {_share(choice.accuracy)} against "
+            f"multiply-adds and {_share(faster)} of the latency (accuracy {_share(choice.accuracy)} against "
             f"{_share(float(np.mean(self.test.right[-1])))} of the whole network)"
         )
 

@@ -18,11 +18,13 @@ from executors.structure.signature import Output, signature_of
 from executors.training.evaluation import Evaluation, evaluate
 from executors.training.setup import TrainingSetup
 from mistify.config.data.metric import Metric
+from mistify.config.package.exits import ExitsConfig
 from mistify.costs.budget import FLOPS
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.exits import EXIT_STAGES, EXITS, ExitStage, ExitStore
 from mistify.package.manifest import branch_signature
+from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.conversion.exits import convert_exits
@@ -31,6 +33,7 @@ from mistify_server.worker.packaging.conversion.trainable import kind_of
 from mistify_server.worker.packaging.exits.choosing import MeasuredExits, Rival
 from mistify_server.worker.packaging.exits.staged import StagedNetwork
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
+from mistify_server.worker.packaging.measurement.isolated import latency_of
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner
 
@@ -83,12 +86,12 @@ class _NoExitsError(Exception):
 
 
 def exit_files(
-    network: ServedNetwork, losses: Sequence[float], task: PackageTask, setup: TrainingSetup, test: Dataset
+    network: ServedNetwork, asked: ExitsConfig, task: PackageTask, setup: TrainingSetup, test: Dataset
 ) -> ExitFiles:
     """Train heads on a network, and return the files of the exits that pay.
 
     Args:
-        losses: The allowed losses of accuracy.
+        asked: The settings of the exits.
         task: The package task.
         setup: The data and settings for training, and for the choice of thresholds.
         test: The test data for the report.
@@ -97,7 +100,7 @@ def exit_files(
         MistifyError: CORRUPT_PACKAGE, the stages differ from the network.
     """
     try:
-        return _exit_files(network, losses, task, setup, test)
+        return _exit_files(network, asked, task, setup, test)
     except _NoExitsError as error:
         return ExitFiles({}, f"has no exits: {error}")
     except LiteRtError as error:
@@ -105,7 +108,7 @@ def exit_files(
 
 
 def _exit_files(
-    network: ServedNetwork, losses: Sequence[float], task: PackageTask, setup: TrainingSetup, test: Dataset
+    network: ServedNetwork, asked: ExitsConfig, task: PackageTask, setup: TrainingSetup, test: Dataset
 ) -> ExitFiles:
     output, trunk = _classification(network), Trunk(network.model)
     if (metric := task.recipe.data.metric) not in (Metric.ACCURACY, Metric.AGREEMENT):
@@ -114,7 +117,9 @@ def _exit_files(
         )
     if not trunk.positions:
         raise _NoExitsError("its data pass through a single image or vector nowhere but near the ends")
-    heads = _heads(network.model, trunk, losses, setup, task.recipe.seed)
+    if asked.after:
+        trunk = _restricted(trunk, asked.after)
+    heads = _heads(network.model, trunk, asked.loss, setup, task.recipe.seed)
     positions = [head.position for head in heads]
     content = convert_exits(
         trunk.stages(positions),
@@ -132,9 +137,10 @@ def _exit_files(
         test=_answers(staged, test),
         stages=tuple(_stages(heads, trunk, output, staged.latencies_ms(task.spec.threads))),
         whole=trunk.multiply_adds,
+        whole_ms=latency_of(network.content, task.spec.threads, signature=network.signature).median_ms,
         rivals=tuple(_rivals(network, setup.validation)),
     )
-    chosen = measured.choices(losses)
+    chosen = measured.choices(asked.loss)
     if not chosen.choices:
         raise _NoExitsError("; ".join(chosen.notes))
     store = ExitStore(
@@ -154,6 +160,14 @@ def _classification(network: ServedNetwork) -> Output:
     if not single or not isinstance(network.objectives[outputs[0].name], Categorical):
         raise _NoExitsError("a head needs a network with a single output, one of several classes")
     return outputs[0]
+
+
+def _restricted(trunk: Trunk, layers: Sequence[str]) -> Trunk:
+    """Return a trunk with heads only behind some layers."""
+    names = [position.name for position in trunk.positions]
+    if unknown := [layer for layer in layers if layer not in names]:
+        raise _NoExitsError(f"no head can follow {listed(unknown)}, only {listed(names)}")
+    return trunk.restricted(layers)
 
 
 def _heads(

@@ -34,6 +34,8 @@ def test_losses_are_shares_of_examples(inputs, loss):
         ({"loss": 0.01}, "a list of one to four losses of accuracy"),
         ({"loss": [0.01, "1%"]}, "name each once"),
         ({"losses": [0.01]}, 'did you mean "loss"?'),
+        ({"after": "add_3"}, "a list of names of layers"),
+        ({"after": [3]}, "expected a text"),
     ],
 )
 def test_unusable_exits_are_refused_with_a_fix(inputs, reported):
@@ -43,7 +45,7 @@ def test_unusable_exits_are_refused_with_a_fix(inputs, reported):
 
 
 def test_exits_survive_serialization():
-    config = ExitsConfig.model_validate({"loss": [0.005, "3%"]})
+    config = ExitsConfig.model_validate({"loss": [0.005, "3%"], "after": ["add_3"]})
     assert ExitsConfig.model_validate(config.model_dump(mode="json", by_alias=True)) == config
 
 

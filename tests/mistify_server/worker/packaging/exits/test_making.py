@@ -83,6 +83,18 @@ def test_the_goal_names_rates_savings_and_accuracies(package):
     assert f"{100 * store_of(package).choices[1].accuracy:.3g}% against" in note
 
 
+def test_heads_are_only_behind_the_layers_that_a_goal_names(model, setup, data):
+    task = package_task(exits=ExitsConfig(loss=(0.1,), after=("relu_2",)))
+    (first, last) = store_of(packaged(model, task, setup, data[2])).stages
+    assert (first.layer, last.layer) == ("relu_2", "digit")
+
+
+def test_a_layer_that_no_head_can_follow_is_the_reason(model, setup, data):
+    task = package_task(exits=ExitsConfig(after=("relu_2", "conv_2", "relu_9")))
+    note = packaged(model, task, setup, data[2]).manifest.note
+    assert "has no exits: no head can follow conv_2 and relu_9, only relu_" in note
+
+
 def test_a_package_without_exits_in_its_goal_has_none(model, setup, data):
     files = packaged(model, package_task(), setup, data[2]).files
     assert not {EXITS, EXIT_STAGES} & files.keys()
