@@ -114,6 +114,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"measured: {measured}"
     if criteria := ", ".join(map(_criterion, status["criteria"])):
         yield f"criteria: {criteria}"
+    yield f"why: {status['reason']}"
     if (cause := status["cause"]) is not None:
         yield f"cause: {cause['reason']}"
     if (pool := status["pool"]) is not None:

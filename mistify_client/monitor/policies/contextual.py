@@ -95,9 +95,10 @@ class ContextualPolicy(Policy):
 
     def _steadily_better(self, compared: "_Compared") -> list[int]:
         """Return the options that have kept the margins for the dwell; none if the current one is newer."""
-        situation, totals, margin = compared.situation, compared.scores.totals, self._params.hysteresis
-        within = compared.limits.excess(margin) <= 0
-        better = np.flatnonzero(within & (totals > (1 + margin) * totals[compared.current])).tolist()
+        situation, totals = compared.situation, compared.scores.totals
+        within = compared.limits.excess(self._params.hysteresis) <= 0
+        least = (1 + self._params.advantage) * totals[compared.current]
+        better = np.flatnonzero(within & (totals > least)).tolist()
         ids = {place: situation.options[place].id for place in better}
         now = situation.now
         self._better_since = {each: self._better_since.get(each, now) for each in ids.values()}

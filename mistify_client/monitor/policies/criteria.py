@@ -93,9 +93,9 @@ class ContextualParams(Settings):
             important one, the other one, and how many times as important it is, from 1 to 9.
         battery: The charge that shifts importance between accuracy and energy. "sensor" reads it, "ignore"
             turns the shift off, and a share counts as the charge.
-        hysteresis: Share of the current option's score by which another one has to be better, and of each
-            limit by which it has to stay below. When a limit is exceeded, an option with half this margin is
-            preferred, if there is one.
+        advantage: Share of the current option's score by which another one has to be better.
+        hysteresis: Share of each limit by which an option has to stay below it before a switch to it. When a
+            limit is exceeded, an option with half this margin is preferred, if there is one.
         dwell: Seconds for which another option has to be better without interruption, and the current option
             has to have run, before a switch. A switch away from an option over a limit happens at once.
     """
@@ -113,6 +113,7 @@ class ContextualParams(Settings):
     battery: Literal["sensor", "ignore"] | Annotated[float, Field(ge=0, le=1)] = Field(
         default="sensor", description='"sensor", "ignore" or a share from 0 to 1', examples=["sensor"]
     )
+    advantage: float = Field(default=0.02, ge=0, lt=1, description="a share from 0 to 1", examples=[0.02])
     hysteresis: float = Field(default=0.1, ge=0, lt=1, description="a share from 0 to 1", examples=[0.1])
     dwell: Seconds = Field(default=2.0, description='a time such as "2s"', examples=["2s"])
 

@@ -21,7 +21,7 @@ Amounts: TypeAlias = Mapping[Criterion, _Vector]
 _LEAST: Final = 1e-12
 
 #: The share of the memory for an option that it may occupy; the rest is a reserve for everything else.
-_USABLE_MEMORY: Final = 0.8
+USABLE_MEMORY: Final = 0.8
 
 
 def battery_preference(charge: float) -> float:
@@ -47,8 +47,8 @@ def shifted(weights: Mapping[Criterion, float], preference: float) -> dict[Crite
 
 def amounts_of(situation: Situation) -> Amounts:
     """Return the amount of each option by each criterion."""
-    options = situation.options
-    predicted = [situation.predicted(option) for option in options]
+    options, slowdown = situation.options, situation.slowdown
+    predicted = [situation.conditions.predicted(option, slowdown) for option in options]
     columns = {
         Criterion.ACCURACY: [option.score.merit for option in options],
         Criterion.LATENCY: [one.ms for one in predicted],
@@ -70,7 +70,7 @@ class Limits:
 
     def __init__(self, situation: Situation, amounts: Amounts) -> None:
         targets, available = situation.targets, situation.conditions.memory_bytes
-        usable = [_USABLE_MEMORY * available] if available is not None else []
+        usable = [USABLE_MEMORY * available] if available is not None else []
         memory = min([*usable, *([targets.memory] if targets.memory is not None else [])], default=None)
         limits = {
             Criterion.LATENCY: targets.latency,
@@ -108,11 +108,13 @@ class Scores:
         weights: Criterion -> share of the score; all shares add up to 1. Unknown criteria are missing.
         utilities: Criterion -> utility of each option: 0 for the worst of all, 1 for the best.
         unknown: Criteria with a weight that are unknown for an option.
+        totals: The score of each option, 0 to 1.
     """
 
     weights: Mapping[Criterion, float]
     utilities: Mapping[Criterion, _Vector]
     unknown: tuple[Criterion, ...]
+    totals: _Vector
 
     @classmethod
     def of(cls, amounts: Amounts, weights: Mapping[Criterion, float]) -> "Scores":
@@ -128,13 +130,9 @@ class Scores:
         known = {name: weight for name, weight in weights.items() if name in utilities}
         total = sum(known.values())
         shares = {name: weight / total if total else 1 / len(known) for name, weight in known.items()}
-        return cls(shares, utilities, tuple(name for name in weights if name not in utilities))
-
-    @property
-    def totals(self) -> _Vector:
-        """The score of each option, 0 to 1."""
-        parts = (weight * self.utilities[name] for name, weight in self.weights.items())
-        return sum(parts, start=np.zeros_like(self.utilities[Criterion.ACCURACY]))
+        parts = (share * utilities[name] for name, share in shares.items())
+        totals = sum(parts, start=np.zeros_like(utilities[Criterion.ACCURACY]))
+        return cls(shares, utilities, tuple(name for name in weights if name not in utilities), totals)
 
     def by_criterion(self, place: int) -> tuple[CriterionScore, ...]:
         """Return the parts of one option's score, the largest weight first."""
@@ -160,4 +158,4 @@ def _normalized(goodness: _Vector) -> _Vector:
 
 def _log_ratio(amounts: _Vector, limit: float) -> _Vector:
     """Return the logarithm of the ratio of amounts to a limit; that of the least amount where unknown."""
-    return np.log(np.maximum(np.nan_to_num(amounts), _LEAST) / max(limit, _LEAST))
+    return np.log(np.fmax(amounts, _LEAST) / max(limit, _LEAST))  # of NaN and a number, the number

@@ -38,7 +38,7 @@ class Tally:
         """Count the option of a situation for the seconds before it; 0 at the beginning of a run."""
         option, predicted = situation.chosen, situation.predicted(situation.chosen)
         self.seconds += seconds
-        self.within += seconds if _kept(situation) else 0.0
+        self.within += seconds if within_limits(situation) else 0.0
         self.switches += seconds > 0 and option.id != self._option
         self.by_option[option.id] = self.by_option.get(option.id, 0.0) + seconds
         self._score += seconds * option.score.value
@@ -120,7 +120,7 @@ def _row(name: str, device: str, replay: str) -> str:
     return f"{name:<30}{device:>15}{replay:>15}"
 
 
-def _kept(situation: Situation) -> bool:
+def within_limits(situation: Situation) -> bool:
     """Return True if the chosen option meets all targets, and fits into the available memory."""
     option, targets = situation.chosen, situation.targets
     predicted, memory = situation.predicted(option), option.costs.memory_bytes

@@ -124,7 +124,7 @@ figures = st.tuples(st.floats(1, 50), st.floats(0.5, 0.95), st.floats(1, 9), st.
 )
 def test_without_limits_the_option_with_the_highest_score_runs(drawn, charge, importance):
     scores = independent_scores(drawn, importance, charge)
-    decision = settled(situation(drawn), importance=importance, battery=charge, hysteresis=0)
+    decision = settled(situation(drawn), importance=importance, battery=charge, advantage=0)
     assert scores[int(decision.option.removeprefix("branch-"))] == pytest.approx(max(scores))
 
 
@@ -196,11 +196,11 @@ def test_an_option_over_a_limit_is_left_at_once_and_taken_up_again_only_after_th
     assert chosen == ["branch-1"] * 4 + ["branch-2"]
 
 
-def test_an_option_has_to_win_by_the_hysteresis_of_the_score_and_of_the_limit():
+def test_an_option_has_to_win_by_the_advantage_in_score_and_to_keep_the_hysteresis():
     alike = [(10.0, 0.80), (9.0, 0.79), (20.0, 0.5)]
     # Scores by latency: 0.87 and 1, by accuracy: 1 and 0.97.
-    assert settled(situation(alike), hysteresis=0.2, **ONLY["latency"]).option == "branch-0"
-    assert settled(situation(alike), hysteresis=0.1, **ONLY["latency"]).option == "branch-1"
+    assert settled(situation(alike), advantage=0.2, **ONLY["latency"]).option == "branch-0"
+    assert settled(situation(alike), advantage=0.1, **ONLY["latency"]).option == "branch-1"
     near = {"current": 1, "latency": "21ms"}
     assert settled(situation(**near), hysteresis=0.1, **ONLY["accuracy"]).option == "branch-1"
     assert settled(situation(**near), hysteresis=0.01, **ONLY["accuracy"]).option == "branch-2"
