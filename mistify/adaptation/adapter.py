@@ -1,7 +1,7 @@
 """Adaptation of a network's statistics to a stream of examples without labels."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -103,15 +103,24 @@ class Adapter:
         """The entropy of the mean of recent predictions, as a share of the largest; 0 without predictions."""
         return spread(self._window) if self._window else 0.0
 
-    def see(self, example: Mapping[str, Array]) -> None:
+    def see(self, example: Mapping[str, Array]) -> bool:
         """Add an example of the stream, with the prediction that its statistics so far lead to.
 
         Args:
             example: Input -> array, without a batch axis.
+
+        Returns:
+            False if it is left out: its numbers, or those of its prediction, are not finite.
         """
+        if not _finite(example.values()):
+            return False
         graph = self._graphs[0]
         one = {name: array[None] for name, array in example.items()}
-        self.add(example, graph.run(one, *_of(graph, self._norms.changes(self.statistics)))[0])
+        prediction = graph.run(one, *_of(graph, self._norms.changes(self.statistics)))[0]
+        if not _finite([prediction]):
+            return False
+        self.add(example, prediction)
+        return True
 
     def add(self, example: Mapping[str, Array], prediction: Array) -> None:
         """Add an example of the stream.
@@ -170,6 +179,10 @@ def _of(
 ) -> tuple[list[Floats], list[Floats]]:
     factors, summands = changes
     return [factors[norm] for norm in graph.norms], [summands[norm] for norm in graph.norms]
+
+
+def _finite(arrays: Iterable[Array]) -> bool:
+    return all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
 
 
 def spread(predictions: Sequence[Array]) -> float:

@@ -77,5 +77,6 @@ def _narrowed(array: Array) -> Array:
     as_bytes = np.clip(array, 0, _HIGHEST_BYTE).astype(np.uint8)
     if np.array_equal(as_bytes, array):
         return as_bytes
-    halves = array.astype(np.float16)
+    with np.errstate(over="ignore"):
+        halves = array.astype(np.float16)
     return halves if np.isfinite(halves).all() else array.copy()

@@ -103,8 +103,7 @@ class AdaptationLoop:
         """
         running = self._current()
         for example in running.samples.new():
-            running.adapter.see(example)
-            running.examples += 1
+            running.examples += running.adapter.see(example)
         running.updates += running.adapter.update()
         if not running.adapter.statistics.finite:
             self._give_up(running, "the statistics are not finite")

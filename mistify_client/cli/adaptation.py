@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.adapting.installing import restored
+from mistify_client.adapting.installing import restored, unadapted
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
@@ -39,11 +40,13 @@ def adaptation(
         storage = AdaptationStorage(package)
         if reset:
             _reset(package, storage)
-        state, history = storage.state(), storage.history()
+        refusal = _refusal(package)
+        state = None if refusal else storage.state()
+        history = storage.history()
         if as_json:
-            typer.echo(json.dumps(_as_json(state, history), indent=2))
+            typer.echo(json.dumps(_as_json(refusal, state, history), indent=2))
             return
-        for line in _lines(state, history):
+        for line in _lines(refusal, state, history):
             print_line(Console(), line)
 
 
@@ -53,12 +56,26 @@ def _reset(package: Path, storage: AdaptationStorage) -> None:
     storage.note("reset", "by mistify adaptation --reset")
 
 
-def _as_json(state: AdaptationState | None, history: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"state": None if state is None else state.model_dump(), "history": history}
+def _refusal(package: Path) -> str:
+    """Return why the current version cannot be adapted; empty if it can."""
+    try:
+        unadapted(package)
+    except MistifyError as error:
+        if error.code is ErrorCode.NOT_FOUND:
+            return str(error)
+        raise
+    return ""
 
 
-def _lines(state: AdaptationState | None, history: list[dict[str, Any]]) -> Iterator[str]:
-    if state is None:
+def _as_json(refusal: str, state: AdaptationState | None, history: list[dict[str, Any]]) -> dict[str, Any]:
+    described = None if state is None else state.model_dump()
+    return {"problem": refusal or None, "state": described, "history": history}
+
+
+def _lines(refusal: str, state: AdaptationState | None, history: list[dict[str, Any]]) -> Iterator[str]:
+    if refusal:
+        yield refusal
+    elif state is None:
         yield 'no statistics yet: start a monitor whose config has a table "[adaptation]"'
     else:
         yield f"{'adapted' if state.adapted else 'as shipped'}, shift {state.shift:.2f} ({state.time})"

@@ -172,6 +172,17 @@ def test_a_collapse_rolls_back(package, monkeypatch):
     assert {entry["event"] for entry in AdaptationStorage(package).history()} == {"rolled back"}
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_inputs_that_are_not_finite_are_left_out(package, wrong):
+    """They come from a sensor that fails for a moment."""
+    camera = Camera(package)
+    images = dirty(shuffled(IMAGES, 480))
+    images[::40] = wrong
+    camera.shows(images)
+    assert camera.events == ["installed"]
+    assert AdaptationStorage(package).state().examples == 480 - 12
+
+
 def test_there_are_at_most_two_inferences_for_each_example(package, monkeypatch):
     calls = []
     runs = loop.graph_observers

@@ -5,9 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from mistify.package.manifest import NETWORK, Manifest
 from mistify_client.adapting.storage import AdaptationStorage
 from mistify_client.cli.main import app
-from mistify_client.runtime.versions import current
+from mistify_client.runtime.versions import current, install
 from tests.support.adaptable import Camera, digits, dirty, make_package, shuffled
 
 IMAGES, _ = digits()
@@ -26,7 +27,24 @@ def test_a_package_without_statistics_says_how_to_get_them(package):
     result = run(package)
     assert result.exit_code == 0
     assert "[adaptation]" in result.output
-    assert json.loads(run(package, "--json").output) == {"state": None, "history": []}
+    assert json.loads(run(package, "--json").output) == {"problem": None, "state": None, "history": []}
+
+
+def test_a_package_that_cannot_be_adapted_says_why(package, tmp_path):
+    """The version before the tuning was adapted."""
+    Camera(package).shows(dirty(shuffled(IMAGES, 480)))
+    tuned = make_package(tmp_path / "tuned")
+    manifest = Manifest.load(tuned)
+    files = {NETWORK: manifest.files[NETWORK]}
+    manifest.model_copy(update={"files": files, "tuned_from": files[NETWORK].sha256}).save(tuned)
+    install(package, tuned)
+    shown = run(package)
+    assert shown.exit_code == 0
+    assert "cannot be adapted to data without labels" in " ".join(shown.output.split())
+    assert "installed: the data have shifted" in shown.output
+    content = json.loads(run(package, "--json").output)
+    assert content["state"] is None
+    assert "it was tuned on this device" in content["problem"]
 
 
 def test_state_and_history_are_shown_and_reset(package):
