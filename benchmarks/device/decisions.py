@@ -36,9 +36,8 @@ machine, except for the times of decisions.
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from statistics import fmean, median
@@ -49,14 +48,12 @@ from rich.table import Table
 
 from benchmarks.device.changing_conditions import LESS_MEMORY, LIMIT_MS, options_of_size, trace
 from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
-from mistify.parsing.validation import Settings
-from mistify_client.monitor.policies.base import Decision, Policy, Situation, make_policy
+from mistify_client.monitor.policies.base import Policy, Situation, make_policy
 from mistify_client.monitor.policies.criteria import ContextualParams, Criterion
 from mistify_client.monitor.policies.scoring import Limits, Scores, amounts_of, battery_preference, shifted
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.monitor.traces.lines import Line
 from mistify_client.monitor.traces.replay import replayed
-from mistify_client.runtime.options import Option
 
 TARGETS: Final[dict[str, Target]] = {
     "decision_us": {"what": "a decision over 32 options, us of processor time", "max": 1000},
@@ -74,19 +71,6 @@ _QUICK_SECONDS: Final = 600
 _OFFERED: Final = 8
 _MOST_OFFERED: Final = 32
 _TIMED: Final = 300
-
-
-class Fixed(Policy):
-    """A policy that keeps one option."""
-
-    params_class = Settings
-
-    def __init__(self, option: str) -> None:
-        self._option = option
-
-    def decide(self, situation: Situation) -> Decision:
-        """Return the option."""
-        return Decision(self._option, True, "it is fixed")
 
 
 @dataclass(frozen=True)
@@ -108,24 +92,20 @@ def main(argv: Sequence[str] = ()) -> int:
 def measure(options: Namespace) -> Figures:
     """Return all figures; print a table of all sides."""
     offered = options_of_size(_OFFERED)
-    seconds, seeds = (_QUICK_SECONDS if options.quick else _SECONDS), seeds_of(options)
+    seconds = _QUICK_SECONDS if options.quick else _SECONDS
+    days = [Day.of([*trace(offered, seconds, seed)]) for seed in seeds_of(options)]
 
-    def side(make: Callable[[], Policy], memory: float | None = None) -> Outcome:
-        limits = Targets(latency=LIMIT_MS, memory=memory)
-        return _mean([_outcome(trace(offered, seconds, seed), make, limits) for seed in seeds])
+    def side(policy: Mapping[str, object], memory: float | None = None) -> Outcome:
+        return _mean([day.replayed(lambda: make_policy(policy), memory) for day in days])
 
     only_accuracy = {"name": "contextual", "importance": {"accuracy": 9}, "battery": "ignore"}
-    sides = {
-        "contextual": side(lambda: make_policy({"name": "contextual"})),
-        "accurate": side(lambda: make_policy(only_accuracy)),
-    }
-    predictive = [side(lambda: make_policy({}), memory) for memory in (None, *LESS_MEMORY)]
-    fixed = [side(partial(Fixed, option.id)) for option in offered]
+    sides = {"contextual": side({"name": "contextual"}), "accurate": side(only_accuracy)}
+    predictive = [side({}, memory) for memory in (None, *LESS_MEMORY)]
+    fixed = [_mean([day.fixed(option.id) for day in days]) for option in offered]
     for objective in ("accuracy", "score"):
         sides[f"predictive_by_{objective}"] = max(predictive, key=attrgetter(objective))
         sides[f"fixed_by_{objective}"] = max(fixed, key=attrgetter(objective))
-        oracles = [_oracle(trace(offered, seconds, seed), offered[0], objective) for seed in seeds]
-        sides[f"oracle_by_{objective}"] = _mean(oracles)
+        sides[f"oracle_by_{objective}"] = _mean([day.oracle(objective) for day in days])
     Console().print(_table(sides))
     return {
         "decision_us": _decision_us({"name": "contextual"}),
@@ -133,7 +113,46 @@ def measure(options: Namespace) -> Figures:
         **{f"{name}_{figure}": value for name, one in sides.items() for figure, value in asdict(one).items()},
         "accuracy_gained": _gained(sides, "accurate", "accuracy"),
         "score_gained": _gained(sides, "contextual", "score"),
+        "predictive_accuracy_gained": _gained(sides, "predictive_by_accuracy", "accuracy"),
+        "predictive_score_gained": _gained(sides, "predictive_by_score", "score"),
     }
+
+
+@dataclass(frozen=True)
+class Day:
+    """A trace, and the results of each option in each of its seconds."""
+
+    lines: Sequence[Line]
+    results: Sequence[Mapping[str, Outcome]]
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> "Day":
+        """Return a trace with its results; nothing ran before its first moment."""
+        steps = replayed(lines, lambda: make_policy({}), Targets())
+        return cls(lines, [_judged(step.situation) for step in steps][1:])
+
+    def replayed(self, make: Callable[[], Policy], memory: float | None) -> Outcome:
+        """Return the means of a policy, with a target for the memory if it has one."""
+        steps = replayed(self.lines, make, Targets(latency=LIMIT_MS, memory=memory))
+        return self._summed([step.situation.option for step in steps][1:])
+
+    def fixed(self, option: str) -> Outcome:
+        """Return the means of one option."""
+        return self._summed([option] * len(self.results))
+
+    def oracle(self, objective: str) -> Outcome:
+        """Return the means of the best option in each second."""
+
+        def best(results: Mapping[str, Outcome]) -> str:
+            return max(results, key=lambda option: getattr(results[option], objective))
+
+        return self._summed([best(results) for results in self.results])
+
+    def _summed(self, ran: Sequence[str]) -> Outcome:
+        """Return the means of the options that ran in each second, and the switches between them."""
+        means = _mean([results[option] for results, option in zip(self.results, ran, strict=True)])
+        switches = sum(one != other for one, other in pairwise(ran))
+        return replace(means, switches=3600 * switches / len(ran))
 
 
 def _gained(sides: Mapping[str, Outcome], name: str, objective: str) -> float:
@@ -142,27 +161,6 @@ def _gained(sides: Mapping[str, Outcome], name: str, objective: str) -> float:
         getattr(sides[one], objective) for one in (name, f"fixed_by_{objective}", f"oracle_by_{objective}")
     )
     return float((reached - fixed) / (oracle - fixed))
-
-
-def _outcome(lines: Iterable[Line], make: Callable[[], Policy], limits: Targets) -> Outcome:
-    """Return the means of a policy over a trace."""
-    steps = [*replayed(lines, make, limits)][1:]  # nothing ran before the first decision
-    return _summed(
-        [(step.situation.option, _judged(step.situation)[step.situation.option]) for step in steps]
-    )
-
-
-def _oracle(lines: Iterable[Line], first: Option, objective: str) -> Outcome:
-    """Return the means of the best option in each second of a trace."""
-    steps = [*replayed(lines, partial(Fixed, first.id), Targets())][1:]
-    judged = (_judged(step.situation).items() for step in steps)
-    return _summed([max(options, key=lambda option: getattr(option[1], objective)) for options in judged])
-
-
-def _summed(ran: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """Return the means of the options that ran in each second, and the switches between them."""
-    switches = sum(one != other for (one, _), (other, _) in pairwise(ran))
-    return replace(_mean([outcome for _, outcome in ran]), switches=3600 * switches / len(ran))
 
 
 def _judged(situation: Situation) -> dict[str, Outcome]:
@@ -191,19 +189,11 @@ def _mean(outcomes: Sequence[Outcome]) -> Outcome:
 def _decision_us(settings: Mapping[str, object]) -> float:
     """Return the processor time of a decision: the median over a trace."""
     policy, seconds = make_policy(settings), []
-
-    class Timed(Fixed):
-        """A policy that times another one."""
-
-        def decide(self, situation: Situation) -> Decision:
-            before = time.thread_time()
-            decision = policy.decide(situation)
-            seconds.append(time.thread_time() - before)
-            return decision
-
     lines = trace(options_of_size(_MOST_OFFERED), _TIMED, seed=0)
-    for _ in replayed(lines, partial(Timed, ""), Targets(latency=LIMIT_MS)):
-        pass
+    for step in replayed(lines, lambda: make_policy({}), Targets(latency=LIMIT_MS)):
+        before = time.thread_time()
+        policy.decide(step.situation)
+        seconds.append(time.thread_time() - before)
     return 1e6 * median(seconds)
 
 
