@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from mistify.errors import MistifyError
 from mistify_client.adapting.loop import AdaptationLoop
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.state.journal import Journal
@@ -51,7 +50,7 @@ class BackgroundAdaptation:
         while not self._stopped.is_set():
             try:
                 self._loop.step()
-            except (MistifyError, OSError) as error:
+            except Exception as error:  # no failure of a package or of LiteRT may end the adaptation
                 self._journal.problem(_ABOUT, str(error))
             else:
                 self._journal.problem(_ABOUT, None)

@@ -126,19 +126,22 @@ def test_a_package_that_cannot_be_adapted_is_reported_once_until_it_can(package,
     assert len(journal.last) == 2
 
 
-def test_a_full_disk_is_a_problem_and_the_thread_goes_on(package, journal, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("Failed to allocate tensors")]
+)
+def test_a_failure_is_a_problem_and_the_thread_goes_on(package, journal, monkeypatch, error):
     full = [True]
     save = AdaptationStorage.save
 
     def saved(*arguments):
         if full[0]:
-            raise OSError(28, "No space left on device")
+            raise error
         save(*arguments)
 
     monkeypatch.setattr(AdaptationStorage, "save", saved)
     with adapting(package, journal):
         until(lambda: journal.problems)
-        assert "No space left" in journal.problems["adaptation"]
+        assert str(error) in journal.problems["adaptation"]
         full[0] = False
         until(lambda: not journal.problems)
 
