@@ -40,6 +40,7 @@ def power_iteration(names, pairs):
     return vector, (largest - len(names)) / (len(names) - 1) / RANDOM_INDICES[len(names)]
 
 
+@settings(max_examples=40)
 @given(case=comparisons())
 def test_weights_and_inconsistency_are_those_of_the_power_iteration(case):
     weights, ratio = power_iteration(*case)

@@ -15,6 +15,7 @@ from tests.mistify_client.monitor.test_daemon import (  # noqa: F401
     shown,
     start,
 )
+from tests.support.paths import REPOSITORY
 
 
 @pytest.fixture
@@ -42,6 +43,17 @@ def test_a_recorded_day_is_replayed_without_the_package(package, config, start, 
     assert within[-1] == "100.0%"
     config.write_text(CONFIG.replace("60min", "1ns"))
     assert "no option meets the targets" in shown("monitor", "--config", config, "--replay", trace).stdout
+
+
+def test_the_example_is_replayed_as_documented():
+    trace, config = (REPOSITORY / "configs" / name for name in ("day.jsonl", "contextual.toml"))
+    replayed = shown("monitor", "--replay", trace, "--config", config)
+    assert replayed.exit_code == 0
+    page = (REPOSITORY / "docs" / "monitor.md").read_text()
+    _, _, block = page.partition("$ mistify monitor --replay configs/day.jsonl")
+    documented = [line for line in block.partition("```")[0].splitlines()[1:] if line != "..."]
+    assert len(documented) > 8
+    assert documented == [line for line in replayed.stdout.splitlines() if line in documented]
 
 
 def test_a_replay_does_not_need_the_files_of_other_settings(package, config, trace, tmp_path):
