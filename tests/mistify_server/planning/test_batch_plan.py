@@ -8,6 +8,7 @@ import pytest
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import Target
 from mistify.config.package.branches import BranchesConfig
+from mistify.config.package.exits import ExitsConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches, parse_batch
@@ -245,6 +246,15 @@ def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int
     assert (problem.place, problem.value) == ("[1].tuning.trainable", json.dumps(part))
     assert problem.expected.startswith('"none", because it needs layers: this model has no Keras structure')
     assert problem.fix == "leave it out"
+
+
+def test_a_model_without_structure_has_no_exits() -> None:
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    plain = resolved({"FLOP": "1x"})
+    early = plain.batch.configs[0].model_copy(update={"exits": ExitsConfig(loss=(0.01,))})
+    (problem,) = unreachable(with_configs(plain, early), fixed)
+    assert (problem.place, problem.value, problem.fix) == ("[0].exits", "losses of 1%", "leave them out")
+    assert problem.expected.startswith("none, because their heads have to be trained: this model has no")
 
 
 def test_a_model_without_structure_has_no_losses_and_no_layers() -> None:
