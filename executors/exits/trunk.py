@@ -67,7 +67,8 @@ class Trunk:
         """Return a network of the pooled features [examples, ...] at each position, and of the outputs."""
         ends = [self._segments[position.segments - 1].graph.outputs[0] for position in self.positions]
         tapped = model_of(replace(self._graph, outputs=(*ends, *self._graph.outputs)))
-        taken = [pooled(tensor) for tensor in tapped.outputs[: len(ends)]]
+        # Names of their own, because a network may have a layer with the name that Keras would choose.
+        taken = [pooled(tensor, f"exit_pool_{at}") for at, tensor in enumerate(tapped.outputs[: len(ends)])]
         named = [layers.Flatten(name=pooled_name(at))(tensor) for at, tensor in enumerate(taken)]
         return keras.Model(tapped.inputs, [*named, *tapped.outputs[len(ends) :]])
 
@@ -100,13 +101,17 @@ class Trunk:
 
 def pooled_name(number: int) -> str:
     """Return the name of the pooled features at a position."""
-    return f"pooled_{number}"
+    return f"exit_pooled_{number}"
 
 
-def pooled(features: Any) -> Any:
+def pooled(features: Any, name: str | None = None) -> Any:
     """Return features after adaptive average pooling to four by four; others are returned unchanged.
 
     Windows of equal size overlap if four does not divide the height or width.
+
+    Args:
+        features: A tensor [examples, height, width, channels], or [examples, features].
+        name: The name of the layer that pools them; None for one that Keras chooses.
     """
     (_, *shape) = features.shape
     if len(shape) == 1:
@@ -114,4 +119,4 @@ def pooled(features: Any) -> Any:
     strides = [max(1, size // _POOLED) for size in shape[:2]]
     kept = [min(size, _POOLED) for size in shape[:2]]
     windows = [size - (count - 1) * stride for size, count, stride in zip(shape, kept, strides, strict=False)]
-    return layers.AveragePooling2D(windows, strides)(features)
+    return layers.AveragePooling2D(windows, strides, name=name)(features)

@@ -58,6 +58,16 @@ def test_positions_have_the_multiply_adds_before_them(trunk):
     assert trunk.multiply_adds == stem + block + second + third + 32 * 5
 
 
+def test_a_network_may_have_layers_with_the_names_that_keras_gives():
+    inputs = keras.Input((16, 16, 3), name="image")
+    x = layers.Conv2D(8, 3, padding="same")(inputs)
+    x = layers.Conv2D(8, 3, padding="same")(layers.AveragePooling2D(2, name="average_pooling2d")(x))
+    x = layers.Conv2D(8, 3, padding="same")(x)
+    model = keras.Model(inputs, layers.Dense(5, "softmax")(layers.Flatten(name="flatten")(x)))
+    keras.utils.clear_session()
+    assert len(Trunk(model).pooled().outputs) == 3
+
+
 @pytest.mark.parametrize("kept", [(), (1,), (0, 2), (0, 1, 2, 3)])
 def test_stages_together_are_the_network(model, trunk, kept):
     x = images = np.random.default_rng(0).uniform(size=(3, 16, 16, 3)).astype(np.float32)
