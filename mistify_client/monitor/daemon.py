@@ -16,11 +16,13 @@ from mistify.errors import MistifyError
 from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
+from mistify.wording import listed
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.adapting import BackgroundAdaptation
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
+from mistify_client.monitor.policies.base import Situation
 from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
@@ -113,6 +115,7 @@ class Monitor:
             self._note_cause(outcome)
             self._note_not_followed(outcome)
             self._note_other_metric(outcome)
+            self._note_unknown_energy(outcome.situation)
             self._outcome = outcome
             self._record(outcome)
             self._consider_replacement(now, outcome)
@@ -224,6 +227,13 @@ class Monitor:
             f"by {outcome.other_metric} on this device"
         )
         self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
+
+    def _note_unknown_energy(self, situation: Situation) -> None:
+        """Log once, until it changes, that the energy target does not apply to some options."""
+        known, target = situation.conditions.energies, situation.targets.energy
+        unknown = [option.id for option in situation.options if option.id not in known]
+        reason = f"the energy target does not apply to {listed(unknown or ['none'])}: the energy is unknown"
+        self._journal.problem("energy", reason if unknown and target is not None else None)
 
     def _record(self, outcome: IntervalOutcome) -> None:
         if self._trace is None:

@@ -9,7 +9,7 @@ from mistify.config.data.targets import OVERALL
 from mistify.config.porting import PortingConfig
 from mistify.costs.budget import FLOPS
 from mistify.package.manifest import Manifest
-from mistify.parsing.quantities import format_bytes, format_count, format_time
+from mistify.parsing.quantities import format_bytes, format_count, format_energy, format_time
 from mistify_client.monitor.sensing.costs import made_for
 from mistify_client.monitor.state.targets import Targets
 
@@ -111,6 +111,8 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
             limits["FLOP"] = format_count(rounded_down(_least_flops(package) * share), _DIGITS)
     if targets.memory is not None:
         limits["memory"] = format_bytes(targets.memory)
+    if targets.energy is not None:
+        limits["energy"] = format_energy(targets.energy)
     digest = hashlib.sha256(json.dumps(limits, sort_keys=True).encode()).hexdigest()[:8]
     goal_id = f"{template.id[: _LONGEST_ID - len(digest) - 1]}-{digest}"
     config = template.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -11,6 +11,7 @@ from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.state.targets import write_changes
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, state_directory
@@ -101,6 +102,17 @@ def test_old_measurements_do_not_cause_a_request(watched):
     watched.step(8.0, 5)
     watched.step(None, 60)
     assert watched.asked == 0
+
+
+def test_a_target_for_an_unknown_energy_is_a_problem_while_it_lasts(watched):
+    watched.monitor.step()
+    write_changes(watched.state.targets, {"energy": "2mJ"})
+    watched.step(1.0, 1)
+    reason = "the energy target does not apply to branch-0, branch-1 and branch-2: the energy is unknown"
+    assert watched.journal.problems == {"energy": reason}
+    write_changes(watched.state.targets, {})
+    watched.step(1.0, 1)
+    assert watched.journal.problems == {}
 
 
 def test_only_changed_decisions_are_logged_and_the_status_is_written_rarely(watched):

@@ -76,9 +76,9 @@ def test_all_other_settings_come_from_the_template():
     assert len(collective_batches([goal, template()])) == 1
 
 
-def test_targets_for_memory_and_accuracy_become_limits():
-    goal = asked(Shortfall(Targets(memory="2MB", accuracy="85%"), 1.0, 1.0)).adaptation_goal
-    assert (goal.memory.value, goal.accuracy) == (2e6, {"": 0.85})
+def test_targets_for_memory_energy_and_accuracy_become_limits():
+    goal = asked(Shortfall(Targets(memory="2MB", energy="3mJ", accuracy="85%"), 1.0, 1.0)).adaptation_goal
+    assert (goal.memory.value, goal.energy.value, goal.accuracy) == (2e6, 3.0, {"": 0.85})
     assert goal.latency.value == 100.0
 
 

@@ -11,8 +11,8 @@ from mistify_client.monitor.state.targets import (
 
 
 def test_targets_have_units():
-    targets = Targets(latency="0.02s", accuracy="80%", memory="2MB")
-    assert (targets.latency, targets.accuracy, targets.memory) == (20.0, 0.8, 2e6)
+    targets = Targets(latency="0.02s", accuracy="80%", memory="2MB", energy="3uJ")
+    assert (targets.latency, targets.accuracy, targets.memory, targets.energy) == (20.0, 0.8, 2e6, 0.003)
 
 
 def test_changes_are_parsed_from_the_command_line():
@@ -25,6 +25,7 @@ def test_changes_are_parsed_from_the_command_line():
         ("latency", "target: got 'latency'; expected NAME=VALUE"),
         ("latency=20 parsecs", "latency: got \"20 parsecs\".*the unit 'parsecs' is unknown"),
         ("latency=0.5x", 'latency: got "0.5x"; expected a limit such as "20ms"'),
+        ("energy=0.5x", 'energy: got "0.5x"; expected a limit such as "2mJ"'),
         ("latency=-1ms", "the number has to be above 0"),
         ("latncy=20ms", 'latncy: .*did you mean "latency"'),
         ("accuracy=", 'accuracy: got ""'),
