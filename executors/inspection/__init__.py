@@ -23,12 +23,13 @@ from executors.inspection.directories import (
 )
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import LIMITS, Limits
+from executors.inspection.onnx_file import SUFFIX as ONNX
+from executors.inspection.onnx_file import inspect_onnx, is_onnx
 from executors.inspection.weights import model_config, stored_weights
 
 __all__ = ["ClassPolicy", "Inspected", "Limits", "SourceKind", "check_config", "inspect_source"]
 
-_HDF5 = (".h5", ".hdf5")
-_KINDS = "one of .keras, .h5, .hdf5, a SavedModel directory, or a keras_hub preset"
+_KINDS = "one of .keras, .h5, .hdf5, .onnx, a SavedModel directory, or a keras_hub preset"
 
 
 class SourceKind(Enum):
@@ -39,6 +40,16 @@ class SourceKind(Enum):
     SAVED_MODEL = "saved_model"
     GRAPH = "graph"
     PRESET = "preset"
+    ONNX = "onnx"
+
+
+#: Suffix of a file -> its kind.
+_FILES = {
+    ".keras": SourceKind.KERAS,
+    ".h5": SourceKind.HDF5,
+    ".hdf5": SourceKind.HDF5,
+    ONNX: SourceKind.ONNX,
+}
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ _INSPECTORS: dict[SourceKind, Callable[[Path, ClassPolicy], int]] = {
     SourceKind.SAVED_MODEL: inspect_saved_model,
     SourceKind.GRAPH: inspect_graph,
     SourceKind.PRESET: inspect_preset,
+    SourceKind.ONNX: inspect_onnx,
 }
 
 
@@ -105,16 +117,18 @@ def _kind(path: Path) -> SourceKind:
         return _kind_of_directory(path)
     if not stat.S_ISREG(mode):
         raise invalid(path, "a link or a device", "a file or a directory", "give the file itself")
-    if path.suffix not in (".keras", *_HDF5):
+    if path.suffix not in _FILES:
         raise invalid(path, f"a file named {path.name}", _KINDS)
     if path.stat().st_size == 0:
         raise invalid(path, "an empty file")
-    return SourceKind.KERAS if path.suffix == ".keras" else SourceKind.HDF5
+    return _FILES[path.suffix]
 
 
 def _kind_of_directory(path: Path) -> SourceKind:
     if (path / GRAPH).is_file():
         return SourceKind.GRAPH if is_graph(path) else SourceKind.SAVED_MODEL
+    if is_onnx(path):
+        return SourceKind.ONNX
     if (path / CONFIG).is_file():
         return SourceKind.PRESET
     raise invalid(path, f"a directory without {GRAPH} and without {CONFIG}", _KINDS, "give the file itself")

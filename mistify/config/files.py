@@ -179,6 +179,9 @@ def _model(text: str, rename: Rename) -> str:
             pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
             named = [(key, rename(value) if key == "weights" else value) for key, value in pairs]
             return f"{architecture}?{urlencode(named, safe='/:')}"
+    path, mark, sizes = text.rpartition("?")
+    if mark and "=" in sizes:  # an ONNX file with the sizes of its inputs
+        return f"{rename(path)}{mark}{sizes}"
     return rename(text)
 
 

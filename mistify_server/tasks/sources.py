@@ -18,6 +18,7 @@ class ModelSource(Message):
         input: Height and width of the input images of an architecture in `keras.applications`.
         weights: A file with the weights of such an architecture.
         sequence: Number of tokens in the input texts of a keras_hub preset.
+        sizes: Inputs of an ONNX file with their sizes, without the batch, where the file leaves them free.
     """
 
     path: str | None = None
@@ -27,6 +28,7 @@ class ModelSource(Message):
     input: int | None = None
     weights: str | None = None
     sequence: int | None = None
+    sizes: tuple[tuple[str, tuple[int, ...]], ...] = Field(default=(), exclude_if=lambda sizes: not sizes)
 
 
 class DataSource(Message):

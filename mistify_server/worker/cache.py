@@ -157,7 +157,7 @@ def _loaded(source: ModelSource) -> SourceModel:
     if source.application is not None:
         weights = None if source.weights is None else Path(source.weights)
         return KerasSource(load_application(source.application, source.classes, source.input, weights))
-    return load_source(Path(source.path or ""), source.sequence, source.classes)
+    return load_source(Path(source.path or ""), source.sequence, source.classes, dict(source.sizes))
 
 
 def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:

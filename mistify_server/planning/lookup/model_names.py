@@ -2,7 +2,8 @@
 
 `keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is a Keras architecture.
 `keras_hub/bert_tiny?sequence=64` is the directory of a preset below a data root. `https://tfhub.dev/...` is a
-TensorFlow Hub handle, which is read from the cache of tensorflow_hub or kagglehub.
+TensorFlow Hub handle, which is read from the cache of tensorflow_hub or kagglehub. `net.onnx?image=3,224,224`
+is an ONNX file with the sizes of an input.
 """
 
 import hashlib
@@ -11,9 +12,10 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from executors.inspection.names import APPLICATIONS
+from executors.inspection.onnx_file import is_onnx
 from mistify.config.files import APPLICATION, PRESET, PathKind
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify_server.planning.lookup.data_roots import DataRoots
@@ -27,6 +29,9 @@ _KAGGLE = re.compile(
     rf"https://www\.kaggle\.com/models/{_PART}/{_PART}/(?:frameworks/)?{_PART}/(?:variations/)?{_PART}/"
     r"(?:versions/)?(\d+)"
 )
+
+#: An input of an ONNX file with its sizes.
+_SIZES = re.compile(r"(?P<name>[^=]{1,200})=(?P<sizes>[1-9]\d{0,5}(,[1-9]\d{0,5}){0,7})", re.ASCII)
 
 #: Option -> minimum and maximum.
 _RANGES: Mapping[str, tuple[int, int]] = {
@@ -46,6 +51,28 @@ def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
         if name.startswith(scheme):
             return parse(name, name.removeprefix(scheme), roots)
     return None
+
+
+def onnx_model(name: str, roots: DataRoots) -> ModelSource | None:
+    """Return the model for the name of an ONNX file or its directory with sizes; None for other names.
+
+    Raises:
+        InvalidValue: There is no such file, or sizes are wrong.
+    """
+    path, mark, query = name.rpartition("?")
+    if not mark or "=" not in query:
+        return None
+    found = roots.find(path, PathKind.EITHER)
+    if not is_onnx(found):
+        raise InvalidValue(name, "options only for ONNX files", "remove the question mark and what follows")
+    sizes = []
+    for option in query.split("&"):
+        given = _SIZES.fullmatch(unquote(option))
+        if given is None:
+            fix = f"write {path}?image=3,224,224, for example"
+            raise InvalidValue(name, "an input with its sizes, without the batch", fix)
+        sizes.append((given["name"], tuple(map(int, given["sizes"].split(",")))))
+    return ModelSource(path=str(found), sizes=tuple(sizes))
 
 
 def _application(name: str, rest: str, roots: DataRoots) -> ModelSource:

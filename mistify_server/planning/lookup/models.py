@@ -10,7 +10,7 @@ from mistify.config.files import PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.lookup.data_roots import DataRoots
-from mistify_server.planning.lookup.model_names import parse_name
+from mistify_server.planning.lookup.model_names import onnx_model, parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.names import check_name
@@ -49,7 +49,8 @@ class ModelRepository:
             )
         if not path.is_file():
             raise MistifyError(
-                ErrorCode.NOT_FOUND, f"got {path}; expected a model file (.keras or .h5); check the path"
+                ErrorCode.NOT_FOUND,
+                f"got {path}; expected a model file (.keras, .h5 or .onnx); check the path",
             )
         inspect_source(path.resolve(), in_plug_in)
         with self.artifacts.adding():
@@ -93,7 +94,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     if model is not None:
         return model
     try:
-        return ModelSource(path=str(roots.find(name, PathKind.EITHER)))
+        return onnx_model(name, roots) or ModelSource(path=str(roots.find(name, PathKind.EITHER)))
     except InvalidValue as error:
         names = repository.all_names()
         raise InvalidValue(

@@ -88,6 +88,7 @@ def test_invalid_settings_are_left_unchanged(value: Any) -> None:
             "keras.applications/Net?classes=10&weights=a%2Fb.h5",
             "keras.applications/Net?classes=10&weights=A/B.H5",
         ),
+        (FileForm.MODEL, "net.onnx?image=3,8,8", "NET.ONNX?image=3,8,8"),
         (FileForm.MODEL, "keras.applications/Net?weights", "KERAS.APPLICATIONS/NET?WEIGHTS"),
         (FileForm.CODE, "a.py:near", "A.PY:near"),
         (FileForm.CODE, "near", "near"),

@@ -1,0 +1,1 @@
+"""ONNX files as sources: each operator becomes Keras layers with channels last."""

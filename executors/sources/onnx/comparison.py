@@ -1,0 +1,93 @@
+"""Comparison of a translated network with ONNX's reference evaluator."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from onnx import ModelProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from executors.inspection.errors import invalid
+from executors.sources.onnx.batch import Array
+from executors.sources.onnx.inputs import Input
+from executors.sources.onnx.reader import Translation
+from executors.sources.onnx.values import Value
+from executors.structure.equivalence import TOLERANCE, difference
+
+
+def check_equal(path: Path, proto: ModelProto, translation: Translation) -> None:
+    """Refuse a translation whose outputs for random inputs differ from the file's.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the first node that differs; or the reference evaluator cannot run
+            the file.
+    """
+    rng = np.random.default_rng(0)
+    feed = {each.name: _example(rng, each, translation.model) for each in translation.inputs}
+    names = list(translation.outputs)
+    expected = dict(zip(names, _reference(path, proto, feed).run(names, feed), strict=True))
+    apart = _apart(translation, translation.outputs, feed, expected)
+    if max(apart.values()) <= TOLERANCE:
+        return
+    node, most = _first_difference(path, proto, translation, feed), max(apart.values())
+    raise invalid(
+        path, f"outputs that differ from ONNX's by {most:.2g} of their magnitude, first after {node}",
+        "equal outputs", "check the file with onnx.checker.check_model, and report it if it is valid",
+    )  # fmt: skip
+
+
+def _example(rng: np.random.Generator, each: Input, model: keras.Model) -> Array:
+    """Return random values, in ONNX's order of axes: small whole numbers for integers."""
+    shape = [each.batch or 2, *(int(size or 1) for size in each.value.shape[1:])]
+    dtype = helper.tensor_dtype_to_np_dtype(each.kind)
+    if dtype.kind in "iu":
+        return rng.integers(0, 2, shape).astype(dtype)
+    return rng.uniform(-1, 1, shape).astype(dtype)
+
+
+def _reference(path: Path, proto: ModelProto, feed: Mapping[str, Array]) -> ReferenceEvaluator:
+    try:
+        return ReferenceEvaluator(proto)
+    except Exception as error:
+        cause = (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise invalid(
+            path,
+            f"a graph that ONNX's reference evaluator refuses ({cause})",
+            "a valid graph",
+            "export it again",
+        ) from error
+
+
+def _apart(
+    translation: Translation,
+    values: Mapping[str, Value],
+    feed: Mapping[str, Array],
+    expected: Mapping[str, Any],
+) -> dict[str, float]:
+    """Return the difference of each value from the reference; infinity for other shapes."""
+    inputs = [feed[each.name].transpose(each.value.axes) for each in translation.inputs]
+    model = keras.Model(translation.model.inputs, [value.tensor for value in values.values()])
+    made = keras.tree.flatten(model(inputs, training=False))
+    result = {}
+    for (name, value), output in zip(values.items(), made, strict=True):
+        array = np.asarray(output).transpose(np.argsort(value.axes))
+        same = array.shape == np.shape(expected[name])
+        result[name] = difference([expected[name]], [array]) if same else float("inf")
+    return result
+
+
+def _first_difference(
+    path: Path, proto: ModelProto, translation: Translation, feed: Mapping[str, Array]
+) -> str:
+    expected = _reference(path, proto, feed).run(None, dict(feed), intermediate=True)
+    known = {
+        name: value for name, value in translation.values.items() if value.order is None and name in expected
+    }
+    apart = _apart(translation, known, feed, expected)
+    for node in proto.graph.node:
+        for name in node.output:
+            if not apart.get(name, 0.0) <= TOLERANCE:
+                return f"node {node.op_type} {node.name}".strip()
+    return "the last node"

@@ -1,0 +1,132 @@
+"""The nodes of an ONNX graph: their attributes, and who makes and reads each tensor."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+
+from executors.inspection.errors import invalid
+from executors.sources.onnx.batch import Array
+from executors.sources.onnx.registry import Node
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The main graph of a model.
+
+    Attributes:
+        nodes: Its nodes, in an order in which inputs come before their readers.
+        weights: Its initializers.
+        readers: Number of nodes and outputs that read each tensor.
+        makers: Tensor -> operator that makes it.
+        version: Version of the operator set.
+    """
+
+    proto: GraphProto
+    nodes: list[NodeProto]
+    weights: Mapping[str, Array]
+    readers: Counter[str]
+    makers: Mapping[str, str]
+    version: int
+
+    def node(self, proto: NodeProto) -> Node:
+        """Return a node with its surroundings."""
+        return Node(
+            proto.op_type,
+            proto.name,
+            tuple(proto.input),
+            tuple(proto.output),
+            {attribute.name: _value(attribute) for attribute in proto.attribute},
+            self.version,
+            tuple(self.readers[name] for name in proto.input),
+            tuple(self.makers.get(name, "") for name in proto.input),
+        )
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs without initializers, which early versions list among them."""
+        return [each for each in self.proto.input if each.name not in self.weights]
+
+
+def read_graph(path: Path, graph: GraphProto, version: int) -> Graph:
+    """Read a graph with its weights.
+
+    Raises:
+        MistifyError: INVALID_MODEL if a node reads a tensor that is not made before, or two make the same.
+    """
+    weights = {weight.name: tensor_of(path, weight) for weight in graph.initializer}
+    _check_order(path, graph, set(weights))
+    readers, makers = Counter[str](), {}
+    for node in with_inner(graph.node):
+        readers.update(node.input)
+        makers.update(dict.fromkeys(node.output, node.op_type))
+    readers.update(output.name for output in graph.output)
+    return Graph(graph, list(graph.node), weights, readers, makers, version)
+
+
+def with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes, and those of the graphs in their attributes."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from with_inner(attribute.g.node)
+
+
+def tensor_of(path: Path, tensor: TensorProto) -> Array:
+    """Return a stored tensor.
+
+    Raises:
+        MistifyError: INVALID_MODEL if its data do not have its shape.
+    """
+    try:
+        array: Array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        cause = str(error).splitlines()[0][:200]
+        raise invalid(
+            path,
+            f"a tensor {tensor.name[:100]} that cannot be read ({cause})",
+            "a valid tensor",
+            "export it again",
+        ) from error
+    return array
+
+
+def _value(attribute: AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _check_order(path: Path, graph: GraphProto, known: set[str]) -> None:
+    known = known | {each.name for each in graph.input} | {""}
+    for node in graph.node:
+        for name in node.input:
+            if name not in known:
+                raise invalid(
+                    path, f"node {_named(node)} reads {name[:100]!r}, which no earlier node makes",
+                    "nodes in order, without cycles", "export it again",
+                )  # fmt: skip
+        for name in filter(None, node.output):
+            if name in known:
+                raise invalid(
+                    path,
+                    f"node {_named(node)} makes {name[:100]!r} again",
+                    "every tensor made once",
+                    "export it again",
+                )
+            known.add(name)
+    for output in graph.output:
+        if output.name not in known:
+            raise invalid(
+                path,
+                f"an output {output.name[:100]!r} that no node makes",
+                "outputs made by nodes",
+                "export it again",
+            )
+
+
+def _named(node: NodeProto) -> str:
+    return str(node.name or node.op_type)[:100]

@@ -1,0 +1,65 @@
+"""Loading of ONNX files: checked, translated, compared with ONNX's own results, ready to adapt."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import keras
+import onnx
+
+from executors.inspection import inspect_source
+from executors.inspection.errors import invalid
+from executors.inspection.limits import GIB, LIMITS
+from executors.inspection.onnx_file import onnx_file, parse_onnx
+from executors.sources.keras.flat import check_finite, flatten
+from executors.sources.onnx import operators
+from executors.sources.onnx.comparison import check_equal
+from executors.sources.onnx.floats import make_float
+from executors.sources.onnx.graph import read_graph
+from executors.sources.onnx.reader import translated
+from executors.sources.resource_limits import limited_resources
+
+__all__ = ["load_onnx", "operators"]
+
+#: Memory limit for loading a model, as a multiple of its weights in float32: the file, its arrays, the model,
+#: its flat copy, the comparison.
+_COPIES: Final = 8
+_LEAST_MEMORY: Final = 2 * GIB
+
+#: Versions of the operator set that are read.
+_OLDEST: Final = 7
+
+
+def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> keras.Model:
+    """Load an ONNX file as a flat functional Keras model with channels last.
+
+    Args:
+        path: The file, or the directory with the file and its external data.
+        sizes: Input -> its sizes without the batch, in ONNX's order, where the file leaves them free.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the file, the problem and an acceptable alternative.
+    """
+    with limited_resources(path, _LEAST_MEMORY):
+        inspected = inspect_source(path)
+    with limited_resources(path, _LEAST_MEMORY + _COPIES * max(inspected.size, 4 * inspected.weights)):
+        proto = parse_onnx(path, LIMITS)
+        onnx.load_external_data_for_model(proto, str(onnx_file(path).parent))
+        make_float(proto)
+        graph = read_graph(path, proto.graph, _version(path, proto))
+        translation = translated(path, graph, sizes or {})
+        check_finite(path, translation.model)
+        check_equal(path, proto, translation)
+        return flatten(path, translation.model)
+
+
+def _version(path: Path, proto: onnx.ModelProto) -> int:
+    versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]
+    version = max(versions, default=1)
+    if not _OLDEST <= version <= onnx.defs.onnx_opset_version():
+        raise invalid(
+            path, f"version {version} of ONNX's operators",
+            f"a version from {_OLDEST} to {onnx.defs.onnx_opset_version()}",
+            "convert it with onnx.version_converter.convert_version, or install a newer onnx",
+        )  # fmt: skip
+    return version

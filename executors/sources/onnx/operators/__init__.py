@@ -1,0 +1,29 @@
+"""Handlers of ONNX operators by family; importing this package registers them all."""
+
+from executors.sources.onnx.operators import (
+    activations,
+    arithmetic,
+    convolution,
+    dense,
+    elementwise,
+    normalization,
+    pooling,
+    reduction,
+    resizing,
+    selection,
+    shapes,
+)
+
+__all__ = [
+    "activations",
+    "arithmetic",
+    "convolution",
+    "dense",
+    "elementwise",
+    "normalization",
+    "pooling",
+    "reduction",
+    "resizing",
+    "selection",
+    "shapes",
+]

@@ -1,0 +1,69 @@
+"""Products with a matrix, and of two tensors."""
+
+import keras
+import numpy as np
+
+from executors.sources.onnx.batch import Array
+from executors.sources.onnx.builder import Builder, as_float, set_weights
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
+from executors.sources.onnx.values import Value
+
+
+@operator("Gemm")
+def gemm(builder: Builder, node: Node, left: Argument, right: Argument, addend: Argument = None) -> Value:
+    """Build a dense layer from `alpha * left @ right + beta * addend`."""
+    value, kernel = tensor(left), as_float(constant(right, "second factor"))
+    if node.get("transA"):
+        value = _swapped(builder, value)
+    kernel = (kernel.T if node.get("transB") else kernel) * np.float32(node.get("alpha", 1.0))
+    bias = optional(addend, "addend")
+    if bias is not None:
+        if bias.size not in (1, kernel.shape[1]):
+            raise UnsupportedNodeError(f"adds a matrix of shape {bias.shape}; expected a row")
+        bias = np.broadcast_to(as_float(bias).reshape(-1), kernel.shape[1:]) * np.float32(
+            node.get("beta", 1.0)
+        )
+    return _dense(builder, builder.weighted(node), value, kernel, bias)
+
+
+@operator("MatMul")
+def matmul(builder: Builder, node: Node, left: Argument, right: Argument) -> Value:
+    """Build a dense layer if one factor is a constant matrix, and a product of tensors otherwise."""
+    if isinstance(left, Value) and not isinstance(right, Value):
+        kernel = constant(right, "kernel")
+        if kernel.ndim == 2:
+            return _dense(builder, builder.weighted(node), left, as_float(kernel), None)
+    if isinstance(right, Value) and not isinstance(left, Value):
+        kernel = constant(left, "kernel")
+        if kernel.ndim == 2:  # kernel @ x is the transpose of x.T @ kernel.T
+            made = _dense(
+                builder, builder.weighted(node, 0), _swapped(builder, right), as_float(kernel).T, None
+            )
+            return _swapped(builder, made)
+    return _product(builder, tensor(left), tensor(right))
+
+
+def _swapped(builder: Builder, value: Value) -> Value:
+    """Return a value whose last two ONNX axes are swapped; nothing moves."""
+    value = builder.ordered(value)
+    swap = {value.rank - 1: value.rank - 2, value.rank - 2: value.rank - 1}
+    return Value(value.tensor, tuple(swap.get(axis, axis) for axis in value.axes))
+
+
+def _dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array | None) -> Value:
+    """Build a layer that sums over the last ONNX axis."""
+    if value.order is None:
+        value = builder.moved_last(value, -1)
+    layer = keras.layers.Dense(kernel.shape[1], use_bias=bias is not None, name=name)
+    result = layer(value.tensor)
+    set_weights(layer, kernel if value.order is None else kernel[value.order], bias)
+    return Value(result, value.axes)
+
+
+def _product(builder: Builder, left: Value, right: Value) -> Value:
+    """Build a product of the last two axes of two tensors with equal other axes."""
+    if left.rank != right.rank or left.batch != right.batch or left.batch >= left.rank - 2:
+        raise UnsupportedNodeError("multiplies tensors whose batches stand on different axes")
+    left, right = builder.as_in_onnx(left), builder.as_in_onnx(right)
+    return Value(keras.ops.matmul(left.tensor, right.tensor), left.axes)

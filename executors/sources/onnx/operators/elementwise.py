@@ -1,0 +1,66 @@
+"""Functions of single entries, and operators that change nothing."""
+
+import keras
+from onnx import TensorProto
+
+from executors.sources.onnx.builder import Builder
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.registry import Argument, Node, operator, tensor
+from executors.sources.onnx.values import Value
+
+#: Operator -> function of `keras.ops`.
+_FUNCTIONS = {
+    "Abs": "abs",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "Log": "log",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Reciprocal": "reciprocal",
+    "Round": "round",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sqrt": "sqrt",
+}
+_NOT_NEGATIVE = ("Abs", "Exp", "Sqrt")
+
+#: Type in the file -> type in Keras. Halves and doubles are computed in float32.
+_TYPES = {
+    TensorProto.FLOAT: "float32",
+    TensorProto.FLOAT16: "float32",
+    TensorProto.BFLOAT16: "float32",
+    TensorProto.DOUBLE: "float32",
+    TensorProto.INT8: "int32",
+    TensorProto.UINT8: "int32",
+    TensorProto.INT32: "int32",
+    TensorProto.INT64: "int32",
+    TensorProto.BOOL: "bool",
+}
+
+
+@operator(*_FUNCTIONS)
+def function(builder: Builder, node: Node, data: Argument) -> Value:
+    """Apply a function to each entry."""
+    value = tensor(data)
+    apply = getattr(keras.ops, _FUNCTIONS[node.operator])
+    return value.with_tensor(apply(value.tensor), not_negative=node.operator in _NOT_NEGATIVE)
+
+
+@operator("Identity", "Dropout")
+def unchanged(builder: Builder, node: Node, data: Argument, *_: Argument) -> Value:
+    """Return the data."""
+    return tensor(data)
+
+
+@operator("Cast")
+def cast(builder: Builder, node: Node, data: Argument) -> Value:
+    """Convert the data to another type, unless both are floats or both are integers."""
+    value, kind = tensor(data), _TYPES.get(node.get("to"))
+    if kind is None:
+        raise UnsupportedNodeError("casts to a type that is neither a usual number nor a truth value")
+    if value.tensor.dtype == kind:
+        return value
+    return value.with_tensor(keras.ops.cast(value.tensor, kind), not_negative=value.not_negative)

@@ -1,0 +1,76 @@
+"""Normalisation by statistics of the training data, of each example, or of each position."""
+
+import keras
+import numpy as np
+
+from executors.sources.onnx.builder import Builder, set_weights
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
+from executors.sources.onnx.values import Value
+
+layers = keras.layers
+
+
+@operator("BatchNormalization")
+def batch_norm(builder: Builder, node: Node, data: Argument, *statistics: Argument) -> Value:
+    """Build a batch norm over ONNX axis 1 from scale, offset, mean and variance."""
+    value = tensor(data)
+    if node.get("training_mode", 0):
+        raise UnsupportedNodeError("is in training mode; export the model with model.eval()")
+    if value.order is None:
+        value = builder.channels_last(value)
+    vectors = [constant(vector, "statistics") for vector in statistics]
+    if value.order is not None:
+        vectors = [vector[value.order] for vector in vectors]
+    layer = layers.BatchNormalization(
+        epsilon=node.get("epsilon", 1e-5), momentum=node.get("momentum", 0.9), name=builder.weighted(node)
+    )
+    result = layer(value.tensor)
+    set_weights(layer, *vectors)
+    return value.with_tensor(result)
+
+
+@operator("InstanceNormalization")
+def instance_norm(builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument) -> Value:
+    """Build a group norm with a group for each channel."""
+    return _group_norm(builder, node, tensor(data), (scale, offset), -1)
+
+
+@operator("GroupNormalization")
+def group_norm(builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument) -> Value:
+    """Build a group norm; until version 18, a scale and an offset belong to a group."""
+    return _group_norm(builder, node, tensor(data), (scale, offset), node.get("num_groups"))
+
+
+def _group_norm(
+    builder: Builder, node: Node, value: Value, parameters: tuple[Argument, Argument], groups: int
+) -> Value:
+    value = builder.channels_last(value)
+    channels = value.tensor.shape[-1]
+    vectors = [constant(vector, "scale") for vector in parameters]
+    vectors = [np.repeat(vector, channels // vector.size) for vector in vectors]
+    layer = layers.GroupNormalization(groups, epsilon=node.get("epsilon", 1e-5), name=builder.weighted(node))
+    result = layer(value.tensor)
+    set_weights(layer, *vectors)
+    return value.with_tensor(result)
+
+
+@operator("LayerNormalization")
+def layer_norm(
+    builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument = None
+) -> Value:
+    """Build a layer norm over the last ONNX axis."""
+    value = tensor(data)
+    if node.get("axis", -1) % value.rank != value.rank - 1:
+        raise UnsupportedNodeError("normalises several axes; expected the last one")
+    value = builder.moved_last(value, -1)
+    gamma, beta = constant(scale, "scale"), optional(offset, "offset")
+    layer = layers.LayerNormalization(epsilon=node.get("epsilon", 1e-5), name=builder.weighted(node))
+    result = layer(value.tensor)
+    channels = value.tensor.shape[-1]
+    set_weights(
+        layer,
+        np.broadcast_to(gamma.reshape(-1), (channels,)),
+        np.zeros(channels) if beta is None else np.broadcast_to(beta.reshape(-1), (channels,)),
+    )
+    return value.with_tensor(result)

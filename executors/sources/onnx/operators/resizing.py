@@ -1,0 +1,152 @@
+"""Resizing of images."""
+
+from math import ceil, floor
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.sources.onnx.batch import Array, for_probe
+from executors.sources.onnx.builder import Builder
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.registry import Argument, Node, operator, optional, tensor
+from executors.sources.onnx.values import Value
+
+layers = keras.layers
+
+_ROUNDED = {
+    "round_prefer_floor": lambda place: ceil(place - 0.5),
+    "round_prefer_ceil": lambda place: floor(place + 0.5),
+    "floor": floor,
+    "ceil": ceil,
+}
+
+
+@operator("Resize", "Upsample")
+def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> Value:
+    """Resize height and width: by a layer if Keras has an equal one, and by two matrices otherwise."""
+    value = builder.channels_last(tensor(data))
+    if value.rank != 4 or node.get("antialias", 0):
+        raise UnsupportedNodeError("resizes other tensors than images, or with antialiasing")
+    old = (value.size(2), value.size(3))
+    new, scales = _sizes(node, value, options)
+    if new == old:
+        return value
+    matrices = [_matrix(node, *each) for each in zip(old, new, scales, strict=True)]
+    layer = _layer(builder, node, old, new, matrices)
+    if layer is not None:
+        return value.with_tensor(layer(value.tensor), not_negative=value.not_negative)
+    return value.with_tensor(_by_matrices(value.tensor, new, matrices))
+
+
+def _sizes(node: Node, value: Value, options: tuple[Argument, ...]) -> tuple[tuple[int, int], list[float]]:
+    """Return the new height and width, and the scales by which positions are computed."""
+    given = [optional(for_probe(option, 0), "size") for option in options]
+    if node.operator == "Upsample" or node.version < 11:
+        scales, sizes = (given[0] if given else np.asarray(node.get("scales"))), None
+    else:
+        scales, sizes = (given[index] if index < len(given) else None for index in (1, 2))
+    axes = list(node.get("axes", range(value.rank)))
+    if node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise UnsupportedNodeError("keeps the aspect ratio")
+    new, factors = [], []
+    for axis in (2, 3):
+        before = value.size(axis)
+        if axis not in axes:
+            new.append(before)
+            factors.append(1.0)
+        elif sizes is not None:
+            new.append(int(sizes[axes.index(axis)]))
+            factors.append(new[-1] / before)
+        elif scales is not None:
+            factors.append(float(scales[axes.index(axis)]))
+            new.append(floor(before * factors[-1]))
+        else:
+            raise UnsupportedNodeError("has neither sizes nor scales")
+    return (new[0], new[1]), factors
+
+
+def _layer(
+    builder: Builder, node: Node, old: tuple[int, int], new: tuple[int, int], matrices: list[Array]
+) -> Any:
+    """Return a layer that is equal to the matrices; None if there is none."""
+    factors = [after // before for before, after in zip(old, new, strict=True)]
+    whole = all(after == before * factor for before, after, factor in zip(old, new, factors, strict=True))
+    repeated = [
+        np.repeat(np.eye(before), factor, axis=0) for before, factor in zip(old, factors, strict=True)
+    ]
+    name = builder.plain(node)
+    if whole and all(map(np.array_equal, matrices, repeated)):
+        return layers.UpSampling2D(tuple(factors), name=name)
+    linear = [_linear(before, after) for before, after in zip(old, new, strict=True)]
+    if all(map(np.allclose, matrices, linear)):
+        return layers.Resizing(*new, interpolation="bilinear", name=name)
+    return None
+
+
+def _by_matrices(image: Any, new: tuple[int, int], matrices: list[Array]) -> Any:
+    """Multiply rows by one matrix and columns by another."""
+    height, width, channels = image.shape[1:]
+    rows = keras.layers.Reshape((height, width * channels))(image)
+    rows = keras.ops.matmul(matrices[0], rows)
+    columns = keras.layers.Reshape((new[0], width, channels))(rows)
+    return keras.ops.matmul(matrices[1], columns)
+
+
+def _linear(before: int, after: int) -> Array:
+    places = [(index + 0.5) * before / after - 0.5 for index in range(after)]
+    return np.stack([_weights("linear", place, before, None, 0.0) for place in places])
+
+
+def _matrix(node: Node, before: int, after: int, scale: float) -> Array:
+    """Return the weights [after, before] of the old positions for each new one."""
+    early = node.operator == "Upsample" or node.version < 11
+    mode = {"bilinear": "linear"}.get(node.get("mode", "nearest"), node.get("mode", "nearest"))
+    transformation = "asymmetric" if early else node.get("coordinate_transformation_mode", "half_pixel")
+    rounding = _ROUNDED["floor" if early else node.get("nearest_mode", "round_prefer_floor")]
+    cubic = node.get("cubic_coeff_a", -0.75)
+    if node.get("exclude_outside", 0) or mode not in ("nearest", "linear", "cubic"):
+        raise UnsupportedNodeError(f"has the mode {mode!r}, or excludes positions outside")
+    places = [_place(transformation, index, before, after, scale) for index in range(after)]
+    return np.stack([_weights(mode, place, before, rounding, cubic) for place in places])
+
+
+def _place(transformation: str, index: int, before: int, after: int, scale: float) -> float:
+    """Return the old position of a new one."""
+    match transformation:
+        case "half_pixel":
+            return (index + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (index + 0.5) / scale - 0.5 if after > 1 else 0.0
+        case "half_pixel_symmetric":
+            adjusted = after / (scale * before)
+            return before / 2 * (1 - adjusted) + (index + 0.5) / scale - 0.5
+        case "align_corners":
+            return index * (before - 1) / (after - 1) if after > 1 else 0.0
+        case "asymmetric":
+            return index / scale
+    raise UnsupportedNodeError(f"has the coordinates {transformation!r}")
+
+
+def _weights(mode: str, place: float, size: int, rounding: Any, cubic: float) -> Array:
+    """Return the weights of the old positions for one new position."""
+    row = np.zeros(size, np.float32)
+    if mode == "nearest":
+        row[min(max(rounding(place), 0), size - 1)] = 1
+        return row
+    first, part = floor(place), place - floor(place)
+    if mode == "linear":
+        shares = {first: 1 - part, first + 1: part}
+    else:
+        distances = (part + 1, part, 1 - part, 2 - part)
+        shares = {first - 1 + index: _cubic(each, cubic) for index, each in enumerate(distances)}
+    for position, share in shares.items():
+        row[min(max(position, 0), size - 1)] += share
+    return row
+
+
+def _cubic(distance: float, a: float) -> float:
+    """Return the cubic convolution kernel of Keys (1981)."""
+    if distance <= 1:
+        return (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+    return a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a

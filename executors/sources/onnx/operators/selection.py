@@ -1,0 +1,156 @@
+"""Operators that select, join or pad entries along axes."""
+
+from itertools import zip_longest
+from math import ceil
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.sources.onnx.batch import Array, for_probe
+from executors.sources.onnx.builder import Builder, as_float, set_weights
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.operators.reduction import without
+from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
+from executors.sources.onnx.values import Value
+from executors.sources.onnx.windows import Pad, zero_padded
+
+layers = keras.layers
+
+
+def selected(value: Value, axis: int, entries: slice) -> Value:
+    """Return the entries of a value along an ONNX axis."""
+    key = (slice(None),) * value.position(axis) + (entries,)
+    return value.with_tensor(value.tensor[key], not_negative=value.not_negative)
+
+
+@operator("Concat")
+def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value:
+    """Join tensors along an axis."""
+    values = [builder.ordered(argument) for argument in arguments if isinstance(argument, Value)]
+    if len(values) < len(arguments):
+        raise UnsupportedNodeError("joins a constant to its data")
+    like = values[0]
+    axis = node.get("axis") % like.rank
+    if any(value.batch != like.batch for value in values) or axis == like.batch:
+        raise UnsupportedNodeError("joins tensors along the batch")
+    tensors = [builder.laid_out(value, like.axes).tensor for value in values]
+    if len(tensors) == 1:
+        return like
+    position = like.position(axis)
+    layer = layers.Concatenate(axis=-1 if position == like.rank - 1 else position, name=builder.plain(node))
+    return like.with_tensor(layer(tensors), not_negative=all(value.not_negative for value in values))
+
+
+@operator("Split")
+def split(builder: Builder, node: Node, data: Argument, sizes: Argument = None) -> list[Value]:
+    """Divide a tensor along an axis, by given sizes or evenly."""
+    value, listed = builder.ordered(tensor(data)), optional(sizes, "sizes")
+    axis = node.get("axis", 0) % value.rank
+    lengths = node.get("split") if listed is None else [int(size) for size in listed]
+    if axis == value.batch:
+        raise UnsupportedNodeError("divides the batch")
+    if not lengths:
+        length = ceil(value.size(axis) / len(node.outputs))
+        rest = value.size(axis) - length * (len(node.outputs) - 1)
+        lengths = [length] * (len(node.outputs) - 1) + [rest]
+    ends = np.cumsum(lengths)
+    return [
+        selected(value, axis, slice(int(end) - length, int(end)))
+        for length, end in zip(lengths, ends, strict=True)
+    ]
+
+
+@operator("Slice")
+def slices(builder: Builder, node: Node, data: Argument, *ranges: Argument) -> Value:
+    """Select a range along axes; the ranges are attributes in early versions."""
+    value = builder.ordered(tensor(data))
+    names = ("starts", "ends", "axes", "steps")
+    first, last, chosen, strides = (
+        _listed(node, name, argument) for name, argument in zip_longest(names, ranges)
+    )
+    chosen, strides = chosen or list(range(len(first))), strides or [1] * len(first)
+    for axis, start, end, step in zip(chosen, first, last, strides, strict=True):
+        if axis % value.rank == value.batch:
+            if (start, step) != (0, 1) or end < 2**31 - 1:
+                raise UnsupportedNodeError("selects examples of a batch")
+            continue
+        value = _range(value, axis, start, end, step)
+    return value
+
+
+def _listed(node: Node, attribute: str, argument: Argument) -> list[int]:
+    array = optional(for_probe(argument, 0), attribute)
+    return list(node.get(attribute, [])) if array is None else [int(entry) for entry in array.reshape(-1)]
+
+
+def _range(value: Value, axis: int, start: int, end: int, step: int) -> Value:
+    size = value.size(axis)
+    before_first = step < 0 and end < -size
+    entries = range(size)[slice(start, None if before_first else end, step)]
+    if len(entries) == size and step == 1:
+        return value
+    stop = entries.stop if entries.stop >= 0 else None
+    return selected(value, axis, slice(entries.start, stop, step))
+
+
+@operator("Gather")
+def gather(builder: Builder, node: Node, data: Argument, indices: Argument) -> Value:
+    """Look up rows of a constant table, or select entries by constant indices."""
+    if isinstance(indices, Value):
+        return _embedded(builder, node, constant(data, "table"), indices)
+    value, chosen = builder.ordered(tensor(data)), constant(indices, "index")
+    axis = node.get("axis", 0) % value.rank
+    if axis == value.batch or chosen.ndim > 1:
+        raise UnsupportedNodeError("selects examples of a batch, or has a matrix of indices")
+    size = value.size(axis)
+    picked = chosen.reshape(-1) % size
+    if picked.size == 1:
+        result = selected(value, axis, slice(int(picked[0]), int(picked[0]) + 1))
+    else:
+        result = value.with_tensor(
+            keras.ops.take(value.tensor, picked.astype(np.int32), axis=value.position(axis)),
+            not_negative=value.not_negative,
+        )
+    return result if chosen.ndim else without(builder, result, [axis])
+
+
+def _embedded(builder: Builder, node: Node, table: Array, indices: Value) -> Value:
+    if table.ndim != 2 or node.get("axis", 0) != 0:
+        raise UnsupportedNodeError("looks up entries of a table that is no matrix")
+    layer = layers.Embedding(*table.shape, name=builder.weighted(node, 0))
+    result = layer(indices.tensor)
+    set_weights(layer, as_float(table))
+    return Value(result, (*indices.axes, indices.rank))
+
+
+@operator("Pad")
+def pad(builder: Builder, node: Node, data: Argument, *options: Argument) -> Value:
+    """Add entries around a tensor: a constant, a reflection, or copies of the border."""
+    value = builder.ordered(tensor(data))
+    pads, fill, axes = (*options, *[None] * 3)[:3]
+    amounts, filling, listed = _listed(node, "pads", pads), optional(fill, "value"), optional(axes, "axes")
+    chosen = range(value.rank) if listed is None else [int(axis) % value.rank for axis in listed]
+    by_axis = {axis: (amounts[place], amounts[place + len(chosen)]) for place, axis in enumerate(chosen)}
+    placed = [by_axis.get(axis, (0, 0)) for axis in value.axes]
+    if any(min(amount) < 0 for amount in placed) or placed[0] != (0, 0):
+        raise UnsupportedNodeError("removes entries, or pads the batch")
+    if all(amount == (0, 0) for amount in placed):
+        return value
+    constant_ = float(filling.reshape(-1)[0]) if filling is not None else float(node.get("value", 0.0))
+    return value.with_tensor(
+        _padded(builder, node, value, placed, constant_), not_negative=value.not_negative and constant_ >= 0
+    )
+
+
+def _padded(builder: Builder, node: Node, value: Value, pads: list[Pad], fill: float) -> Any:
+    mode = node.get("mode", "constant")
+    if mode == "constant" and fill == 0 and value.rank in (3, 4) and pads[-1] == (0, 0):
+        return zero_padded(builder, value.tensor, pads[1:-1])
+    if mode == "constant":
+        return keras.ops.pad(value.tensor, pads, mode="constant", constant_values=fill)
+    if mode == "reflect":
+        return keras.ops.pad(value.tensor, pads, mode="reflect")
+    if mode == "edge" and max(map(max, pads)) == 1:  # equal to the border mirrored, which LiteRT has
+        return keras.ops.pad(value.tensor, pads, mode="symmetric")
+    raise UnsupportedNodeError(f"pads with mode {mode!r}")

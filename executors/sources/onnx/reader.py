@@ -1,0 +1,159 @@
+"""Translation of an ONNX graph into a functional Keras model."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import keras
+from onnx import NodeProto
+
+from executors.inspection.errors import invalid
+from executors.sources.onnx.batch import BatchDependent
+from executors.sources.onnx.builder import Builder
+from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.folding import FOLDED, folded, shape_of
+from executors.sources.onnx.fusion import fused
+from executors.sources.onnx.graph import Graph, tensor_of, with_inner
+from executors.sources.onnx.inputs import Input, network_inputs
+from executors.sources.onnx.names import usable
+from executors.sources.onnx.registry import OPERATORS, Argument
+from executors.sources.onnx.values import Value
+from mistify.errors import MistifyError
+
+#: Operators that the reader handles itself.
+_OWN: Final = frozenset({"If", "Shape"})
+_DOMAINS: Final = ("", "ai.onnx")
+
+_ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A Keras model with the same outputs as an ONNX graph.
+
+    Attributes:
+        inputs: The inputs, in the order of the model's.
+        outputs: Name in ONNX -> value, in the order of the model's outputs.
+        values: Every tensor of the graph that depends on the inputs, in the order in which they are made.
+    """
+
+    model: keras.Model
+    inputs: Sequence[Input]
+    outputs: Mapping[str, Value]
+    values: Mapping[str, Value]
+
+
+def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Translation:
+    """Translate a graph.
+
+    Args:
+        sizes: Input -> its sizes without the batch, in ONNX's order, where the file leaves them free.
+
+    Raises:
+        MistifyError: INVALID_MODEL if it has an operator or an option that is not supported.
+    """
+    _check_operators(path, graph)
+    inputs = network_inputs(path, graph, sizes)
+    outputs = [output.name for output in graph.proto.output]
+    builder = Builder([*(usable(each.name) for each in inputs), *map(usable, outputs)])
+    values: dict[str, Argument] = {**graph.weights, **{each.name: each.value for each in inputs}}
+    nodes = fused(graph.nodes, graph.weights, outputs)
+    _Walk(path, graph, builder, values).visit(nodes)
+    made = {name: values[name] for name in outputs}
+    ranks = {each.value.rank for each in inputs if each.value.axes[-1] == 1 and each.value.rank > 2}
+    results = {name: _output(path, builder, name, value, ranks) for name, value in made.items()}
+    model = keras.Model(
+        [each.value.tensor for each in inputs],
+        [result.tensor for result in results.values()],
+        name=usable(graph.proto.name or "network"),
+    )
+    tensors = {name: value for name, value in values.items() if isinstance(value, Value)}
+    return Translation(model, inputs, results, tensors)
+
+
+def _output(path: Path, builder: Builder, name: str, value: Argument, image_ranks: Iterable[int]) -> Value:
+    """Return an output under its name in ONNX: channels last if inputs of its rank are."""
+    if not isinstance(value, Value) or value.batch != 0:
+        raise invalid(
+            path, f"an output {name!r} without a batch as its first axis", "outputs for each example",
+            "export the model without this output",
+        )  # fmt: skip
+    value = builder.ordered(value)
+    value = builder.channels_last(value) if value.rank in image_ranks else builder.as_in_onnx(value)
+    return value.with_tensor(keras.layers.Identity(name=usable(name))(value.tensor))
+
+
+class _Walk:
+    """Visits nodes in order, and adds the tensors that they make to `values`."""
+
+    def __init__(self, path: Path, graph: Graph, builder: Builder, values: dict[str, Argument]) -> None:
+        self._path, self._graph, self._builder, self.values = path, graph, builder, values
+
+    def visit(self, nodes: Iterable[NodeProto]) -> None:
+        """Make the tensors of nodes.
+
+        Raises:
+            MistifyError: INVALID_MODEL, naming the node.
+        """
+        for proto in nodes:
+            try:
+                made = self._made(proto)
+            except MistifyError:
+                raise
+            except UnsupportedNodeError as error:
+                raise self._refused(proto, str(error)) from error
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                cause = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+                raise self._refused(proto, f"has inputs or attributes that do not fit ({cause})") from error
+            self.values.update(zip(proto.output, made, strict=False))
+
+    def _refused(self, proto: NodeProto, reason: str) -> MistifyError:
+        name = f"{proto.op_type} {proto.name[:100]}".strip()
+        return invalid(self._path, f"node {name}, which {reason}", "operators as in docs/onnx.md", _ADVICE)
+
+    def _made(self, proto: NodeProto) -> Sequence[Argument]:
+        arguments = [self.values[name] if name else None for name in proto.input]
+        if proto.op_type == "If":
+            return self._branch(proto, arguments[0])
+        node = self._graph.node(proto)
+        if proto.op_type == "Shape" and isinstance(arguments[0], Value):
+            return [shape_of(arguments[0], node.get("start", 0), node.get("end"))]
+        if not any(isinstance(argument, Value) for argument in arguments):
+            return folded(proto, arguments, self._graph.version)
+        made: Any = OPERATORS[proto.op_type](self._builder, node, *arguments)
+        return made if isinstance(made, list) else [made]
+
+    def _branch(self, proto: NodeProto, condition: Argument) -> Sequence[Argument]:
+        if (
+            not isinstance(condition, Value)
+            and not isinstance(condition, BatchDependent)
+            and condition is not None
+        ):
+            name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+            inner = next(attribute.g for attribute in proto.attribute if attribute.name == name)
+            self.values.update({each.name: tensor_of(self._path, each) for each in inner.initializer})
+            self.visit(inner.node)
+            return [self.values[output.name] for output in inner.output]
+        raise UnsupportedNodeError("depends on the network's input")
+
+
+def _check_operators(path: Path, graph: Graph) -> None:
+    """Refuse all unknown operators at once, with how often they occur."""
+    known = OPERATORS.keys() | FOLDED | _OWN
+    unknown: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for node in with_inner(graph.nodes):
+        if node.op_type not in known or node.domain not in _DOMAINS:
+            operator = f"{node.domain}.{node.op_type}".lstrip(".")[:100]
+            unknown[operator] += 1
+            first.setdefault(operator, node.name[:100])
+    if unknown:
+        listed = ", ".join(
+            f"{name} (node {first[name]}{f' and {count - 1} more' if count > 1 else ''})"
+            for name, count in unknown.most_common(10)
+        )
+        raise invalid(
+            path, f"operators that are not supported: {listed}", "operators as in docs/onnx.md", _ADVICE
+        )

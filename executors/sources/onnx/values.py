@@ -1,0 +1,66 @@
+"""Tensors of an ONNX graph as Keras tensors whose axes stand in another order.
+
+Keras needs channels last, ONNX has them second. Instead of transposing tensors, a value knows which ONNX axis
+stands at each position of its Keras tensor. A transposition then only renames axes, and a `Permute` is
+needed only where an operator cannot take the axes as they stand. The batch is always first.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from executors.sources.onnx.batch import Array, Size
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of an ONNX graph.
+
+    Attributes:
+        tensor: The Keras tensor, batch first.
+        axes: For each position of the Keras tensor, the ONNX axis that stands there.
+        order: For the last axis of a flattened tensor, the ONNX index of each entry; None if they are in
+            order.
+        flattened: The value that was flattened in another order; None if `order` is.
+        not_negative: Whether no entry is negative, so that padding with zeros never changes a maximum.
+    """
+
+    tensor: Any
+    axes: tuple[int, ...]
+    order: Array | None = None
+    flattened: "Value | None" = None
+    not_negative: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.axes)
+
+    @property
+    def batch(self) -> int:
+        """The ONNX axis of the batch."""
+        return self.axes[0]
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes of the ONNX axes."""
+        sizes: list[Size] = [None] * self.rank
+        for axis, size in zip(self.axes, self.tensor.shape, strict=True):
+            sizes[axis] = size
+        return tuple(sizes)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the axes stand as in ONNX."""
+        return self.order is None and self.axes == tuple(range(self.rank))
+
+    def size(self, axis: int) -> int:
+        """Return the size of an ONNX axis other than the batch."""
+        return int(self.tensor.shape[self.axes.index(axis % self.rank)])
+
+    def position(self, axis: int) -> int:
+        """Return the position of an ONNX axis, which may be negative, in the Keras tensor."""
+        return self.axes.index(axis % self.rank)
+
+    def with_tensor(self, tensor: Any, not_negative: bool = False) -> "Value":
+        """Return the result of a function that leaves the axes where they stand."""
+        return replace(self, tensor=tensor, not_negative=not_negative)

@@ -1,0 +1,258 @@
+"""Files in unusual forms, and files that are damaged or made to harm."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from executors.inspection import SourceKind, inspect_source
+from executors.sources.onnx.loading import load_onnx
+from mistify.errors import ErrorCode, MistifyError
+from tests.support.onnx_files import model, node, normal, outputs_of, written
+
+
+def small(**changes: Any) -> onnx.ModelProto:
+    """Return a network of one convolution and a product."""
+    nodes = [
+        node("Conv", "x conv.weight", "c", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("GlobalAveragePool", "r", "g"),
+        node("Flatten", "g", "f"),
+        node("Gemm", "f fc.weight fc.bias", "y", transB=1),
+    ]
+    weights = {"conv.weight": normal(8, 3, 3, 3), "fc.weight": normal(5, 8), "fc.bias": normal(5)}
+    options = {"inputs": {"x": ["n", 3, 8, 8]}, "weights": weights, **changes}
+    return model(
+        changes.pop("nodes", nodes), **{key: each for key, each in options.items() if key != "nodes"}
+    )
+
+
+def refused(text: str, path: Path, **options: Any) -> str:
+    with pytest.raises(MistifyError) as caught:
+        load_onnx(path, **options)
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    assert text in str(caught.value)
+    return str(caught.value)
+
+
+def with_external_data(tmp_path: Path, proto: onnx.ModelProto) -> Path:
+    path = tmp_path / "exported" / "net.onnx"
+    path.parent.mkdir()
+    onnx.save_model(proto, path, save_as_external_data=True, location="net.data", size_threshold=0)
+    return path
+
+
+def test_names_are_those_of_the_weights(tmp_path: Path) -> None:
+    network = load_onnx(written(tmp_path / "net.onnx", small()))
+    assert [layer.name for layer in network.layers if layer.weights] == ["conv", "fc"]
+    assert [tensor.name for tensor in network.inputs] == ["x"]
+    assert network.layers[-1].name == "y"
+
+
+def test_external_data_lie_beside_the_file(tmp_path: Path) -> None:
+    path = with_external_data(tmp_path, small())
+    x = normal(2, 3, 8, 8, scale=1.0)
+    (expected,) = outputs_of(path, {"x": x})
+    assert inspect_source(path.parent).kind is SourceKind.ONNX
+    for source in (path, path.parent):
+        np.testing.assert_allclose(np.asarray(load_onnx(source)(np.moveaxis(x, 1, -1))), expected, atol=1e-5)
+
+
+def test_halves_are_read_as_floats(tmp_path: Path) -> None:
+    proto = small(kind=TensorProto.FLOAT16, output_kind=TensorProto.FLOAT16)
+    for weight in proto.graph.initializer:
+        halves = numpy_helper.to_array(weight).astype(np.float16)
+        weight.CopyFrom(numpy_helper.from_array(halves, weight.name))
+    path = written(tmp_path / "net.onnx", proto)
+    x = normal(2, 3, 8, 8, scale=1.0).astype(np.float16)
+    (expected,) = outputs_of(path, {"x": x})
+    network = load_onnx(path)
+    assert {weight.dtype for weight in network.weights} == {"float32"}
+    np.testing.assert_allclose(
+        np.asarray(network(np.moveaxis(x, 1, -1).astype(np.float32))), expected, atol=5e-3
+    )
+
+
+def test_simulated_quantization_is_read_as_a_float_network(tmp_path: Path) -> None:
+    kernel = np.random.default_rng(0).integers(-127, 127, (8, 3, 3, 3)).astype(np.int8)
+    nodes = [
+        node("QuantizeLinear", "x scale zero", "q"),
+        node("DequantizeLinear", "q scale zero", "d"),
+        node("DequantizeLinear", "k scale zero", "w"),
+        node("Conv", "d w", "y"),
+    ]
+    weights = {"scale": np.float32(0.02), "zero": np.int8(0), "k": kernel}
+    network = load_onnx(written(tmp_path / "net.onnx", model(nodes, {"x": ["n", 3, 8, 8]}, weights)))
+    x, plain = normal(2, 3, 8, 8, scale=1.0), kernel.astype(np.float32) * np.float32(0.02)
+    float_file = model([node("Conv", "x w", "y")], {"x": ["n", 3, 8, 8]}, {"w": plain})
+    (expected,) = outputs_of(written(tmp_path / "float.onnx", float_file), {"x": x})
+    np.testing.assert_allclose(
+        np.moveaxis(np.asarray(network(np.moveaxis(x, 1, -1))), -1, 1), expected, atol=1e-5
+    )
+
+
+def test_free_sizes_are_given(tmp_path: Path) -> None:
+    path = written(tmp_path / "net.onnx", small(inputs={"x": ["n", 3, "height", "width"]}))
+    message = refused("an input 'x' with free sizes ['n', 3, 'height', 'width']", path)
+    assert '"net.onnx?x=3,224,224"' in message
+    assert load_onnx(path, {"x": (3, 16, 12)}).input_shape == (None, 16, 12, 3)
+    refused(
+        "expected sizes that fit ['n', 3, 'height', 'width'] without the batch",
+        path,
+        sizes={"x": (16, 12, 3)},
+    )
+    refused("sizes of an input 'y'", path, sizes={"y": (3, 8, 8)})
+
+
+def test_all_unknown_operators_are_named_at_once(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x conv.weight", "c"),
+        helper.make_node("Frobnicate", ["c"], ["d"], name="first"),
+        helper.make_node("Frobnicate", ["d"], ["e"], name="second"),
+        helper.make_node("Own", ["e"], ["y"], name="third", domain="com.example"),
+    ]
+    message = refused("operators that are not supported", written(tmp_path / "net.onnx", small(nodes=nodes)))
+    assert "Frobnicate (node first and 1 more), com.example.Own (node third)" in message
+
+
+def test_an_unsupported_option_names_its_node(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x conv.weight", "c"), node("Softmax", "c", "y", axis=0, name="/head")]
+    refused("node Softmax /head, which", written(tmp_path / "net.onnx", small(nodes=nodes)))
+
+
+def test_the_first_node_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from executors.sources.onnx.registry import OPERATORS
+
+    nodes = [node("Conv", "x conv.weight", "c"), node("Tanh", "c", "t"), node("Relu", "t", "y")]
+    monkeypatch.setitem(OPERATORS, "Tanh", lambda _builder, _node, value: value)
+    refused("first after node Tanh /Tanh_t", written(tmp_path / "net.onnx", small(nodes=nodes)))
+
+
+def _escaping(proto: onnx.ModelProto, path: Path) -> None:
+    proto.graph.initializer[0].external_data[0].value = "../secret.data"
+
+
+def _absolute(proto: onnx.ModelProto, path: Path) -> None:
+    proto.graph.initializer[0].external_data[0].value = str(path.parent / "net.data")
+
+
+def _link(proto: onnx.ModelProto, path: Path) -> None:
+    (path.parent / "net.data").rename(path.parent.parent / "elsewhere")
+    os.symlink(path.parent.parent / "elsewhere", path.parent / "net.data")
+
+
+def _missing(proto: onnx.ModelProto, path: Path) -> None:
+    (path.parent / "net.data").unlink()
+
+
+def _short(proto: onnx.ModelProto, path: Path) -> None:
+    (path.parent / "net.data").write_bytes(b"\0" * 10)
+
+
+def _too_large(proto: onnx.ModelProto, path: Path) -> None:
+    proto.graph.initializer[0].dims[0] = 10**6
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_escaping, "with its data in '../secret.data'"),
+        (_absolute, "expected the name of a file beside the model"),
+        (_link, "which is a link or a device"),
+        (_missing, "no file net.data"),
+        (_short, "in a file of 10 bytes"),
+        (_too_large, "expected 108,000,000 bytes within the file"),
+    ],
+)
+def test_external_data_elsewhere_are_refused(
+    tmp_path: Path, change: Callable[[onnx.ModelProto, Path], None], text: str
+) -> None:
+    path = with_external_data(tmp_path, small())
+    proto = onnx.load(path, load_external_data=False)
+    change(proto, path)
+    refused(text, written(path, proto))
+
+
+def _exploding(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([10**5, 10**5]), "large"))
+    proto.graph.node.insert(0, node("ConstantOfShape", "large", "zeros"))
+
+
+def _repeating(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([10**9]), "many"))
+    proto.graph.node.insert(0, node("Tile", "fc.bias many", "tiled"))
+
+
+def _cycle(proto: onnx.ModelProto) -> None:
+    proto.graph.node[1].input[0] = "y"
+
+
+def _lying(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].dims[:] = [1 << 40]
+
+
+def _wrong_size(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].dims[0] = 9
+
+
+def _negative(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].dims[0] = -8
+
+
+def _twice(proto: onnx.ModelProto) -> None:
+    proto.graph.node[1].output[0] = "c"
+
+
+def _other_channels(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(normal(8, 4, 3, 3), "conv.weight"))
+
+
+def _nested(proto: onnx.ModelProto) -> None:
+    for _ in range(20):
+        graph = onnx.GraphProto()
+        graph.node.extend(proto.graph.node)
+        del proto.graph.node[:]
+        proto.graph.node.append(helper.make_node("If", ["x"], ["y"], then_branch=graph, else_branch=graph))
+        del proto.graph.node[0].attribute[1]
+
+
+def _future(proto: onnx.ModelProto) -> None:
+    proto.opset_import[0].version = 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_exploding, "makes a constant of 10,000,000,000 entries"),
+        (_repeating, "makes a constant of 5,000,000,000 entries"),
+        (_cycle, "reads 'y', which no earlier node makes"),
+        (_lying, "a tensor conv.weight of 1,099,511,627,776 entries"),
+        (_wrong_size, "of shape [9, 3, 3, 3] with 864 bytes"),
+        (_negative, "a tensor conv.weight of shape [-8, 3, 3, 3]"),
+        (_twice, "makes 'c' again"),
+        (_other_channels, "node Conv /Conv_c, which has inputs or attributes that do not fit"),
+        (_nested, "graphs nested more deeply"),
+        (_future, "version 1000 of ONNX's operators"),
+    ],
+)
+def test_a_file_that_is_no_sound_graph_is_refused(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], None], text: str
+) -> None:
+    proto = small()
+    change(proto)
+    refused(text, written(tmp_path / "net.onnx", proto))
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 100, b"PK\x03\x04" + b"\0" * 50])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "net.onnx").write_bytes(content)
+    refused("net.onnx", tmp_path / "net.onnx")
