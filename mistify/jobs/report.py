@@ -168,7 +168,7 @@ def _achieved(
         **_plugged_in(network.achieved, formats, profile_of_goal(goal), precision),
         "latency_ms": latency_of(goal, network.achieved),
         "measured_latency_ms": measured_latency(goal, network),
-        **_speedups(goal, network, source),
+        **speedups(goal, network, source),
         "accuracy": network.accuracy,
         "accuracy_change": accuracy_change(goal, network.accuracy, source),
     }
@@ -224,7 +224,7 @@ def measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
     return latency_of(goal, network.measured) if is_host(hardware_of_goal(goal)) else None
 
 
-def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+def speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
     """Return the predicted and the measured speedup of a package over its float32 source."""
     known, axis = source or Source({}), latency_axis(profile_of_goal(goal))
     return {

@@ -25,9 +25,9 @@ _MOST_NAMED: Final = 20
 
 
 def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
-    """Write a PNG for each trade-off, named after its cost, and return their paths.
+    """Write a PNG for each trade-off of the whole score, named after its cost, and return their paths.
 
-    File names of batches after the first one contain the batch's number.
+    Trade-offs of single outputs are left out. File names of batches after the first one contain its number.
 
     Args:
         job: The job's id.
@@ -35,6 +35,8 @@ def write_pictures(trade_offs: Sequence[TradeOff], job: str, directory: Path) ->
     """
     paths = []
     for trade_off in trade_offs:
+        if trade_off.output:
+            continue
         number = f"-{trade_off.batch}" if trade_off.batch else ""
         path = directory / f"{trade_off.axis}{number}.png"
         picture(trade_off, job).savefig(path, dpi=_DPI)

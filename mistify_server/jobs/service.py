@@ -30,7 +30,7 @@ from mistify_server.planning.snapshot import Inspections, JobSnapshot
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
-from mistify_server.store.plans import BatchPlan
+from mistify_server.store.plans import BatchInputs, BatchPlan
 from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
@@ -206,6 +206,10 @@ class PortingService:
             return await asyncio.to_thread(self._store.jobs.part, job_id, selection)
         job = await asyncio.to_thread(self._store.jobs.job, job_id)
         return JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals))
+
+    async def inputs(self, job_id: str) -> list[BatchInputs]:
+        """Return the model, the data and the algorithm of each batch of a job."""
+        return await asyncio.to_thread(self._store.jobs.inputs, job_id)
 
     async def details(self, job_id: str, goal_id: str) -> GoalDetails:
         """Return the layers of a goal's network and its training curve."""

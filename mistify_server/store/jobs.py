@@ -10,7 +10,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
-from mistify_server.store.plans import BatchState
+from mistify_server.store.plans import BatchInputs, BatchState
 
 
 class JobStore(ABC):
@@ -90,6 +90,10 @@ class JobStore(ABC):
         Raises:
             MistifyError: NOT_FOUND, it has no such goal.
         """
+
+    @abstractmethod
+    def inputs(self, job_id: str) -> list[BatchInputs]:
+        """Return the inputs of a job's batches, in order; the rest of their plans is not read."""
 
     @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:

@@ -78,6 +78,15 @@ class BatchPlan(Message):
 
 
 @dataclass(frozen=True)
+class BatchInputs:
+    """The model, the data and the algorithm of a collective batch, as in its configs."""
+
+    model: str
+    dataset: DatasetConfig
+    algorithm: str
+
+
+@dataclass(frozen=True)
 class BatchState:
     """A collective batch with all its results.
 

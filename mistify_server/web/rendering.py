@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
-from mistify.jobs.formatting import amount, duration, label, quality, shares
+from mistify.jobs.formatting import amount, duration, label, quality
 from mistify.jobs.job import Goal
 from mistify.jobs.report import (
     hardware_of_goal,
@@ -21,6 +21,7 @@ from mistify.jobs.report import (
 )
 from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes
+from mistify.uploads import as_written
 from mistify.wording import counted
 
 
@@ -54,6 +55,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "adapts": _adapts,
         "amount": amount,
+        "as_written": as_written,
         "compared_quality": compared_quality,
         "counted": counted,
         "duration": duration,
@@ -64,7 +66,6 @@ def _environment() -> Environment:
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
         "score_title": _score_title,
-        "shares": shares,
         "preparations": preparations,
         "time_shares": time_shares,
     }

@@ -10,8 +10,11 @@ import mistify_server.web
 
 _STATIC: Final = Path(mistify_server.web.__file__).parent / "static"
 
-#: A stub of the plotting library with the functions used for curves.
-_PLOTLY: Final = "window.Plotly = { react(place, data) { place.data = data; } };"
+#: A stub of the plotting library with the functions used for curves and trade-offs.
+_PLOTLY: Final = """window.Plotly = {
+  react(place, data) { place.data = data; },
+  newPlot(place, data) { place.data = data; place.on = () => {}; },
+};"""
 
 
 def open_page(page: Page, html: str, path: str) -> None:

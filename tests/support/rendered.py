@@ -1,27 +1,36 @@
 """Pages of jobs as the server renders them, but without a running server."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, Job
+from mistify.jobs.job import Goal, GoalState, Job
 from mistify.jobs.part import JobPart
 from mistify.jobs.report import report
 from mistify_server.jobs.served import serves_tasks
+from mistify_server.store.plans import BatchInputs
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.pages.progress import job_progress
 from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
 
-def job_page(job: Job, after: int = 0, progress: dict[str, str] | None = None) -> str:
+def job_page(
+    job: Job, after: int = 0, progress: dict[str, str] | None = None, inputs: Sequence[BatchInputs] = ()
+) -> str:
     """Return the page of a job with its events up to `after`."""
     return render(
         "job.html",
         path=f"/jobs/{job.id}",
-        part=JobPart(job, len(job.goals), 0),
+        part=JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals)),
         job=job,
+        inputs=inputs,
+        finished=job_progress(job),
+        table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),
         tasks=task_table(job),

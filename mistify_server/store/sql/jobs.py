@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
@@ -30,7 +31,7 @@ from mistify_server.store.changes import (
 )
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
-from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points, layers_row
 from mistify_server.store.sql.references import DigestReferences
@@ -168,6 +169,17 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             _row(session, job_id)
             return details_of(session, job_id, goal_id)
+
+    @override
+    def inputs(self, job_id: str) -> list[BatchInputs]:
+        plan = BatchRow.plan
+        parts = select(plan["model_name"], plan["dataset"], plan["recipe", "algorithm"])
+        with self._database.read() as session:
+            rows = session.execute(parts.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
+            return [
+                BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm)
+                for model, dataset, algorithm in rows
+            ]
 
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:

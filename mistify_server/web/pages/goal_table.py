@@ -86,7 +86,7 @@ class GoalTable:
 
 def goal_table(job: Job) -> GoalTable:
     """Return the table of a job; if there are several sources, they are labelled with their models."""
-    columns = list(_columns(job, (*built_in_formats(), *job.formats)))
+    columns = list(quantity_columns(job, (*built_in_formats(), *job.formats)))
     threads = min((goal.spec.threads for goal in job.goals), default=1)
     sources = {source.batch: source for source in job.sources}
     numbers = sorted({*sources, *(goal.batch for goal in job.goals)})
@@ -104,7 +104,8 @@ def goal_table(job: Job) -> GoalTable:
     return GoalTable(columns, batches)
 
 
-def _columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
+def quantity_columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column]:
+    """Yield the columns for the quantities that are always shown, then for those of other limits."""
     limited = {quantity_of(axis): None for goal in job.goals for axis in goal.spec.budget}
     for quantity in dict.fromkeys([*_ALWAYS, *limited]):
         axis_format = format_of(quantity, formats)
@@ -120,7 +121,7 @@ def _source_rows(
 ) -> Iterator[Row]:
     untuned = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
-    figures = [_figure(untuned, network, column, {}) for column in columns]
+    figures = [figure_of(untuned, network, column, {}) for column in columns]
     yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
     for hardware, latency in source_elsewhere(source, goals).items():
         there = Figure(f"{amount(LATENCY, latency)} on {hardware}")
@@ -133,16 +134,16 @@ def _source_rows(
 
 
 def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> GoalRows:
-    limits = _limits(goal)
+    limits = limits_of(goal)
     package = Row(
         goal.id,
-        [_figure(goal, goal, column, limits) for column in columns],
-        _score(goal, goal.accuracy, source),
+        [figure_of(goal, goal, column, limits) for column in columns],
+        score_of(goal, goal.accuracy, source),
     )
     branches = [
         Row(
             f"{branch.share:.2f}x",
-            [_figure(goal, branch, column, {}) for column in columns],
+            [figure_of(goal, branch, column, {}) for column in columns],
             Figure(compared_quality(goal, branch.accuracy, source)),
         )
         for branch in goal.branch_figures
@@ -163,7 +164,8 @@ def _score_rows(
         )
 
 
-def _score(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
+def score_of(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
+    """Return the score of a goal's package, with its change and its target."""
     target = next((each.value for each in goal.spec.targets if each.output == OVERALL), None)
     figure = _compared(goal.metric, accuracy, target)
     return replace(figure, reached=compared_quality(goal, accuracy, source))
@@ -179,7 +181,7 @@ def _nothing(columns: Sequence[Column]) -> list[Figure]:
     return [Figure("")] * len(columns)
 
 
-def _limits(goal: Goal) -> dict[tuple[str, bool], float]:
+def limits_of(goal: Goal) -> dict[tuple[str, bool], float]:
     """Return the limits of a goal by quantity; a limit on latency applies to the figure that decides."""
     measured = judged_by(goal) != PREDICTION
     return {
@@ -189,11 +191,12 @@ def _limits(goal: Goal) -> dict[tuple[str, bool], float]:
     }
 
 
-def _figure(
+def figure_of(
     goal: Goal, network: Goal | BranchFigures, column: Column, limits: Mapping[tuple[str, bool], float]
 ) -> Figure:
+    """Return the cost of a network in a column, with its limit."""
     quantity, formats = column.format.quantity, [column.format]
-    cost, limit = _cost(goal, network, column), limits.get((quantity, column.measured))
+    cost, limit = cost_in(goal, network, column), limits.get((quantity, column.measured))
     sign = AT_LEAST if column.format.inverse else AT_MOST
     hardware = hardware_named(goal) if cost is not None and _is_prediction(column) else ""
     return Figure(
@@ -207,7 +210,8 @@ def _is_prediction(column: Column) -> bool:
     return column.format.quantity == LATENCY and not column.measured
 
 
-def _cost(goal: Goal, network: Goal | BranchFigures, column: Column) -> float | None:
+def cost_in(goal: Goal, network: Goal | BranchFigures, column: Column) -> float | None:
+    """Return the cost of a network in a column; None if it is unknown."""
     if column.measured:
         return measured_latency(goal, network)
     if column.format.quantity == LATENCY:

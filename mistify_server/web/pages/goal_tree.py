@@ -8,11 +8,18 @@ from typing import Final, TypeAlias
 
 from mistify.jobs.job import Goal
 
-#: Dimensions of the drawing in pixels.
-COLUMN: Final = 210
+#: Dimensions of the drawing in pixels: the gap between two columns, the distance of two rows, and a node.
+GAP: Final = 40
 ROW: Final = 40
-WIDTH: Final = 170
+NARROWEST: Final = 170
 HEIGHT: Final = 28
+
+#: Maximum number of characters of an id in a node.
+LONGEST: Final = 40
+
+#: Upper estimates of the widths of characters at the size of the labels, and of a figure with the margins.
+_WIDTHS: Final = {**dict.fromkeys("fijlrtI.,:;|'-/()[]", 6), **dict.fromkeys("mwMW@%", 13)}
+_CAPITAL, _OTHER, _FIGURE = 10, 8.5, 80
 
 #: The id of a goal, or, for the source of a batch, the batch's index.
 _Name: TypeAlias = str | int
@@ -40,10 +47,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Nodes and lines with their total width and height."""
+    """Nodes and lines with their total width and height, and the width of each node."""
 
     nodes: Sequence[GoalNode]
     lines: Sequence[Line]
+    node_width: float
     width: float
     height: float
 
@@ -72,11 +80,13 @@ def draw_tree(goals: Sequence[Goal]) -> Drawing:
             rows[name] = leaf
             leaf += 1
     highest = max(leaf - 1, 0)
-    places = {name: (depth * COLUMN, (highest - rows[name]) * ROW) for name, depth in order}
+    node_width = max((_node_width(goal.id) for goal in goals), default=NARROWEST)
+    column = node_width + GAP
+    places = {name: (depth * column, (highest - rows[name]) * ROW) for name, depth in order}
     nodes = [_node(name, known, *place) for name, place in places.items()]
     lines = [
         Line(
-            places[parent][0] + WIDTH,
+            places[parent][0] + node_width,
             places[parent][1] + HEIGHT / 2,
             places[child][0],
             places[child][1] + HEIGHT / 2,
@@ -85,7 +95,13 @@ def draw_tree(goals: Sequence[Goal]) -> Drawing:
         for child in below
     ]
     deepest = max(depth for _, depth in order)
-    return Drawing(nodes, lines, deepest * COLUMN + WIDTH, highest * ROW + HEIGHT)
+    return Drawing(nodes, lines, node_width, deepest * column + node_width, highest * ROW + HEIGHT)
+
+
+def _node_width(goal_id: str) -> float:
+    """Return the width of a node with room for an id and a figure beside it."""
+    widths = (_WIDTHS.get(letter, _CAPITAL if letter.isupper() else _OTHER) for letter in goal_id[:LONGEST])
+    return max(NARROWEST, round(sum(widths) + _FIGURE))
 
 
 def _depth_first(

@@ -25,7 +25,8 @@ def plots_of(job: Job) -> list[dict[str, Any]]:
     return [
         {
             "title": trade_off.title,
-            "score": trade_off.metric.value,
+            "score": ", ".join(filter(None, (trade_off.output, trade_off.metric.value))),
+            "output": trade_off.output,
             "limits": trade_off.limits,
             "traces": list(_traces(trade_off)),
         }

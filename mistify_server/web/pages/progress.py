@@ -1,11 +1,32 @@
 """A job's work in progress according to its latest events."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
 
 #: The subject of progress without a goal.
 SOURCE = "source"
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """The number of a job's finished goals, and the time left in seconds; None if nothing suggests it."""
+
+    finished: int
+    goals: int
+    seconds_left: float | None
+
+
+def job_progress(job: Job) -> JobProgress:
+    """Return the progress of a job with all its goals.
+
+    The time left assumes that the other goals take as long as the finished ones; the tuning of the source is
+    part of their time, so that it is rather less.
+    """
+    finished = sum(goal.state.ended for goal in job.goals)
+    seconds = job.seconds / finished * (len(job.goals) - finished) if finished else None
+    return JobProgress(finished, len(job.goals), seconds)
 
 
 def progress_of(events: Iterable[JobEvent]) -> dict[str, str]:

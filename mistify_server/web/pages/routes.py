@@ -13,13 +13,15 @@ from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
 from mistify_server.jobs.served import serves_tasks
 from mistify_server.services import Services
+from mistify_server.store.plans import BatchInputs
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
-from mistify_server.web.pages.progress import progress_of
+from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
@@ -55,7 +57,8 @@ def page_routes(services: Services) -> APIRouter:
         events = await porting.latest_events(job_id)
         part = await porting.part(job_id, GoalSelection(page_size=GOALS_PER_PAGE, page_token=page_token))
         # Render on a thread: this takes a fraction of a second for a thousand goals.
-        return await asyncio.to_thread(_job_page, request, part, events)
+        inputs = await porting.inputs(job_id)
+        return await asyncio.to_thread(_job_page, request, part, events, inputs)
 
     @router.get("/jobs/{job_id}/goals/{goal_id}")
     async def goal(request: Request, job_id: str, goal_id: str) -> HTMLResponse:
@@ -108,13 +111,19 @@ def _page(request: Request, name: str, **shown: Any) -> HTMLResponse:
     return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
 
 
-def _job_page(request: Request, part: JobPart, events: Sequence[JobEvent]) -> HTMLResponse:
+def _job_page(
+    request: Request, part: JobPart, events: Sequence[JobEvent], inputs: Sequence[BatchInputs]
+) -> HTMLResponse:
     job = part.job
+    whole = len(job.goals) == part.goal_count
     return _page(
         request,
         "job.html",
         part=part,
         job=job,
+        inputs=inputs,
+        finished=job_progress(job) if whole else None,
+        table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),
         tasks=task_table(job),

@@ -62,6 +62,7 @@ function follow(live) {
     if (ended) events?.close();
     showProgress();
     act(anew);
+    window.arrangeGoals?.();
     window.drawPlots?.();
     window.readCurves?.();
     newer = newer.filter((event) => event.sequence > known);
@@ -145,20 +146,26 @@ function follow(live) {
   connect();
 }
 
-// Remembers focus and scroll positions; returns a function that restores both in a new part.
+// Remembers focus, scroll positions and what is unfolded; returns a function that restores them in a new part.
 function remember(part) {
   const active = document.activeElement;
-  const target = (element) => element.getAttribute("href") ?? element.dataset.post;
+  const target = (element) => element.getAttribute("href") ?? element.dataset.post ?? element.name;
   // A goal has a link in the tree and one in the table.
   const alike = (within) => (
-    [...within.querySelectorAll("[href], [data-post]")].filter((each) => target(each) === target(active))
+    [...within.querySelectorAll("[href], [data-post], [name]")].filter((each) => target(each) === target(active))
   );
   const scrolled = (within) => [document.scrollingElement, ...within.querySelectorAll(".scroll")];
+  const folded = (within) => [...within.querySelectorAll("details")];
   const focused = alike(part).indexOf(active);
+  const { selectionStart: start, selectionEnd: end } = active;
   const positions = scrolled(part).map(({ scrollLeft: left, scrollTop: top }) => ({ left, top }));
+  const open = folded(part).map((each) => each.open);
   return (anew) => {
-    scrolled(anew).forEach((each, index) => each.scrollTo(positions[index]));
-    alike(anew)[focused]?.focus({ preventScroll: true });
+    folded(anew).forEach((each, index) => { each.open = open[index] ?? each.open; });
+    scrolled(anew).forEach((each, index) => { if (positions[index]) each.scrollTo(positions[index]); });
+    const again = alike(anew)[focused];
+    again?.focus({ preventScroll: true });
+    if (Number.isInteger(start)) again?.setSelectionRange(start, end);
   };
 }
 

@@ -19,6 +19,19 @@ window.plotStyle = function plotStyle() {
   return { color, layout };
 };
 
+// The output whose score is plotted, chosen in a list if there are several; empty for all of them together.
+function chosenOutput(plots) {
+  const label = document.getElementById("plotted");
+  const select = label.querySelector("select");
+  const outputs = [...new Set(plots.map(({ output }) => output))];
+  label.hidden = outputs.length < 2;
+  if (!select.options.length) {
+    select.append(...outputs.map((output) => new Option(output || "of all outputs", output)));
+    select.addEventListener("change", window.drawPlots);
+  }
+  return select.value;
+}
+
 // The plots of a job, from the data in its page.
 window.drawPlots = function drawPlots() {
   const data = document.getElementById("plots-data");
@@ -26,7 +39,8 @@ window.drawPlots = function drawPlots() {
   if (!data || !place || !window.Plotly) return;
   const { color, layout } = window.plotStyle();
   const colors = { best: color("--soft"), met: color("--good"), "not met": color("--bad"), source: color("--accent") };
-  const plots = JSON.parse(data.textContent);
+  const all = JSON.parse(data.textContent);
+  const plots = all.filter(({ output }) => output === chosenOutput(all));
   // Create all elements first, because their width depends on their number.
   place.replaceChildren(...plots.map(() => {
     const drawing = document.createElement("div");

@@ -11,6 +11,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import Point, TradeOff, trade_offs
+from tests.support.many_goals import job_of
 from tests.support.stored import digits_job
 
 
@@ -88,3 +89,52 @@ def test_each_batch_has_its_own_trade_offs_and_source() -> None:
     assert (second.limits, second.metric, second.source) == ([7.0], Metric.MSE, None)
     older = {name: figures for name, figures in report(job).items() if name != "sources"}
     assert trade_offs(older) == [first, second]
+
+
+def test_predicted_latencies_are_compared_as_shares_of_the_source() -> None:
+    job = job_of(20)
+    *_, elsewhere = trade_offs(report(job))
+    source = job.sources[0].costs
+    limited = {
+        goal.id: (axis, limit)
+        for goal in job.goals
+        for axis, limit in goal.spec.budget.items()
+        if axis != "flops"
+    }
+    assert len(limited) == 16
+    assert elsewhere.title == "predicted latency, share of the source's"
+    costs = {point.goal: point.cost for point in elsewhere.points}
+    assert costs == {
+        goal.id: pytest.approx(goal.achieved[limited[goal.id][0]] / source[limited[goal.id][0]])
+        for goal in job.goals
+        if goal.id in limited
+    }
+    shares = {round(limit / source[axis], 6) for axis, limit in limited.values()}
+    assert {round(limit, 6) for limit in elsewhere.limits} == shares
+    assert elsewhere.source == (1.0, job.sources[0].tuned_accuracy)
+
+
+def test_the_size_is_plotted_if_a_goal_limits_it() -> None:
+    job = job_of(3)
+    assert "size_bytes" not in {trade_off.axis for trade_off in trade_offs(report(job))}
+    limited = replace(job.goals[0], spec=PackageSpec({"size_bytes": 70e3}))
+    (size,) = (
+        each
+        for each in trade_offs(report(replace(job, goals=(limited, *job.goals[1:]))))
+        if each.axis == "size_bytes"
+    )
+    assert (size.limits, len(size.points)) == ([70e3], 3)
+
+
+def test_each_of_several_outputs_has_its_trade_offs() -> None:
+    job = job_of(5, ("digit", "style"))
+    found = trade_offs(report(job))
+    axes = [each.axis for each in found if not each.output]
+    assert [each.output for each in found] == [
+        *[""] * len(axes),
+        *["digit"] * len(axes),
+        *["style"] * len(axes),
+    ]
+    digit = next(each for each in found if each.output == "digit")
+    assert [point.score for point in digit.points] == [goal.output_scores[0].value for goal in job.goals]
+    assert {each.output for each in trade_offs(report(job_of(5, ("digit",))))} == {""}

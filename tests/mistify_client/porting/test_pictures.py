@@ -55,7 +55,9 @@ def test_all_packages_limits_and_the_source_are_drawn():
 def test_names_are_not_parsed_as_formulas_and_omitted_among_many_points(tmp_path):
     (path,) = write_pictures([TRADE_OFF], "$\\job", tmp_path)
     assert path.name == "flops.png"
-    (other,) = write_pictures([replace(TRADE_OFF, batch=1)], "job", tmp_path)
+    (other,) = write_pictures(
+        [replace(TRADE_OFF, batch=1), replace(TRADE_OFF, batch=1, output="a")], "job", tmp_path
+    )
     assert other.name == "flops-1.png"
     many = TradeOff(FLOPS, "multiply-adds", Metric.ACCURACY, POINTS * 6, [], None)
     figure = picture(many, "job")

@@ -12,7 +12,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_costs import costs_of
-from mistify_server.web.pages.goal_tree import COLUMN, HEIGHT, draw_tree
+from mistify_server.web.pages.goal_tree import GAP, HEIGHT, NARROWEST, draw_tree
 from mistify_server.web.pages.plots import plots_of
 from tests.support.rendered import job_page
 
@@ -28,7 +28,7 @@ GOALS = [
 def test_every_goal_is_in_the_column_of_its_depth_next_to_its_parent() -> None:
     drawing = draw_tree(GOALS)
     places = {node.goal.id if node.goal else "": (node.x, node.y) for node in drawing.nodes}
-    columns = {name: x / COLUMN for name, (x, _) in places.items()}
+    columns = {name: x / (NARROWEST + GAP) for name, (x, _) in places.items()}
     assert columns == {"": 0, "half": 1, "third": 2, "quarter": 2, "small": 1, "stray": 1}
     assert places["half"][1] == (places["third"][1] + places["quarter"][1]) / 2
     leaves = sorted(places[name][1] for name in ("third", "quarter", "small", "stray"))
@@ -61,6 +61,26 @@ def test_the_source_of_each_batch_shows_its_own_accuracy() -> None:
 def test_a_path_of_many_goals_is_drawn_without_recursion() -> None:
     path = [Goal(f"g{n}", 0, PackageSpec({}), parent=f"g{n - 1}" if n else None) for n in range(5_000)]
     assert len(draw_tree(path).nodes) == 5_001
+
+
+def test_nodes_have_room_for_their_labels() -> None:
+    short, long = (
+        draw_tree(GOALS),
+        draw_tree([replace(GOALS[0], id="classifier-jetson-agx-orin-50"), *GOALS[1:]]),
+    )
+    assert short.node_width == NARROWEST
+    assert long.node_width > NARROWEST + 100
+    assert long.width == 2 * (long.node_width + GAP) - GAP  # the children's parent is unknown now
+    assert draw_tree([replace(GOALS[0], id="m" * 5_000)]).node_width < 700
+    assert "classifier-jetson-agx-orin-50</text>" in job_page(
+        replace(job(), goals=(replace(job().goals[0], id="classifier-jetson-agx-orin-50"),))
+    )
+
+
+def test_a_large_tree_is_folded() -> None:
+    goals = tuple(replace(job().goals[0], id=str(number)) for number in range(31))
+    assert "<details open>" in job_page(replace(job(), goals=goals[:30]))
+    assert "<details open>" not in job_page(replace(job(), goals=goals))
 
 
 def test_the_source_is_drawn_even_without_goals() -> None:
@@ -141,10 +161,3 @@ def test_a_goal_with_an_unknown_source_shows_only_its_own_costs() -> None:
     ]
     (limited,) = costs_of(Goal("g", 1, PackageSpec({"flops": 5.0})), None, ())
     assert limited.source is None
-
-
-def test_the_page_of_a_job_compares_goals_only_with_their_own_source() -> None:
-    first, second, *_ = job().goals
-    shown = job_page(replace(job(), goals=(first, replace(second, batch=1))))
-    shares = [cell.split("</td>")[0] for cell in shown.split('<td class="shares">')[1:]]
-    assert shares == ["multiply-adds 10%, parameters 30%", ""]

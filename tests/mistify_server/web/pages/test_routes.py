@@ -43,6 +43,8 @@ async def test_jobs_goals_and_packages_are_linked(web: httpx.AsyncClient, make_c
     page = Tags((await web.get("/")).text)
     assert f"/jobs/{job}" in {attributes.get("href") for _, attributes in page.tags}
     page = Tags((await web.get(f"/jobs/{job}")).text)
+    words = " ".join(page.text.split())
+    assert "Model model.json, training data train.json, test data test.json, algorithm" in words
     goals = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
     assert {f"/jobs/{job}/goals/half", f"/jobs/{job}/goals/small"} <= goals
     page = Tags((await web.get(f"/jobs/{job}/goals/half")).text)
@@ -86,7 +88,7 @@ async def test_user_input_is_shown_as_text(web: httpx.AsyncClient, site: Any, ma
         store.jobs.record(job, [], 1.0, {EVIL: 1.0})
     page = Tags((await web.get(f"/jobs/{job}")).text)
     assert EVIL in page.text
-    own = {"/static/plotly.js", "/static/plots.js", "/static/mistify.js", None}
+    own = {*(f"/static/{name}.js" for name in ("plotly", "plots", "goals", "mistify")), None}
     assert {attributes.get("src") for tag, attributes in page.tags if tag == "script"} <= own
     assert "location_km" in (await web.get("/fleet")).text
 
