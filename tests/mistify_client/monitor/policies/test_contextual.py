@@ -175,7 +175,8 @@ def test_a_criterion_that_is_unknown_drops_out_and_the_others_keep_their_ratio()
         ({"memory": "3MB"}, 1),
         ({"energy": "4mJ"}, 0),
         ({"free_mb": 3}, 1),
-        ({"free_mb": 2}, 0),
+        ({"free_mb": 2.7}, 1),
+        ({"free_mb": 2.4}, 0),  # 80 % are 1.9 MB, and the middle option needs 2
         ({"latency": "100ms", "memory": "3MB", "energy": "4mJ"}, 0),
     ],
 )

@@ -195,6 +195,21 @@ def test_a_trace_can_be_written_by_hand():
     assert kinds == [Run, Options, Moment, Moment]
 
 
+def test_energies_last_until_they_change():
+    measured = [{"branch-0": {"mj": mj, "origin": "measured"}} for mj in (2.0, 3.0)]
+    moments = [{"energies": measured[0]}, {}, {"energies": measured[1]}, {}, {"energies": {}}, {}]
+    lines = [
+        RUN,
+        OPTIONS,
+        *({**MOMENT, "now": now, **own} for now, own in enumerate(moments)),
+        RUN,
+        OPTIONS,
+        MOMENT,
+    ]
+    read = [line.conditions.energies for line in checked(written(*lines), "day") if isinstance(line, Moment)]
+    assert [each["branch-0"].mj if each else None for each in read] == [2, 2, 3, 3, None, None, None]
+
+
 @pytest.mark.parametrize(
     ("lines", "place", "message"),
     [
