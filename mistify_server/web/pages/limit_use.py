@@ -18,8 +18,8 @@ class LimitUse:
     Attributes:
         axis: The label of the cost without its hardware: `latency`.
         full_axis: The label with its conditions.
-        reached: As text; empty without a package.
-        limit: As text.
+        reached: The cost with its unit; empty without a package.
+        limit: The limit with its unit, after "at least" if more is better.
         share: The cost as a share of its limit; None without a package.
     """
 
