@@ -17,6 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from executors.structure.exporting import NamedFunction, constant
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.training import WeightPlace
+from mistify.tflite.stored import stored_constants
 from mistify_server.worker.packaging.conversion.converter import convert_function
 
 Array = npt.NDArray[np.float32]
@@ -24,7 +25,7 @@ Indices = npt.NDArray[np.intp]
 Places = Mapping[str, tuple[WeightPlace, ...]]
 
 #: Offset of a constant's first byte in a network, and its values [n].
-StoredConstant = tuple[int, Array]
+StoredArray = tuple[int, Array]
 
 _SEED = 0
 
@@ -69,7 +70,7 @@ def _convert(model: keras.Model) -> bytes:
 
 def _converted(
     model: keras.Model, weights: Mapping[str, keras.Variable]
-) -> tuple[bytes, Places, Sequence[StoredConstant]]:
+) -> tuple[bytes, Places, Sequence[StoredArray]]:
     """Return the `.tflite`, the places of all located weights, and all other constants."""
     kept = {name: variable.numpy() for name, variable in weights.items()}
     marks = _marks(kept)
@@ -86,7 +87,7 @@ def _converted(
     return bytes(network), places, others
 
 
-def _absent(constants: Sequence[StoredConstant], plain: Callable[[], bytes]) -> set[int]:
+def _absent(constants: Sequence[StoredArray], plain: Callable[[], bytes]) -> set[int]:
     """Return the offsets of the constants that are missing without marks, and therefore contain marks."""
     if not constants:
         return set()
@@ -124,14 +125,14 @@ def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) 
         variable.assign(values[name])
 
 
-def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequence[StoredConstant]]:
+def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequence[StoredArray]]:
     """Return the places of all located weights, and all other constants."""
     names, arrays = list(marks), list(marks.values())
     ends = np.cumsum([array.size for array in arrays])
     values = np.concatenate([array.ravel() for array in arrays])
     order = np.argsort(values)
     places: dict[str, list[WeightPlace]] = {}
-    unmatched: list[StoredConstant] = []
+    unmatched: list[StoredArray] = []
     for offset, stored in _constants(network):
         at: Indices = order[np.searchsorted(values, stored, sorter=order).clip(max=len(order) - 1)]
         number = int(np.searchsorted(ends, at[0], side="right"))
@@ -148,7 +149,7 @@ def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequen
     return {name: tuple(places[name]) for name in names if places[name]}, others
 
 
-def _scaled(weight: Array, constants: Sequence[StoredConstant]) -> Iterator[WeightPlace]:
+def _scaled(weight: Array, constants: Sequence[StoredArray]) -> Iterator[WeightPlace]:
     """Yield the places of a scaled weight: the kernel may include the scaling of its layer's input."""
     for offset, stored in constants:
         for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
@@ -160,33 +161,25 @@ def _scaled(weight: Array, constants: Sequence[StoredConstant]) -> Iterator[Weig
                 break
 
 
-def _constants(network: bytes) -> Iterator[StoredConstant]:
+def _constants(network: bytes) -> Iterator[StoredArray]:
     """Yield the float32 constants of a network."""
     model = schema.Model.GetRootAs(network, 0)
-    graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
-    tensors = (graph.Tensors(at) for graph in graphs for at in range(graph.TensorsLength()))
-    floats = {tensor.Buffer() for tensor in tensors if tensor.Type() == schema.TensorType.FLOAT32}
-    start = _address(np.frombuffer(network, np.uint8))
-    for buffer in map(model.Buffers, sorted(floats)):
-        if buffer.DataLength():
-            content = buffer.DataAsNumpy()
-            yield _address(content) - start, content.view("<f4")
+    floats = {
+        stored.offset: stored.content
+        for (graph, tensor), stored in stored_constants(network).items()
+        if model.Subgraphs(graph).Tensors(tensor).Type() == schema.TensorType.FLOAT32
+    }
+    for offset, content in sorted(floats.items()):
+        yield offset, np.frombuffer(content, "<f4")
 
 
 def _reads(network: bytes) -> Iterator[set[int]]:
     """Yield the offsets of the constants that each operator of a network reads."""
-    model = schema.Model.GetRootAs(network, 0)
-    start = _address(np.frombuffer(network, np.uint8))
-    for graph in map(model.Subgraphs, range(model.SubgraphsLength())):
+    model, stored = schema.Model.GetRootAs(network, 0), stored_constants(network)
+    for number, graph in enumerate(map(model.Subgraphs, range(model.SubgraphsLength()))):
         for operator in map(graph.Operators, range(graph.OperatorsLength())):
-            read = (operator.Inputs(at) for at in range(operator.InputsLength()))
-            buffers = [model.Buffers(graph.Tensors(tensor).Buffer()) for tensor in read if tensor >= 0]
-            yield {_address(one.DataAsNumpy()) - start for one in buffers if one.DataLength()}
-
-
-def _address(array: npt.NDArray[np.uint8]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+            read = ((number, operator.Inputs(at)) for at in range(operator.InputsLength()))
+            yield {stored[place].offset for place in read if place in stored}
 
 
 def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlace | None:
