@@ -43,6 +43,21 @@ class Builder:
         """Return a name for a layer that changes a layout, such as `permute`."""
         return self._names.unique(kind)
 
+    def name_operations(self, outputs: Sequence[Any]) -> None:
+        """Rename the operations that lead to tensors: Keras's own names for them may be those of layers."""
+        seen: set[int] = set()
+        left = list(outputs)
+        while left:
+            tensor = left.pop()
+            call = keras_internals.making_call(tensor)
+            if id(call) in seen:
+                continue
+            seen.add(id(call))
+            operation = call.operation
+            if keras_internals.is_operation(operation):
+                operation.name = self._names.unique(type(operation).__name__.lower())
+            left += call.arguments.keras_tensors
+
     def channels_last(self, value: Value) -> Value:
         """Return a value whose ONNX axis 1, the channels, stands last."""
         if value.rank == 2 and value.batch == 0:

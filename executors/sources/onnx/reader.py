@@ -20,6 +20,7 @@ from executors.sources.onnx.inputs import Input, network_inputs
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument
 from executors.sources.onnx.values import Value
+from executors.structure import keras_internals
 from mistify.errors import MistifyError
 
 #: Operators that the reader handles itself.
@@ -36,7 +37,7 @@ class Translation:
     Attributes:
         inputs: The inputs, in the order of the model's.
         outputs: Name in ONNX -> value, in the order of the model's outputs.
-        values: Every tensor of the graph that depends on the inputs, in the order in which they are made.
+        values: The tensors of the graph that are tensors of the model as well, in order.
     """
 
     model: keras.Model
@@ -64,12 +65,18 @@ def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> 
     made = {name: values[name] for name in outputs}
     ranks = {each.value.rank for each in inputs if each.value.axes[-1] == 1 and each.value.rank > 2}
     results = {name: _output(path, builder, name, value, ranks) for name, value in made.items()}
+    builder.name_operations([result.tensor for result in results.values()])
     model = keras.Model(
         [each.value.tensor for each in inputs],
         [result.tensor for result in results.values()],
         name=usable(graph.proto.name or "network"),
     )
-    tensors = {name: value for name, value in values.items() if isinstance(value, Value)}
+    made_by = {id(tensor) for call in keras_internals.calls(model) for tensor in call.output_tensors}
+    tensors = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, Value) and id(value.tensor) in made_by
+    }
     return Translation(model, inputs, results, tensors)
 
 

@@ -47,6 +47,7 @@ _FUNCTIONS = {
 #: Operators whose layers take a factor or an offset for each output channel.
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D)
+_LINEAR_LAYERS = (*_DEPTHWISE, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Dense)
 
 #: Activation in a product `x * activation(x)` -> activation equal to the product.
 _GATES = {keras.activations.sigmoid: "silu", keras.activations.hard_sigmoid: "hard_silu"}
@@ -180,9 +181,10 @@ def _scaled(builder: Builder, node: Node, value: Value, factor: Array, offset: A
         return None
     if np.all(factors == 1) and not np.any(offsets):
         return value
-    if any(
+    alone = any(
         maker in _LINEAR and readers == 1 for maker, readers in zip(node.makers, node.readers, strict=True)
-    ):
+    )
+    if alone and isinstance(keras_internals.maker(value.tensor), _LINEAR_LAYERS):
         return value.with_tensor(_merged(value.tensor, factors, offsets))
     settings = (vector.tolist() if np.ptp(vector) else float(vector[0]) for vector in (factors, offsets))
     return value.with_tensor(layers.Rescaling(*settings, name=builder.plain(node))(value.tensor))

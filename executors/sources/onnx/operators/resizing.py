@@ -36,7 +36,7 @@ def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> 
     layer = _layer(builder, node, old, new, matrices)
     if layer is not None:
         return value.with_tensor(layer(value.tensor), not_negative=value.not_negative)
-    return value.with_tensor(_by_matrices(value.tensor, new, matrices))
+    return value.with_tensor(_by_matrices(builder, value.tensor, new, matrices))
 
 
 def _sizes(node: Node, value: Value, options: tuple[Argument, ...]) -> tuple[tuple[int, int], list[float]]:
@@ -84,12 +84,12 @@ def _layer(
     return None
 
 
-def _by_matrices(image: Any, new: tuple[int, int], matrices: list[Array]) -> Any:
+def _by_matrices(builder: Builder, image: Any, new: tuple[int, int], matrices: list[Array]) -> Any:
     """Multiply rows by one matrix and columns by another."""
     height, width, channels = image.shape[1:]
-    rows = keras.layers.Reshape((height, width * channels))(image)
+    rows = builder.reshaped(image, (height, width * channels))
     rows = keras.ops.matmul(matrices[0], rows)
-    columns = keras.layers.Reshape((new[0], width, channels))(rows)
+    columns = builder.reshaped(rows, (new[0], width, channels))
     return keras.ops.matmul(matrices[1], columns)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.sources.onnx.batch import Array, for_probe
+from executors.sources.onnx.batch import Array, BatchDependent, sizes_of
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.operators.reduction import without
@@ -16,6 +16,9 @@ from executors.sources.onnx.values import Value
 from executors.sources.onnx.windows import Pad, zero_padded
 
 layers = keras.layers
+
+#: An end of a range that is not before the last entry.
+_TO_THE_END = 2**31 - 1
 
 
 def selected(value: Value, axis: int, entries: slice) -> Value:
@@ -27,11 +30,14 @@ def selected(value: Value, axis: int, entries: slice) -> Value:
 @operator("Concat")
 def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value:
     """Join tensors along an axis."""
-    values = [builder.ordered(argument) for argument in arguments if isinstance(argument, Value)]
-    if len(values) < len(arguments):
-        raise UnsupportedNodeError("joins a constant to its data")
-    like = values[0]
+    like = builder.ordered(next(argument for argument in arguments if isinstance(argument, Value)))
     axis = node.get("axis") % like.rank
+    values = [
+        builder.ordered(argument)
+        if isinstance(argument, Value)
+        else _spread(builder, constant(argument, "part"), like, axis)
+        for argument in arguments
+    ]
     if any(value.batch != like.batch for value in values) or axis == like.batch:
         raise UnsupportedNodeError("joins tensors along the batch")
     tensors = [builder.laid_out(value, like.axes).tensor for value in values]
@@ -40,6 +46,12 @@ def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value:
     position = like.position(axis)
     layer = layers.Concatenate(axis=-1 if position == like.rank - 1 else position, name=builder.plain(node))
     return like.with_tensor(layer(tensors), not_negative=all(value.not_negative for value in values))
+
+
+def _spread(builder: Builder, array: Array, like: Value, axis: int) -> Value:
+    """Return a constant for each example of a batch, such as a class token: it is added to zeros."""
+    zeros = selected(like, axis, slice(0, 1)).tensor * 0
+    return like.with_tensor(keras.ops.add(zeros, builder.constant(array, like)))
 
 
 @operator("Split")
@@ -72,7 +84,7 @@ def slices(builder: Builder, node: Node, data: Argument, *ranges: Argument) -> V
     chosen, strides = chosen or list(range(len(first))), strides or [1] * len(first)
     for axis, start, end, step in zip(chosen, first, last, strides, strict=True):
         if axis % value.rank == value.batch:
-            if (start, step) != (0, 1) or end < 2**31 - 1:
+            if (start, step) != (0, 1) or end < _TO_THE_END:
                 raise UnsupportedNodeError("selects examples of a batch")
             continue
         value = _range(value, axis, start, end, step)
@@ -80,7 +92,9 @@ def slices(builder: Builder, node: Node, data: Argument, *ranges: Argument) -> V
 
 
 def _listed(node: Node, attribute: str, argument: Argument) -> list[int]:
-    array = optional(for_probe(argument, 0), attribute)
+    if isinstance(argument, BatchDependent):
+        return [_TO_THE_END if size is None else size for size in sizes_of(argument)]
+    array = optional(argument, attribute)
     return list(node.get(attribute, [])) if array is None else [int(entry) for entry in array.reshape(-1)]
 
 

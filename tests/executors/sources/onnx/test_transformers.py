@@ -1,0 +1,169 @@
+"""Operators of transformers, against ONNX Runtime."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto
+
+from executors.sources.onnx.loading import load_onnx
+from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
+
+TOKENS, CHANNELS, HEADS = 6, 12, 3
+
+_GELU = {
+    "halved last": [
+        node("Div", "a root", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e one", "s"),
+        node("Mul", "a s", "m"),
+        node("Mul", "m half", "y"),
+    ],
+    "halved first": [
+        node("Mul", "a half", "h"),
+        node("Div", "a root", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e one", "s"),
+        node("Mul", "h s", "y"),
+    ],
+    "halved between": [
+        node("Div", "a root", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e one", "s"),
+        node("Mul", "s half", "m"),
+        node("Mul", "a m", "y"),
+    ],
+}
+_NUMBERS = {
+    "root": np.float32(2**0.5),
+    "one": np.float32(1),
+    "half": np.float32(0.5),
+    "two": np.float32(2),
+    "epsilon": np.float32(1e-5),
+}
+
+
+def token_case(tmp_path: Path, nodes: list[Any], weights: dict[str, Array], opset: int = 13) -> Any:
+    """Check nodes that follow a product with a matrix, from `a` [n, tokens, channels] to `y`."""
+    first = [node("MatMul", "x first.weight", "p"), node("Add", "p first.bias", "a")]
+    weights = {"first.weight": normal(5, CHANNELS), "first.bias": normal(CHANNELS), **_NUMBERS, **weights}
+    path = written(
+        tmp_path / "net.onnx", model([*first, *nodes], {"x": ["n", TOKENS, 5]}, weights, opset=opset)
+    )
+    network, x = load_onnx(path), normal(3, TOKENS, 5, scale=1.0)
+    (expected,) = outputs_of(path, {"x": x})
+    np.testing.assert_allclose(np.asarray(network(x)), expected, atol=1e-5 * np.abs(expected).max())
+    return network
+
+
+@pytest.mark.parametrize("nodes", _GELU.values(), ids=_GELU)
+def test_a_divided_gelu_is_one_activation(tmp_path: Path, nodes: list[Any]) -> None:
+    network = token_case(tmp_path, nodes, {})
+    assert [layer.name for layer in network.layers[1:2]] == ["first"]
+    assert [layer.get_config().get("activation") for layer in network.layers[2:3]] == ["gelu"]
+    assert len(network.layers) == 4
+
+
+def test_a_divided_layer_norm_is_one_layer(tmp_path: Path) -> None:
+    nodes = [
+        node("ReduceMean", "a", "m", axes=[-1]),
+        node("Sub", "a m", "c"),
+        node("Pow", "c two", "q"),
+        node("ReduceMean", "q", "v", axes=[-1]),
+        node("Add", "v epsilon", "e"),
+        node("Sqrt", "e", "r"),
+        node("Div", "c r", "d"),
+        node("Mul", "d norm.weight", "s"),
+        node("Add", "s norm.bias", "y"),
+    ]
+    weights = {"norm.weight": normal(CHANNELS) + 1, "norm.bias": normal(CHANNELS, seed=1)}
+    network = token_case(tmp_path, nodes, weights)
+    assert [type(layer).__name__ for layer in network.layers[2:-1]] == ["LayerNormalization"]
+
+
+def test_layer_norm(tmp_path: Path) -> None:
+    weights = {"s": normal(CHANNELS) + 1, "b": normal(CHANNELS, seed=1)}
+    token_case(tmp_path, [node("LayerNormalization", "a s b", "y", axis=-1)], weights, opset=17)
+
+
+def test_attention(tmp_path: Path) -> None:
+    size = CHANNELS // HEADS
+    nodes = [
+        node("MatMul", "a attn.qkv.weight", "m"),
+        node("Reshape", "m divided", "r"),
+        node("Transpose", "r", "t", perm=[2, 0, 3, 1, 4]),
+        *(node("Gather", f"t part{index}", name, axis=0) for index, name in enumerate("qkv")),
+        node("Transpose", "k", "kt", perm=[0, 1, 3, 2]),
+        node("MatMul", "q kt", "w"),
+        node("Mul", "w half", "ws"),
+        node("Softmax", "ws", "shares", axis=-1),
+        node("MatMul", "shares v", "o"),
+        node("Transpose", "o", "ot", perm=[0, 2, 1, 3]),
+        node("Reshape", "ot joined", "j"),
+        node("MatMul", "j proj", "y"),
+    ]
+    weights = {
+        "attn.qkv.weight": normal(CHANNELS, 3 * CHANNELS),
+        "divided": np.array([0, TOKENS, 3, HEADS, size]),
+        "joined": np.array([0, TOKENS, CHANNELS]),
+        "proj": normal(CHANNELS, CHANNELS),
+        **{f"part{index}": np.int64(index) for index in range(3)},
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+def test_a_class_token_is_joined_to_each_example(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", "a", "s"),
+        node("Slice", "s zero first", "n"),
+        node("Concat", "n rest", "t", axis=0),
+        node("Expand", "token t", "e"),
+        node("Concat", "e a", "j", axis=1),
+        node("Add", "j position", "y"),
+    ]
+    weights = {
+        "zero": np.array([0]),
+        "first": np.array([1]),
+        "rest": np.array([1, CHANNELS]),
+        "token": normal(1, 1, CHANNELS),
+        "position": normal(1, TOKENS + 1, CHANNELS),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+def test_all_examples_are_selected(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", "a", "s"),
+        node("Slice", "s zero first", "n"),
+        node("Concat", "n three", "ends", axis=0),
+        node("Slice", "a starts ends", "y"),
+    ]
+    weights = {
+        "zero": np.array([0]),
+        "first": np.array([1]),
+        "three": np.array([3]),
+        "starts": np.array([0, 1]),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+def test_rows_of_a_table_are_looked_up(tmp_path: Path) -> None:
+    nodes = [
+        node("Gather", "word.weight x", "e"),
+        node("Add", "e position", "p"),
+        node("ReduceMean", "p", "m", axes=[1], keepdims=0),
+        node("MatMul", "m w", "y"),
+    ]
+    weights = {"word.weight": normal(50, 8), "position": normal(1, 7, 8), "w": normal(8, 3)}
+    path = written(
+        tmp_path / "net.onnx", model(nodes, {"x": ["n", 7]}, weights, opset=13, kind=TensorProto.INT64)
+    )
+    network, x = load_onnx(path), np.random.default_rng(0).integers(0, 50, (3, 7))
+    (expected,) = outputs_of(path, {"x": x})
+    np.testing.assert_allclose(np.asarray(network(x)), expected, atol=1e-5)
+    assert network.layers[1].name == "word"
