@@ -7,10 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 from onnx import ModelProto, helper
-from onnx.reference import ReferenceEvaluator
 
 from executors.inspection.errors import invalid
 from executors.sources.onnx.batch import Array
+from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.inputs import Input
 from executors.sources.onnx.reader import Translation
 from executors.sources.onnx.values import Value
@@ -49,7 +49,7 @@ def _example(rng: np.random.Generator, each: Input, model: keras.Model) -> Array
 def _reference(path: Path, proto: ModelProto, feed: Mapping[str, Array]) -> dict[str, Any]:
     """Return all tensors of the graph."""
     try:
-        tensors: dict[str, Any] = ReferenceEvaluator(proto).run(None, dict(feed), intermediate=True)
+        tensors: dict[str, Any] = evaluator(proto).run(None, dict(feed), intermediate=True)
         return tensors
     except Exception as error:
         cause = (str(error) or type(error).__name__).splitlines()[0][:200]

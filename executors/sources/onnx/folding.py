@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 from onnx import NodeProto, TypeProto, ValueInfoProto, helper
-from onnx.reference import ReferenceEvaluator
 
 from executors.sources.onnx.batch import PROBES, Array, BatchDependent, for_probe, joined
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.registry import Argument
 from executors.sources.onnx.values import Value
 
@@ -88,7 +88,7 @@ def _evaluated(node: NodeProto, arguments: Sequence[Any], version: int) -> Seque
             [_anything(name) for name in node.output if name],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
-        results = iter(ReferenceEvaluator(model).run(None, feed))
+        results = iter(evaluator(model).run(None, feed))
     except UnsupportedNodeError:
         raise
     except Exception as error:  # the evaluator raises whatever numpy does

@@ -1,0 +1,163 @@
+"""ONNX's reference evaluator, without the mistakes of its version 1.23.
+
+`findings/onnx_reference_*.sh` show what ONNX Runtime and the specification say instead.
+"""
+
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+from onnx import ModelProto, NodeProto
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from executors.sources.onnx.batch import Array
+
+#: From this version on, a softmax is computed along one axis.
+_SOFTMAX_ALONG_AXIS: Final = 13
+
+#: From this version on, the evaluator's batch norms use the stored statistics.
+_STORED_STATISTICS: Final = 14
+
+
+def evaluator(model: ModelProto) -> ReferenceEvaluator:
+    """Return an evaluator for a model; some operators are computed by the classes of this module."""
+    version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+    corrected: list[type[OpRun]] = [AveragePool, LRN, LpNormalization]
+    if version < _STORED_STATISTICS:
+        corrected.append(BatchNormalization)
+    if version < _SOFTMAX_ALONG_AXIS:
+        corrected += [Softmax, LogSoftmax]
+    if any(_has_maxima_at_the_end(node) for node in model.graph.node):
+        corrected.append(MaxPool)
+    return ReferenceEvaluator(model, new_ops=corrected)
+
+
+def _has_maxima_at_the_end(node: NodeProto) -> bool:
+    padding = {each.name: each.s for each in node.attribute if each.name == "auto_pad"}
+    return node.op_type == "MaxPool" and padding.get("auto_pad") == b"SAME_LOWER" and len(node.output) == 1
+
+
+class BatchNormalization(OpRun):  # type: ignore[misc]
+    """The norm with the stored statistics; before version 14, the evaluator uses those of the batch."""
+
+    def _run(self, x: Array, *stored: Array, epsilon: float = 1e-5, **_: Any) -> tuple[Array]:
+        scale, bias, mean, variance = (each.reshape(-1, *[1] * (x.ndim - 2)) for each in stored)
+        return (((x - mean) / np.sqrt(variance + epsilon) * scale + bias).astype(x.dtype),)
+
+
+class LogSoftmax(OpRun):  # type: ignore[misc]
+    """The logarithm over all axes from one on, as before version 13."""
+
+    def _run(self, x: Array, axis: int = 1) -> tuple[Array]:
+        if not any(each.name == "axis" for each in self.onnx_node.attribute):
+            axis = 1  # the evaluator passes the default of the newest version
+        first = axis % x.ndim
+        axes = tuple(range(first, x.ndim))
+        shifted = x - x.max(axis=axes, keepdims=True)
+        return (shifted - np.log(np.exp(shifted).sum(axis=axes, keepdims=True)),)
+
+
+class Softmax(LogSoftmax):
+    """The probabilities over all axes from one on, as before version 13."""
+
+    def _run(self, x: Array, axis: int = 1) -> tuple[Array]:
+        return (np.exp(super()._run(x, axis)[0]),)
+
+
+class LRN(OpRun):  # type: ignore[misc]
+    """The normalization of all channels; the evaluator stops after as many as there are examples."""
+
+    def _run(
+        self, x: Array, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1
+    ) -> tuple[Array]:
+        before, after = (size - 1) // 2, size // 2
+        squares = np.pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        sums = np.lib.stride_tricks.sliding_window_view(squares, size, axis=1).sum(-1)
+        return ((x / (bias + alpha / size * sums) ** beta).astype(x.dtype),)
+
+
+class LpNormalization(OpRun):  # type: ignore[misc]
+    """The division by a norm; for p = 1, the evaluator divides by the sum."""
+
+    def _run(self, x: Array, axis: int | None = None, p: int | None = None) -> tuple[Array]:
+        norm = np.linalg.norm(x, ord=p or 2, axis=-1 if axis is None else axis, keepdims=True)
+        return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
+
+
+class AveragePool(OpRun):  # type: ignore[misc]
+    """Means over windows; with `ceil_mode`, the evaluator moves the windows."""
+
+    def _run(
+        self, x: Array, kernel_shape: list[int], count_include_pad: int | None = 0, **options: Any
+    ) -> tuple[Array]:
+        padding = _padding(x.shape[2:], kernel_shape, **options)
+        counted = np.ones_like(x[:1, :1])
+        if count_include_pad:
+            counted = np.pad(counted, [(0, 0), (0, 0), *(each[:2] for each in padding)], constant_values=1)
+            whole = _windows(counted, kernel_shape, [(0, 0, each[2]) for each in padding], 0.0, **options)
+        else:
+            whole = _windows(counted, kernel_shape, padding, 0.0, **options)
+        axes = tuple(range(-len(kernel_shape), 0))
+        sums = _windows(x, kernel_shape, padding, 0.0, **options).sum(axes)
+        return ((sums / whole.sum(axes)).astype(x.dtype),)
+
+
+class MaxPool(OpRun):  # type: ignore[misc]
+    """Maxima over windows; with SAME_LOWER, the evaluator rounds the number of windows down."""
+
+    def _run(self, x: Array, kernel_shape: list[int], **options: Any) -> tuple[Array]:
+        padding = _padding(x.shape[2:], kernel_shape, **options)
+        axes = tuple(range(-len(kernel_shape), 0))
+        return (_windows(x, kernel_shape, padding, -np.inf, **options).max(axes).astype(x.dtype),)
+
+
+def _padding(
+    sizes: tuple[int, ...],
+    kernel_shape: list[int],
+    *,
+    auto_pad: str | None = None,
+    pads: list[int] | None = None,
+    ceil_mode: int | None = 0,
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    **_: Any,
+) -> list[tuple[int, int, int]]:
+    """Return, for each axis, the padding before, after, and beyond it for a last window."""
+    rank, result = len(sizes), []
+    for axis, (size, kernel) in enumerate(zip(sizes, kernel_shape, strict=True)):
+        stride, span = (strides or [1] * rank)[axis], (kernel - 1) * (dilations or [1] * rank)[axis] + 1
+        before, after = (pads or [0] * 2 * rank)[axis], (pads or [0] * 2 * rank)[axis + rank]
+        if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            total = max(0, (ceil(size / stride) - 1) * stride + span - size)
+            before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+            after = total - before
+        beyond = 0
+        if ceil_mode:
+            windows = ceil((size + before + after - span) / stride) + 1
+            if (windows - 1) * stride >= size + before:  # it would begin in the padding
+                windows -= 1
+            beyond = max(0, (windows - 1) * stride + span - size - before - after)
+        result.append((before, after, beyond))
+    return result
+
+
+def _windows(
+    x: Array,
+    kernel_shape: list[int],
+    padding: list[tuple[int, int, int]],
+    filling: float,
+    *,
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    **_: Any,
+) -> Array:
+    """Return the windows [examples, channels, *windows, *kernel] of padded data."""
+    rank = len(kernel_shape)
+    strides, dilations = strides or [1] * rank, dilations or [1] * rank
+    spans = [(kernel - 1) * each + 1 for kernel, each in zip(kernel_shape, dilations, strict=True)]
+    widths = [(0, 0), (0, 0), *((before, after + beyond) for before, after, beyond in padding)]
+    padded = np.pad(x, widths, constant_values=filling)
+    views = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=tuple(range(2, 2 + rank)))
+    steps = [slice(None, None, each) for each in (*strides, *dilations)]
+    return views[(slice(None), slice(None), *steps)]

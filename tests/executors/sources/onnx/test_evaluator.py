@@ -1,0 +1,82 @@
+"""The corrected reference evaluator, against ONNX Runtime."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from executors.sources.onnx.evaluator import evaluator
+from executors.sources.onnx.loading import load_onnx
+from tests.support.onnx_files import model, node, normal, outputs_of, written
+
+NORM = {
+    "scale": normal(6),
+    "shift": normal(6),
+    "mean": normal(6),
+    "variance": np.abs(normal(6)) + np.float32(0.1),
+}
+
+CASES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
+    "batch norm, version 9": (9, "BatchNormalization", "x scale shift mean variance", {"epsilon": 0.01}),
+    "batch norm, version 13": (13, "BatchNormalization", "x scale shift mean variance", {}),
+    "softmax, version 11": (11, "Softmax", "x", {"axis": 1}),
+    "softmax, version 12, default": (12, "Softmax", "x", {}),
+    "softmax, version 11, counted from the end": (11, "Softmax", "x", {"axis": -2}),
+    "softmax, version 13": (13, "Softmax", "x", {"axis": 1}),
+    "log softmax, version 11": (11, "LogSoftmax", "x", {"axis": 2}),
+    "LRN": (13, "LRN", "x", {"size": 3, "alpha": 1.0}),
+    "LRN of size 5": (13, "LRN", "x", {"size": 5, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
+    "L1 norm": (13, "LpNormalization", "x", {"p": 1, "axis": 1}),
+    "L2 norm": (13, "LpNormalization", "x", {"axis": -1}),
+    "means": (17, "AveragePool", "x", {"kernel_shape": [3, 2]}),
+    "means, rounded up": (
+        19, "AveragePool", "x", {"kernel_shape": [3, 3], "strides": [3, 3], "ceil_mode": 1},
+    ),
+    "means, rounded up, padding counted": (
+        19, "AveragePool", "x",
+        {"kernel_shape": [3, 3], "strides": [2, 3], "pads": [1, 0, 1, 1], "ceil_mode": 1,
+         "count_include_pad": 1},
+    ),
+    "means, padding counted": (
+        11, "AveragePool", "x", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+    ),
+    "means, padded below": (
+        17, "AveragePool", "x", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    ),
+    "maxima, padded below": (
+        17, "MaxPool", "x", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    ),
+    "maxima, rounded up": (
+        17, "MaxPool", "x", {"kernel_shape": [3, 3], "strides": [3, 3], "ceil_mode": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_are_those_of_onnx_runtime(tmp_path: Path, case: str) -> None:
+    opset, kind, inputs, attributes = CASES[case]
+    weights = {name: NORM[name] for name in inputs.split()[1:]}
+    proto = model([node(kind, inputs, "y", **attributes)], {"x": [2, 6, 7, 8]}, weights, opset=opset)
+    x = normal(2, 6, 7, 8, scale=1.0, seed=1)
+    (expected,) = outputs_of(written(tmp_path / "net.onnx", proto), {"x": x})
+    (made,) = evaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13])
+def test_networks_with_batch_norms_of_early_versions_are_read(tmp_path: Path, opset: int) -> None:
+    nodes = [
+        node("Conv", "x kernel", "a", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "a scale shift mean variance", "b"),
+        node("Relu", "b", "y"),
+    ]
+    weights = {"kernel": normal(6, 3, 3, 3), **NORM}
+    file = written(tmp_path / "net.onnx", model(nodes, {"x": ["n", 3, 7, 8]}, weights, opset=opset))
+    x = normal(3, 3, 7, 8, scale=1.0, seed=1)
+    (expected,) = outputs_of(file, {"x": x})
+    made = np.asarray(load_onnx(file)(np.moveaxis(x, 1, -1), training=False))
+    np.testing.assert_allclose(np.moveaxis(made, -1, 1), expected, rtol=1e-4, atol=1e-5)
