@@ -191,7 +191,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
     assert list(report) == ["job", "seconds", "spent", "source", "sources", "metrics", "goals"]
     shown = ["flops", "params", "memory_bytes", "size_bytes", "accuracy", "tuned_accuracy"]
-    names = ["batch", "model", *shown[:4], "measured_latency_ms", *shown[4:], "metric"]
+    names = ["batch", "model", *shown[:4], "energy_mj", "measured_latency_ms", *shown[4:], "metric"]
     names += ["outputs", "tuned_outputs", "steps", "preparing_steps"]
     assert list(report["source"]) == names
     assert report["sources"] == [report["source"]]
@@ -202,10 +202,10 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert activities <= set(report["spent"])
     assert all(seconds > 0 for seconds in report["spent"].values())
     assert sum(report["spent"].values()) <= report["seconds"]
-    figures = ["flops", "params", "memory_bytes", "size_bytes", "latency_ms", "measured_latency_ms"]
-    figures += ["speedup", "measured_speedup", "accuracy"]
+    figures = ["flops", "params", "memory_bytes", "size_bytes", "energy_mj", "latency_ms"]
+    figures += ["measured_latency_ms", "speedup", "measured_speedup", "accuracy"]
     asked = ["id", "batch", "parent", "algorithm", "choice", "warning"]
-    asked += ["quantization", "precision_choice", "compression", "task", "hardware", "threads"]
+    asked += ["quantization", "precision_choice", "compression", "exits", "task", "hardware", "threads"]
     asked += ["latency_judged_by", "budget", "targets"]
     for goal in report["goals"]:
         ended = ["achieved", "outputs", "branches", "met", "reason", "note", "seconds", "steps"]

@@ -57,4 +57,4 @@ def test_the_units_of_a_slice_have_the_scales_and_shifts_of_the_assembler():
     opened = np.concatenate(list(assembly.open.values()))
     for kind in ("scale", "shift"):
         values = np.concatenate([getattr(group, kind) for group in one.units])
-        np.testing.assert_array_equal(values, assembly.values[f"{kind}s"][opened])
+        np.testing.assert_allclose(values, assembly.values[f"{kind}s"][opened], rtol=1e-6)
