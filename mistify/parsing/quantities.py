@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 
 from mistify.parsing.validation import InvalidValue
 
@@ -110,13 +109,13 @@ def _plain(number: Decimal) -> str:
 
 
 def _units(**sizes: str) -> Mapping[str, Decimal]:
-    return MappingProxyType({"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()})
+    return {"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()}
 
 
 def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
     """Return units by name with their sizes in decimal notation, ascending."""
     names = sorted(units, key=lambda name: (units[name], name))
-    return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
+    return {name: Decimal(repr(float(units[name]))) for name in names}
 
 
 def measured_in(units: Mapping[str, float]) -> QuantityKind:
@@ -139,7 +138,7 @@ def measured_in(units: Mapping[str, float]) -> QuantityKind:
         )
     return QuantityKind(
         f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
-        MappingProxyType({"": Decimal(1), **sizes}),
+        {"": Decimal(1), **sizes},
         written=tuple(sizes),
         relative=True,
     )

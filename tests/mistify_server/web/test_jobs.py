@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from tests.mistify_server.conftest import COSTS
+
 Config = Callable[..., dict[str, object]]
 
 
@@ -98,6 +100,19 @@ async def test_a_plan_starts_nothing(web: httpx.AsyncClient, make_config: Config
     (batch,) = answer.json()["batches"]
     assert [edge["goals"] for edge in batch["edges"]] == [["half"]]
     assert (await web.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_a_job_lists_the_units_of_further_axes(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
+    site.write("measured.json", {"costs": {**COSTS, "energy_mj": 2.0}, "floor": {"flops": 100.0}})
+    job = await submitted(web, make_config("half", "measured.json", FLOP="0.5x"))
+    await events(web, job)
+    (source,) = (await web.get(f"/v1/jobs/{job}")).json()["job"]["sources"]
+    (form,) = source["formats"]
+    assert form["quantity"] == "energy_mj"
+    units = {unit: float(size) for unit, size in form["kind"]["units"].items()}
+    assert units == {"": 1, "nJ": 1e-6, "uJ": 1e-3, "mJ": 1, "J": 1e3}
 
 
 async def test_jobs_and_goals_are_paginated(web: httpx.AsyncClient, make_config: Config) -> None:
