@@ -1,0 +1,79 @@
+"""A network trained in PyTorch, from its ONNX file to packages on the device."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+
+import torch
+
+from executors.readers.builtin import read_builtin
+from mistify_client import load
+from tests.end_to_end.test_sources import DIGITS, goals_in, port
+from tests.support.onnx_files import outputs_of
+
+
+def trained(path: Path) -> None:
+    """Train a residual network on the digits, and export it with a free batch size."""
+    torch.manual_seed(0)
+
+    class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.conv1 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.bn1 = torch.nn.BatchNorm2d(channels)
+            self.conv2 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.bn2 = torch.nn.BatchNorm2d(channels)
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            inner = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+            return torch.relu(x + inner)
+
+    network = torch.nn.Sequential(
+        *(torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), Block(16)),
+        *(torch.nn.Conv2d(16, 32, 3, stride=2, padding=1), torch.nn.ReLU(), Block(32)),
+        *(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10)),
+    )
+    data = read_builtin("builtin:digits-train")
+    images = torch.from_numpy(np.moveaxis(data["x"], -1, 1).astype(np.float32))
+    labels = torch.from_numpy(data["y"].astype(np.int64).reshape(-1))
+    optimizer = torch.optim.Adam(network.parameters(), 3e-3)
+    for _ in range(12):
+        for batch in torch.randperm(len(images)).split(64):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(images[batch]), labels[batch]).backward()
+            optimizer.step()
+    names = {"input_names": ["image"], "output_names": ["digit"]}
+    free = {"dynamic_axes": {"image": {0: "n"}, "digit": {0: "n"}}}
+    torch.onnx.export(network.eval(), (images[:2],), path, dynamo=False, opset_version=17, **names, **free)
+
+
+@pytest.mark.slow
+def test_a_network_from_pytorch_is_cut_to_half_and_quantized(tmp_path: Path) -> None:
+    trained(tmp_path / "net.onnx")
+    goal = {"model": "net.onnx", "dataset": DIGITS}
+    goals = [
+        {"id": "same", "adaptation_goal": {"FLOP": "1x"}, **goal},
+        {"id": "half", "adaptation_goal": {"FLOP": "0.5x", "accuracy": "0.95"}, **goal},
+        {
+            "id": "int8",
+            "quantization": "int8",
+            "adaptation_goal": {"FLOP": "0.5x", "accuracy": "0.95"},
+            **goal,
+        },
+    ]
+    done = port(tmp_path, goals)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: each["met"] for name, each in goals_in(tmp_path).items()} == dict.fromkeys(
+        ("same", "half", "int8"), True
+    )
+    images = read_builtin("builtin:digits-test")["x"][:100].astype(np.float32)
+    (expected,) = outputs_of(tmp_path / "net.onnx", {"image": np.moveaxis(images, -1, 1)})
+    for name in ("half", "int8"):
+        model = load(tmp_path / "out" / "goals" / name)
+        answers = np.asarray(model(images)).argmax(-1)
+        assert np.mean(answers == expected.argmax(-1)) >= 0.9
