@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
-import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
@@ -38,7 +37,7 @@ from benchmarks.harness.run import (
     add_data_option,
     add_seeds_option,
     data_with,
-    run,
+    run_with_one_thread,
     seeds_of,
 )
 from benchmarks.harness.worker import FILES
@@ -223,9 +222,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("adaptation.test_time", TARGETS, measure, argv, add_options)
+    return run_with_one_thread("adaptation.test_time", TARGETS, measure, argv, add_options)
 
 
 if __name__ == "__main__":

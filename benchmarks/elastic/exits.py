@@ -20,7 +20,7 @@ about the targets.
 """
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,22 +31,18 @@ from typing import Final, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
 import mistify_client
 from benchmarks.elastic.networks import NETWORKS, resnet14
-from benchmarks.elastic.trained import trained_porting
+from benchmarks.elastic.trained import add_options, trained_porting
 from benchmarks.harness.run import (
-    SEEDS,
     Figures,
     Target,
-    add_data_option,
-    add_seeds_option,
     data_with,
     paired_ratio,
-    run,
+    run_with_one_thread,
     seeds_of,
 )
 from benchmarks.harness.worker import TEST, TRAIN
@@ -252,19 +248,9 @@ def _table(title: str, run: Run) -> Table:
     return table
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this benchmark."""
-    add_data_option(parser)
-    parser.add_argument("--network", choices=[*NETWORKS], help="use only this network")
-    add_seeds_option(parser, default=SEEDS[:1])
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the trained networks here")
-
-
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("elastic.exits", TARGETS, measure, argv, add_options)
+    return run_with_one_thread("elastic.exits", TARGETS, measure, argv, add_options)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """Networks that are trained from scratch on CIFAR-10's training file, and may be kept for the next run."""
 
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Final
 
 import keras
 
+from benchmarks.elastic.networks import NETWORKS
+from benchmarks.harness.run import SEEDS, add_data_option, add_seeds_option
 from benchmarks.harness.worker import TEST, TRAIN, Porting
 from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -34,3 +37,11 @@ def trained_porting(
         source.parent.mkdir(parents=True, exist_ok=True)
         Porting(untrained, files, work / "training", settings).source().save(source)
     return Porting(ModelSource(path=str(source)), files, work / "trained", {**settings, "source_steps": 0})
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of a benchmark that trains networks: data, network, seeds and checkpoints."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=[*NETWORKS], help="use only this network")
+    add_seeds_option(parser, default=SEEDS[:1])
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the trained networks here")

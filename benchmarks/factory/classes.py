@@ -26,7 +26,6 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
@@ -51,7 +50,7 @@ from benchmarks.harness.run import (
     add_data_option,
     add_seeds_option,
     data_with,
-    run,
+    run_with_one_thread,
     seeds_of,
 )
 from benchmarks.harness.worker import FILES, resnet8
@@ -233,9 +232,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("factory.classes", TARGETS, measure, argv, add_options)
+    return run_with_one_thread("factory.classes", TARGETS, measure, argv, add_options)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,13 @@ from typing import Final
 import keras
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
 from benchmarks.factory.digits import NAMED, Extent, FourDigits, Ints, four_digits, with_names_as_values
 from benchmarks.factory.networks import quad_resnet
-from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
+from benchmarks.harness.run import Figures, Target, add_seeds_option, run_with_one_thread, seeds_of
 from executors.algorithms.nnfactory.executor import NNFactoryExecutor
 from executors.algorithms.nnfactory.params import NNFactoryParams
 from executors.algorithms.nnfactory.supernet import Supernet
@@ -216,9 +215,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("factory.quality", TARGETS, measure, argv, add_options)
+    return run_with_one_thread("factory.quality", TARGETS, measure, argv, add_options)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ from time import perf_counter, process_time
 from typing import Final
 
 import numpy as np
-import tensorflow as tf
 from rich.console import Console
 
 from benchmarks.factory import files
@@ -49,7 +48,7 @@ from benchmarks.factory.jobs import TaskJob, ended_job, mistify
 from benchmarks.factory.packages import write_package
 from benchmarks.factory.prediction import measured_slices, regression_error
 from benchmarks.factory.requests import Outcome, Requests
-from benchmarks.harness.run import Figures, Target, median_seconds, run
+from benchmarks.harness.run import Figures, Target, median_seconds, run_with_one_thread
 from benchmarks.harness.worker import Porting
 from mistify.costs.quantization import Quantization
 from mistify.scenarios.space import TaskSpace
@@ -321,9 +320,7 @@ def _shown(figures: dict[str, float]) -> dict[str, float]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("factory.speed", TARGETS, measure, argv)
+    return run_with_one_thread("factory.speed", TARGETS, measure, argv)
 
 
 if __name__ == "__main__":

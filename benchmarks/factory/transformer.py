@@ -13,7 +13,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
-import tensorflow as tf
 from rich.console import Console
 
 from benchmarks.factory.digits import Extent, four_digits
@@ -28,7 +27,7 @@ from benchmarks.factory.quality import (
     tested_within,
     trained,
 )
-from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
+from benchmarks.harness.run import Figures, Target, add_seeds_option, run_with_one_thread, seeds_of
 from executors.algorithms.nnfactory.params import NNFactoryParams
 
 TARGETS: Final[dict[str, Target]] = {
@@ -67,9 +66,7 @@ def tested_seed(seed: int, quick: bool) -> list[SlicesWithin]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("factory.transformer", TARGETS, measure, argv, add_seeds_option)
+    return run_with_one_thread("factory.transformer", TARGETS, measure, argv, add_seeds_option)
 
 
 if __name__ == "__main__":

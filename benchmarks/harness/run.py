@@ -110,6 +110,24 @@ def run(
     return EXIT_SKIPPED if skipped is not None else EXIT_MET if record.met else EXIT_MISSED
 
 
+def run_with_one_thread(
+    name: str,
+    targets: Mapping[str, Target],
+    measure: Callable[[Namespace], Figures],
+    argv: Sequence[str],
+    add_options: Callable[[ArgumentParser], object] = lambda parser: None,
+) -> int:
+    """Run a benchmark as `run` does, with one thread of TensorFlow in this process.
+
+    Call it before TensorFlow computes anything.
+    """
+    import tensorflow as tf  # noqa: PLC0415 - other benchmarks start faster without it
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    return run(name, targets, measure, argv, add_options)
+
+
 def add_data_option(parser: ArgumentParser) -> None:
     """Add `--data DIR`, the directory of the data; its default is the variable MISTIFY_TEST_DATA."""
     directory = os.environ.get("MISTIFY_TEST_DATA")

@@ -24,7 +24,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness.run import Figures, Target, median_seconds, run, seconds
+from benchmarks.harness.run import Figures, Target, median_seconds, run_with_one_thread, seconds
 from benchmarks.tuning.step import resnet8
 from executors.data import Dataset
 from executors.structure import analyse
@@ -55,9 +55,7 @@ _MATRIX: Final = 1024
 
 def main(argv: Sequence[str] = ()) -> int:
     """Run the benchmark and return the exit code."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    return run("porting.step", TARGETS, measure, argv)
+    return run_with_one_thread("porting.step", TARGETS, measure, argv)
 
 
 def measure(options: Namespace) -> Figures:

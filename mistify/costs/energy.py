@@ -108,7 +108,7 @@ def published_energy(
 
 def origin_on(hardware: HardwareProfile) -> EnergyOrigin:
     """Return the basis of the energies of all networks on some hardware."""
-    return EnergyOrigin.FITTED if hardware.measures_power else EnergyOrigin.PUBLISHED
+    return EnergyOrigin.FITTED if hardware.has_measured_power else EnergyOrigin.PUBLISHED
 
 
 def _amount(network: NetworkCost, at: Condition) -> float:

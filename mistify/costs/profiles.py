@@ -55,12 +55,12 @@ class HardwareProfile(ABC):
         """Return the time of one inference at batch 1, in milliseconds."""
 
     @property
-    def measures_power(self) -> bool:
+    def has_measured_power(self) -> bool:
         """Whether the device has measured its power, so that energies are known."""
         return False
 
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """Return the energy of one inference at batch 1, in millijoules; None without `measures_power`."""
+        """Return the millijoules of one inference at batch 1; None unless the device measured its power."""
         return None
 
     @abstractmethod
@@ -191,7 +191,7 @@ class MeasuredProfile(HardwareProfile):
 
     @property
     @override
-    def measures_power(self) -> bool:
+    def has_measured_power(self) -> bool:
         """Whether the watts are known."""
         return self.watts is not None
 

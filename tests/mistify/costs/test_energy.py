@@ -42,7 +42,7 @@ def test_integers_need_less_energy():
 class Metered(NominalProfile):
     """A device that measures 2 mJ for every network."""
 
-    measures_power = True
+    has_measured_power = True
 
     def energy_mj(self, network):
         return 2.0
