@@ -19,6 +19,7 @@ from executors.inspection import inspect_source
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
+from executors.sources.errors import first_line
 from executors.sources.frozen_graph.checks import is_message, remove_checks
 from executors.sources.frozen_graph.source import SIGNATURE, FrozenGraph
 from executors.sources.resource_limits import limited_resources
@@ -72,7 +73,7 @@ def load_graph(path: Path) -> FrozenGraph:
         try:
             loaded = tf.saved_model.load(str(path))
         except Exception as error:
-            raise invalid(path, f"a SavedModel that cannot be loaded ({_first_line(error)})") from error
+            raise invalid(path, f"a SavedModel that cannot be loaded ({first_line(error)})") from error
         if SIGNATURE not in loaded.signatures:
             actual = f"the signatures {', '.join(loaded.signatures) or 'none'}"
             raise invalid(path, actual, SIGNATURE, f'save it with signatures={{"{SIGNATURE}": FUNCTION}}')
@@ -193,8 +194,3 @@ def _check_sizes(path: Path, name: str, tensor: Any) -> None:
             path, f"{name} of shape {shape}", "[None, sizes...]: a free batch dimension and known sizes",
             "save it with such an input_signature",
         )  # fmt: skip
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

@@ -133,7 +133,7 @@ class Builder:
 
     def per_channel(self, array: Array, like: Value) -> Array | None:
         """Return a constant as a value for each entry of the last axis; None if other axes vary as well."""
-        if array.ndim > like.rank:
+        if not 1 < like.rank >= array.ndim:
             return None
         placed = self.constant(array, like)
         channels = like.tensor.shape[-1]

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from executors.inspection.errors import invalid
+from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.inputs import Input
@@ -28,9 +29,9 @@ def check_equal(path: Path, proto: ModelProto, translation: Translation) -> None
     feed = {each.name: _example(rng, each, translation.model) for each in translation.inputs}
     expected = _reference(path, proto, feed)
     apart = _apart(translation, translation.outputs, feed, expected)
-    if max(apart.values()) <= TOLERANCE:
+    if all(each <= TOLERANCE for each in apart.values()):
         return
-    node, most = _first_difference(path, proto, translation, feed), max(apart.values())
+    node, most = _first_difference(path, proto, translation, feed), np.max([*apart.values()])
     raise invalid(
         path, f"outputs that differ from ONNX's by {most:.2g} of their magnitude, first after {node}",
         "equal outputs", "check the file with onnx.checker.check_model, and report it if it is valid",
@@ -52,10 +53,9 @@ def _reference(path: Path, proto: ModelProto, feed: Mapping[str, Array]) -> dict
         tensors: dict[str, Any] = evaluator(proto).run(None, dict(feed), intermediate=True)
         return tensors
     except Exception as error:
-        cause = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise invalid(
             path,
-            f"a graph that ONNX's reference evaluator cannot run ({cause})",
+            f"a graph that ONNX's reference evaluator cannot run ({first_line(error)})",
             "a valid graph",
             "export it again",
         ) from error
@@ -73,10 +73,16 @@ def _apart(
     made = keras.tree.flatten(model(inputs, training=False))
     result = {}
     for (name, value), output in zip(values.items(), made, strict=True):
-        array = np.asarray(output).transpose(np.argsort(value.axes))
+        array = _numbers(output).transpose(np.argsort(value.axes))
         same = array.shape == np.shape(expected[name])
-        result[name] = difference([expected[name]], [array]) if same else float("inf")
+        result[name] = difference([_numbers(expected[name])], [array]) if same else float("inf")
     return result
+
+
+def _numbers(tensor: Any) -> Array:
+    """Return a tensor as numbers, 0 and 1 if it has truth values."""
+    array = np.asarray(tensor)
+    return array.astype(np.int32) if array.dtype == bool else array
 
 
 def _first_difference(

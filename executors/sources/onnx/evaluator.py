@@ -23,7 +23,7 @@ _STORED_STATISTICS: Final = 14
 def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
     version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
-    corrected: list[type[OpRun]] = [AveragePool, LRN, LpNormalization]
+    corrected: list[type[OpRun]] = [AveragePool, GlobalMaxPool, LRN, LpNormalization]
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
     if version < _SOFTMAX_ALONG_AXIS:
@@ -101,6 +101,13 @@ class AveragePool(OpRun):  # type: ignore[misc]
         axes = tuple(range(-len(kernel_shape), 0))
         sums = _windows(x, kernel_shape, padding, 0.0, **options).sum(axes)
         return ((sums / whole.sum(axes)).astype(x.dtype),)
+
+
+class GlobalMaxPool(OpRun):  # type: ignore[misc]
+    """Maxima over all positions; for signals, the evaluator reduces the channels as well."""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 class MaxPool(OpRun):  # type: ignore[misc]

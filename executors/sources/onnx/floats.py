@@ -1,10 +1,13 @@
 """The float32 network of a file in half precision, or of one with simulated quantization."""
 
+from pathlib import Path
 from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from executors.inspection.errors import invalid
+from executors.sources.errors import first_line
 from executors.sources.onnx.graph import with_inner
 
 _HALVES: Final = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -14,14 +17,18 @@ _HALVES: Final = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _DEQUANTIZING: Final = 19
 
 
-def make_float(model: ModelProto) -> None:
-    """Change a model in place to compute in float32, without the rounding of simulated quantization."""
-    _dequantize_weights(model.graph)
+def make_float(path: Path, model: ModelProto) -> None:
+    """Change a model in place to compute in float32, without the rounding of simulated quantization.
+
+    Raises:
+        MistifyError: INVALID_MODEL if the scales of quantized weights do not fit them.
+    """
+    _dequantize_weights(path, model.graph)
     _without_rounding(model.graph)
     _without_halves(model.graph)
 
 
-def _dequantize_weights(graph: GraphProto) -> None:
+def _dequantize_weights(path: Path, graph: GraphProto) -> None:
     """Replace stored integers and their scales with the numbers that they stand for."""
     stored = {weight.name: weight for weight in graph.initializer}
     for node in [node for node in graph.node if node.op_type == "DequantizeLinear"]:
@@ -35,7 +42,15 @@ def _dequantize_weights(graph: GraphProto) -> None:
             [stored[name] for name in node.input],
         )
         versions = [helper.make_opsetid("", _DEQUANTIZING)]
-        (weight,) = ReferenceEvaluator(helper.make_model(alone, opset_imports=versions)).run(None, {})
+        try:
+            (weight,) = ReferenceEvaluator(helper.make_model(alone, opset_imports=versions)).run(None, {})
+        except Exception as error:  # the evaluator raises whatever numpy does
+            raise invalid(
+                path,
+                f"node DequantizeLinear {node.name[:100]}, which cannot be computed ({first_line(error)})",
+                "scales and zero points that fit the weights",
+                "export it again",
+            ) from error
         graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
         graph.node.remove(node)
 

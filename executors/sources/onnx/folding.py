@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import NodeProto, TypeProto, ValueInfoProto, helper
 
+from executors.sources.errors import first_line
 from executors.sources.onnx.batch import PROBES, Array, BatchDependent, for_probe, joined
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.evaluator import evaluator
@@ -92,7 +93,7 @@ def _evaluated(node: NodeProto, arguments: Sequence[Any], version: int) -> Seque
     except UnsupportedNodeError:
         raise
     except Exception as error:  # the evaluator raises whatever numpy does
-        raise UnsupportedNodeError(f"cannot be computed ({str(error).splitlines()[:1]})") from error
+        raise UnsupportedNodeError(f"cannot be computed ({first_line(error)})") from error
     return [np.asarray(next(results)) if name else np.zeros(0) for name in node.output]
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, checker, defs, helper, numpy_helper
 
 from executors.inspection.errors import invalid
+from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.registry import Node
 
@@ -67,6 +68,32 @@ def read_graph(path: Path, graph: GraphProto, version: int) -> Graph:
     return Graph(graph, list(graph.node), weights, readers, makers, version)
 
 
+def check_nodes(path: Path, graph: GraphProto, version: int) -> None:
+    """Refuse nodes whose inputs, outputs or attributes are not those of their operators.
+
+    Unknown operators pass.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the node.
+    """
+    context = checker.C.CheckerContext()
+    context.ir_version = checker.IR_VERSION
+    context.opset_imports = {"": version}
+    for node in with_inner(graph.node):
+        has_graphs = any(attribute.type == AttributeProto.GRAPH for attribute in node.attribute)
+        if node.domain or has_graphs or not defs.has(node.op_type):
+            continue
+        try:
+            checker.check_node(node, context)
+        except checker.ValidationError as error:
+            raise invalid(
+                path,
+                f"node {_named(node)} that is not valid ({first_line(error)})",
+                f"a node as in version {version} of ONNX's operators",
+                "export it again",
+            ) from error
+
+
 def with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Yield nodes, and those of the graphs in their attributes."""
     for node in nodes:
@@ -85,10 +112,9 @@ def tensor_of(path: Path, tensor: TensorProto) -> Array:
     try:
         array: Array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError) as error:
-        cause = str(error).splitlines()[0][:200]
         raise invalid(
             path,
-            f"a tensor {tensor.name[:100]} that cannot be read ({cause})",
+            f"a tensor {tensor.name[:100]} that cannot be read ({first_line(error)})",
             "a valid tensor",
             "export it again",
         ) from error

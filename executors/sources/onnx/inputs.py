@@ -81,7 +81,7 @@ def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None) -> 
             path, f"an input {info.name!r} of shape {declared} and type {kind.elem_type}",
             "numbers with a batch as their first axis", "export the model with such inputs",
         )  # fmt: skip
-    own = [size if isinstance(size, int) else None for size in declared]
+    own = [size if isinstance(size, int) and size > 0 else None for size in declared]  # some tools write -1
     batch, shape = own[0], own[1:]
     if given is not None:
         fits = len(given) == len(shape) and all(
@@ -93,7 +93,7 @@ def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None) -> 
                 f"sizes that fit {declared} without the batch", "write those of ONNX, channels first",
             )  # fmt: skip
         shape = list(given)
-    if any(size is None or size < 1 for size in shape):
+    if None in shape:
         example = ",".join(str(size or 224) for size in shape)
         raise invalid(
             path, f"an input {info.name!r} with free sizes {declared}", "fixed sizes, except for the batch",
@@ -107,7 +107,7 @@ def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None) -> 
     )
     placed = [shape[axis - 1] for axis in axes[1:]]
     tensor = keras.Input(placed, name=usable(info.name), dtype=dtype)
-    return Input(info.name, Value(tensor, axes), batch or None, kind.elem_type)
+    return Input(info.name, Value(tensor, axes), batch, kind.elem_type)
 
 
 def _has_channels(graph: Graph, name: str) -> bool:

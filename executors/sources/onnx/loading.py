@@ -11,13 +11,15 @@ from executors.inspection import inspect_source
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB, LIMITS
 from executors.inspection.onnx_file import onnx_file, parse_onnx
+from executors.sources.errors import first_line
 from executors.sources.keras.flat import check_finite, flatten
 from executors.sources.onnx import operators
 from executors.sources.onnx.comparison import check_equal
 from executors.sources.onnx.floats import make_float
-from executors.sources.onnx.graph import read_graph
+from executors.sources.onnx.graph import check_nodes, read_graph
 from executors.sources.onnx.reader import translated
 from executors.sources.resource_limits import limited_resources
+from mistify.errors import MistifyError
 
 __all__ = ["load_onnx", "operators"]
 
@@ -43,14 +45,30 @@ def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> k
     with limited_resources(path, _LEAST_MEMORY):
         inspected = inspect_source(path)
     with limited_resources(path, _LEAST_MEMORY + _COPIES * max(inspected.size, 4 * inspected.weights)):
-        proto = parse_onnx(path, LIMITS)
-        onnx.load_external_data_for_model(proto, str(onnx_file(path).parent))
-        make_float(proto)
-        graph = read_graph(path, proto.graph, _version(path, proto))
-        translation = translated(path, graph, sizes or {})
-        check_finite(path, translation.model)
-        check_equal(path, proto, translation)
-        return flatten(path, translation.model)
+        try:
+            return _loaded(path, sizes or {})
+        except MistifyError:
+            raise
+        except Exception as error:  # onnx, numpy, Keras and TensorFlow raise dozens of types
+            raise invalid(
+                path,
+                f"a file that cannot be translated ({first_line(error)})",
+                "a valid graph",
+                "check the file with onnx.checker.check_model, and report it if it is valid",
+            ) from error
+
+
+def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> keras.Model:
+    proto = parse_onnx(path, LIMITS)
+    onnx.load_external_data_for_model(proto, str(onnx_file(path).parent))
+    version = _version(path, proto)
+    check_nodes(path, proto.graph, version)
+    make_float(path, proto)
+    graph = read_graph(path, proto.graph, version)
+    translation = translated(path, graph, sizes)
+    check_finite(path, translation.model)
+    check_equal(path, proto, translation)
+    return flatten(path, translation.model)
 
 
 def _version(path: Path, proto: onnx.ModelProto) -> int:

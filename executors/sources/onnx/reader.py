@@ -10,6 +10,7 @@ import keras
 from onnx import NodeProto
 
 from executors.inspection.errors import invalid
+from executors.sources.errors import first_line
 from executors.sources.onnx.batch import BatchDependent
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
@@ -111,9 +112,9 @@ class _Walk:
                 raise
             except UnsupportedNodeError as error:
                 raise self._refused(proto, str(error)) from error
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                cause = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-                raise self._refused(proto, f"has inputs or attributes that do not fit ({cause})") from error
+            except Exception as error:  # Keras, TensorFlow and numpy raise dozens of types
+                reason = f"has inputs or attributes that do not fit ({first_line(error)})"
+                raise self._refused(proto, reason) from error
             self.values.update(zip(proto.output, made, strict=False))
 
     def _refused(self, proto: NodeProto, reason: str) -> MistifyError:
@@ -139,7 +140,7 @@ class _Walk:
             and condition is not None
         ):
             name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-            inner = next(attribute.g for attribute in proto.attribute if attribute.name == name)
+            inner = {attribute.name: attribute.g for attribute in proto.attribute}[name]
             self.values.update({each.name: tensor_of(self._path, each) for each in inner.initializer})
             self.visit(inner.node)
             return [self.values[output.name] for output in inner.output]

@@ -17,8 +17,8 @@ from executors.sources.onnx.windows import Pad, zero_padded
 
 layers = keras.layers
 
-#: An end of a range that is not before the last entry.
-_TO_THE_END = 2**31 - 1
+#: An end of a range that is not before the last entry; tf2onnx writes this one.
+_TO_THE_END = 10**9
 
 
 def selected(value: Value, axis: int, entries: slice) -> Value:

@@ -11,7 +11,7 @@ pytest.importorskip("onnxruntime")
 
 from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.loading import load_onnx
-from tests.support.onnx_files import model, node, normal, outputs_of, written
+from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
 
 NORM = {
     "scale": normal(6),
@@ -60,8 +60,22 @@ CASES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
 def test_results_are_those_of_onnx_runtime(tmp_path: Path, case: str) -> None:
     opset, kind, inputs, attributes = CASES[case]
     weights = {name: NORM[name] for name in inputs.split()[1:]}
-    proto = model([node(kind, inputs, "y", **attributes)], {"x": [2, 6, 7, 8]}, weights, opset=opset)
-    x = normal(2, 6, 7, 8, scale=1.0, seed=1)
+    nodes = [node(kind, inputs, "y", **attributes)]
+    assert_equal_to_onnx_runtime(tmp_path, nodes, weights, normal(2, 6, 7, 8, scale=1.0, seed=1), opset)
+
+
+@pytest.mark.parametrize("positions", [(7,), (7, 8), (3, 4, 5)], ids=str)
+def test_maxima_over_all_positions_are_those_of_onnx_runtime(
+    tmp_path: Path, positions: tuple[int, ...]
+) -> None:
+    x = normal(2, 6, *positions, scale=1.0)
+    assert_equal_to_onnx_runtime(tmp_path, [node("GlobalMaxPool", "x", "y")], {}, x)
+
+
+def assert_equal_to_onnx_runtime(
+    tmp_path: Path, nodes: list[Any], weights: dict[str, Array], x: Array, opset: int = 17
+) -> None:
+    proto = model(nodes, {"x": list(x.shape)}, weights, opset=opset)
     (expected,) = outputs_of(written(tmp_path / "net.onnx", proto), {"x": x})
     (made,) = evaluator(proto).run(None, {"x": x})
     np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,12 @@ def test_free_sizes_are_given(tmp_path: Path) -> None:
     refused("sizes of an input 'y'", path, sizes={"y": (3, 8, 8)})
 
 
+def test_a_batch_of_minus_one_is_free(tmp_path: Path) -> None:
+    path = written(tmp_path / "net.onnx", small(inputs={"x": [-1, 3, 8, -1]}))
+    assert load_onnx(path, {"x": (3, 8, 8)}).input_shape == (None, 8, 8, 3)
+    refused("an input 'x' with free sizes [-1, 3, 8, -1]", path)
+
+
 def test_all_unknown_operators_are_named_at_once(tmp_path: Path) -> None:
     nodes = [
         node("Conv", "x conv.weight", "c"),
@@ -135,6 +142,41 @@ def test_the_first_node_that_differs_is_named(tmp_path: Path, monkeypatch: pytes
     nodes = [node("Conv", "x conv.weight", "c"), node("Tanh", "c", "t"), node("Relu", "t", "y")]
     monkeypatch.setitem(OPERATORS, "Tanh", lambda _builder, _node, value: value)
     refused("first after node Tanh /Tanh_t", written(tmp_path / "net.onnx", small(nodes=nodes)))
+
+
+def test_the_first_truth_values_that_differ_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from executors.sources.onnx.registry import OPERATORS
+
+    nodes = [
+        node("Conv", "x conv.weight", "c"),
+        node("Greater", "c limit", "g"),
+        node("Cast", "g", "y", to=TensorProto.FLOAT),
+    ]
+    weights = {"conv.weight": normal(8, 3, 3, 3), "limit": np.float32(0.1)}
+    less = OPERATORS["Less"]
+    monkeypatch.setitem(
+        OPERATORS,
+        "Greater",
+        lambda builder, node, *arguments: less(builder, replace(node, operator="Less"), *arguments),
+    )
+    proto = small(nodes=nodes, weights=weights)
+    refused("first after node Greater /Greater_g", written(tmp_path / "net.onnx", proto))
+
+
+def test_a_nan_in_any_output_is_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from executors.sources.onnx.registry import OPERATORS
+
+    nodes = [node("Conv", "x conv.weight", "c"), node("Relu", "c", "y"), node("Tanh", "c", "z")]
+    proto = small(nodes=nodes, outputs=["y", "z"])
+    monkeypatch.setitem(
+        OPERATORS, "Tanh", lambda _builder, _node, value: value.with_tensor(value.tensor * np.nan)
+    )
+    refused(
+        "differ from ONNX's by nan of their magnitude, first after node Tanh",
+        written(tmp_path / "net.onnx", proto),
+    )
 
 
 def _escaping(proto: onnx.ModelProto, path: Path) -> None:
@@ -225,6 +267,31 @@ def _nested(proto: onnx.ModelProto) -> None:
         del proto.graph.node[0].attribute[1]
 
 
+def _without_kernel(proto: onnx.ModelProto) -> None:
+    del proto.graph.node[0].input[1]
+
+
+def _wrong_attribute(proto: onnx.ModelProto) -> None:
+    attribute = proto.graph.node[0].attribute[0]
+    attribute.CopyFrom(helper.make_attribute(attribute.name, "around"))
+
+
+def _no_groups(proto: onnx.ModelProto) -> None:
+    proto.graph.node[0].attribute.append(helper.make_attribute("group", 0))
+
+
+def _misfit_scales(proto: onnx.ModelProto) -> None:
+    weights = {"k": np.ones((8, 3, 3, 3), np.int8), "scales": normal(5), "zeros": np.zeros(5, np.int8)}
+    proto.graph.initializer.extend(numpy_helper.from_array(each, name) for name, each in weights.items())
+    proto.graph.node.insert(0, node("DequantizeLinear", "k scales zeros", "dequantized", axis=0))
+
+
+def _one_branch(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(False), "no"))
+    branch = helper.make_graph([], "branch", [], [])
+    proto.graph.node.insert(0, helper.make_node("If", ["no"], ["chosen"], "/if", then_branch=branch))
+
+
 def _future(proto: onnx.ModelProto) -> None:
     proto.opset_import[0].version = 1000
 
@@ -241,6 +308,14 @@ def _future(proto: onnx.ModelProto) -> None:
         (_twice, "makes 'c' again"),
         (_other_channels, "node Conv /Conv_c, which has inputs or attributes that do not fit"),
         (_nested, "graphs nested more deeply"),
+        (_without_kernel, "has input size 1 not in range [min=2, max=3].); expected a node as in version 17"),
+        (_wrong_attribute, "node /Conv_c that is not valid (Mismatched attribute type"),
+        (
+            _no_groups,
+            "node Conv /Conv_c, which has inputs or attributes that do not fit (The number of groups",
+        ),
+        (_misfit_scales, "node DequantizeLinear /DequantizeLinear_dequantized, which cannot be computed"),
+        (_one_branch, "node If /if, which has inputs or attributes that do not fit ('else_branch')"),
         (_future, "version 1000 of ONNX's operators"),
     ],
 )
