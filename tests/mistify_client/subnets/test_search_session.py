@@ -136,7 +136,7 @@ def test_the_shipped_network_stays_unless_a_subnet_is_faster(package, unlabelled
 
 
 def set_shipped_latency(package, share):
-    """Set the measured latency of the package's own network to a share of the chain of the original blocks."""
+    """Set the measured latency of the network in one file to a share of that of the original blocks."""
     file = state_directory(package) / TABLES / TABLE
     table = json.loads(file.read_text())
     latencies = table["latencies_ms"]
