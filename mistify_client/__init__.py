@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from mistify_client.assembly.engine import Engine
     from mistify_client.rpc.porting import PortingClient
     from mistify_client.rpc.tuning import TuningClient
-    from mistify_client.runtime.model import PortedModel, load
+    from mistify_client.runtime.loading import load
+    from mistify_client.runtime.model import PortedModel
     from mistify_client.runtime.options import Option, OptionCosts, OptionScore
     from mistify_client.runtime.statistics import Statistics
     from mistify_client.tuning.trainer import PackageTrainer, load_trainer, write_weights
@@ -55,7 +56,7 @@ _MODULES = {
     "Statistics": "mistify_client.runtime.statistics",
     "TensorInfo": "mistify.package.manifest",
     "TuningClient": "mistify_client.rpc.tuning",
-    "load": "mistify_client.runtime.model",
+    "load": "mistify_client.runtime.loading",
     "load_trainer": "mistify_client.tuning.trainer",
     "write_weights": "mistify_client.tuning.trainer",
 }

@@ -28,7 +28,8 @@ from mistify_client.porting.goal import only_goal
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.runtime import model
+from mistify_client.runtime import loading
+from mistify_client.runtime.model import PortedModel
 
 __all__ = ["intercept", "load"]
 
@@ -148,7 +149,7 @@ def _ported(
     config: Mapping[str, object] | None = None,
     cache: str | None = None,
     threads: int | None = None,
-) -> model.PortedModel:
+) -> PortedModel:
     directory = Path(cache or cache_directory())
     if config is not None and job is None and goal is None:
         with PortingClient(server, token) as client:
@@ -156,10 +157,10 @@ def _ported(
                 client, json.dumps([{"model": handle, **config}], sort_keys=True), server, directory
             )
         manifest = Manifest.load(package)
-        model.downloaded(package, server, manifest.job, manifest.goal, token)  # to replace damaged blocks
-        return model.load(package, threads=threads)
+        loading.downloaded(package, server, manifest.job, manifest.goal, token)  # to replace damaged blocks
+        return loading.load(package, threads=threads)
     if config is None and job is not None and goal is not None:
-        return model.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
+        return loading.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
     raise TypeError("porting takes either a config or both job and goal")
 
 

@@ -31,7 +31,7 @@ from benchmarks.harness.worker import Checkpoint, Porting
 from mistify.costs.quantization import Quantization
 from mistify.litert import Interpreter
 from mistify.package.manifest import NETWORK
-from mistify_client.runtime.model import load
+from mistify_client import load
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 PRECISIONS: Final = (Quantization.NONE, Quantization.INT8)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mistify.litert import Interpreter
 from mistify.package.manifest import NETWORK, SIGNATURE
-from mistify_client.runtime.model import load
+from mistify_client import load
 
 FEATURES: Final = 1024
 

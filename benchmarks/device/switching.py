@@ -57,7 +57,7 @@ from benchmarks.harness.mobilenet import mobilenet
 from benchmarks.harness.run import Figures, Target, add_data_option, data_with, run
 from benchmarks.harness.worker import FILES, TEST, TRAIN, Porting, resnet8
 from mistify.config.package.branches import BranchesConfig
-from mistify_client.runtime.model import PortedModel, load
+from mistify_client import PortedModel, load
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 SHARE: Final = 0.5

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.device.load import Load
 from benchmarks.harness.monitoring import monitored
-from mistify_client.runtime.model import PortedModel, load
+from mistify_client import PortedModel, load
 
 #: Share of the CPU used by the load. At three fifths, the smallest branch exceeds the budget half of the
 #: time: the load takes slices of 0.15 ms, twice the branch's latency.

@@ -51,8 +51,8 @@ from mistify.config.package.exits import ExitsConfig
 from mistify.costs.budget import FLOPS
 from mistify.package.exits import ExitStore
 from mistify.package.opened import Package
+from mistify_client import PortedModel
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.model import PortedModel
 
 TARGETS: Final[dict[str, Target]] = {
     f"{network}_{figure}": {"what": f"{network}: {what}", bound: value, "full_run_only": True}  # type: ignore[misc]

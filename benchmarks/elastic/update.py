@@ -52,6 +52,7 @@ from mistify.package.opened import Package
 from mistify.parsing.quantities import parse_time
 from mistify.profiling.measuring import best_ms
 from mistify.wording import counted
+from mistify_client import PortedModel
 from mistify_client.assembly.background_process import BackgroundProcess
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.paging import Blocks, PagedNetwork
@@ -60,7 +61,6 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Ran, Run, Shapes, zeros
 from mistify_client.runtime.loaded import recorded
-from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import PagedOptions, open_paged
 from mistify_client.runtime.switchboard import Switchboard

@@ -13,8 +13,8 @@ from benchmarks.elastic.update_side import peak_bytes
 from benchmarks.factory.requests import Requests
 from benchmarks.factory.slice_time import slice_seconds
 from mistify.parsing.quantities import parse_time
+from mistify_client import load
 from mistify_client.runtime.interpreter import zeros
-from mistify_client.runtime.model import load
 from mistify_client.slicing.customizing import SliceRequest, customize, factory_of
 
 

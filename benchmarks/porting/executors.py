@@ -35,7 +35,7 @@ from benchmarks.harness.run import (
 )
 from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Porting
 from benchmarks.porting import snips
-from mistify.config.porting import AUTO
+from mistify.config.algorithm import AUTO
 from mistify.jobs.job import Job, JobState
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient

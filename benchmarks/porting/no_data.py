@@ -35,7 +35,7 @@ from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN, Porting
 from executors.sources.keras.loading import load_keras
 from executors.synthesis.inputs import generated
 from executors.training.evaluation import Evaluation
-from mistify_client.runtime.model import load
+from mistify_client import load
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: Numbers of training and test inputs, and training steps.

@@ -7,8 +7,8 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from executors.training.params import TrainingParams
+from mistify.config.algorithm import AUTO
 from mistify.config.layers import LayerRules
-from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import problems_of
 

@@ -1,24 +1,14 @@
 """The porting configuration of one goal (paper, Figure 3); every error names its JSON path."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    StringConstraints,
-    ValidationInfo,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from mistify.config.adaptation_goal import KnownGoal
+from mistify.config.algorithm import AlgorithmConfig
 from mistify.config.data.dataset import DatasetConfig, generated_count
-from mistify.config.data.targets import OVERALL
 from mistify.config.files import FileField, FileForm, PathKind
 from mistify.config.hardware import HardwareConfig
 from mistify.config.package.branches import BranchesConfig
@@ -27,18 +17,15 @@ from mistify.config.package.exits import ExitsConfig
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.task import TaskConfig
-from mistify.costs.axes import Axis, axis_registry
+from mistify.costs.axes import axis_registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import PRECISIONS, Quantization
 from mistify.machine import MOST_THREADS
-from mistify.parsing.quantities import Quantity, format_share, parse_figure
+from mistify.parsing.quantities import Quantity
 from mistify.parsing.rechecking import FIELDS_ALONE
-from mistify.parsing.validation import InvalidValue, Settings, mistake_of, shown, together
-
-#: The name that selects an algorithm for each edge automatically.
-AUTO = "auto"
+from mistify.parsing.validation import InvalidValue, Settings, Text, mistake_of, shown, together
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -55,114 +42,6 @@ def _check_id(text: str) -> str:
         text,
         "an id that can name a directory",
         'use up to 64 letters, digits, ".", "_" and "-", not only dots',
-    )
-
-
-Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
-Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
-
-
-def _by_output(raw: object) -> object:
-    if isinstance(raw, Mapping) and raw:
-        return raw
-    if isinstance(raw, Mapping):
-        raise InvalidValue(raw, "a figure for at least one output", 'for example {"price": 0.05}')
-    return {OVERALL: parse_figure(raw)}
-
-
-def _as_written(figures: Mapping[str, float]) -> object:
-    written = {output: format_share(figure) for output, figure in figures.items()}
-    return written[OVERALL] if written.keys() == {OVERALL} else written
-
-
-Figures = Annotated[dict[str, Figure], BeforeValidator(_by_output), PlainSerializer(_as_written)]
-
-
-class AlgorithmConfig(Settings):
-    """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone is enough.
-
-    `auto` chooses an algorithm for each edge of the goal tree; its settings are those that all algorithms
-    share.
-
-    Attributes:
-        name: The name of an algorithm, or "auto".
-        config: Settings of the algorithm.
-    """
-
-    name: Annotated[Text, AfterValidator(str.lower)] = Field(
-        default=AUTO, description="the name of an algorithm", examples=[AUTO]
-    )
-    config: dict[str, object] = Field(
-        default_factory=dict,
-        description="an object with the algorithm's settings",
-        examples=[{"tune_steps": 300}],
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, raw: Any) -> Any:
-        return {"name": raw} if isinstance(raw, str) else raw
-
-
-class AdaptationGoal(Settings):
-    """The requirements on an adapted network (4.1): limits on its costs, and a target accuracy.
-
-    Each axis that is known here is a field (`FLOP`, `latency`, ...); the server may know others. `accuracy`
-    has a target for each named output; a single target is stored under `OVERALL`.
-
-    Attributes:
-        accuracy: The target that the package has to reach on the test data, by the `metric` of the data; or a
-            target for each output, by that output's metric.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    accuracy: Figures | None = Field(
-        default=None, description="a figure, or an object of figures by output", examples=["0.80"]
-    )
-
-    @property
-    def limits(self) -> dict[str, Quantity]:
-        """The limits as written, by the key of their axis, without unknown axes."""
-        limits = {key: getattr(self, key) for key in axis_registry().axes}
-        return {key: limit for key, limit in limits.items() if limit is not None}
-
-    @model_validator(mode="after")
-    def _has_a_limit(self) -> "AdaptationGoal":
-        if not self.limits and not self.model_extra:
-            known = axis_registry().axes
-            raise InvalidValue(
-                self.model_dump(exclude_none=True),
-                f"a limit on at least one of {', '.join(known)}",
-                'add one, for example "FLOP": "0.5x"',
-            )
-        return self
-
-
-def _limit_on(axis: Axis) -> Any:
-    return Annotated[Quantity, PlainValidator(axis.kind.parse), PlainSerializer(axis.kind.format)] | None
-
-
-def _limit_on_broken(name: str, reason: str) -> Any:
-    def refuse(value: object) -> None:
-        raise InvalidValue(
-            value, "the name of a metric that can be used", f"fix the plug-in {name}: {reason}"
-        )
-
-    return Annotated[None, PlainValidator(refuse)]
-
-
-if TYPE_CHECKING:
-    KnownGoal = AdaptationGoal
-else:
-    KnownGoal = create_model(
-        "AdaptationGoal",
-        __base__=AdaptationGoal,
-        **{name: (_limit_on_broken(name, why), None) for name, why in axis_registry().broken.items()},
-        **{
-            key: (_limit_on(axis), Field(default=None, examples=["0.5x"]))
-            for key, axis in axis_registry().axes.items()
-        },
     )
 
 

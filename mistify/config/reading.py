@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from mistify.config.adaptation_goal import KnownGoal
+from mistify.config.algorithm import AlgorithmConfig
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.loss import LOSSES, known_losses
 from mistify.config.data.metric import METRICS, known_metrics
 from mistify.config.data.targets import OVERALL, above_all_shares
 from mistify.config.expansion import Entry, entries_of, in_the_file
-from mistify.config.porting import AlgorithmConfig, KnownGoal, PortingConfig
+from mistify.config.porting import PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails
 
@@ -16,6 +16,9 @@ __all__ = ["Settings"]
 
 #: The keys and indices that lead to a value.
 Keys: TypeAlias = tuple[str | int, ...]
+
+#: A setting's text, without the white space around it.
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
 
 #: Placeholder for an unavailable value.
 _UNKNOWN: Final = object()

@@ -15,7 +15,7 @@ from mistify.jobs.formatting import amount
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ThreadsOption
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.model import load
+from mistify_client.runtime.loading import load
 
 RUNS = 10
 

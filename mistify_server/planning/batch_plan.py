@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from mistify.config.adaptation_goal import AdaptationGoal
 from mistify.config.data.targets import OVERALL, Target
-from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal

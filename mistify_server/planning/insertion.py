@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from mistify.config.algorithm import AUTO
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL, Scores, reached, strictest
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.config.porting import AUTO
 from mistify.config.task import TaskConfig
 from mistify.costs.budget import hardware_of
 from mistify.jobs.goal_tree import GoalTree

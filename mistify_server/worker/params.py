@@ -2,7 +2,7 @@
 
 from executors.contract.params import Params, parse_params
 from executors.contract.registry import algorithm, algorithms
-from mistify.config.porting import AUTO
+from mistify.config.algorithm import AUTO
 from mistify_server.tasks.recipe import Recipe
 
 

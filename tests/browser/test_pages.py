@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from mistify_client.runtime.model import load
+from mistify_client import load
 from tests.support.servers import web_server
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]

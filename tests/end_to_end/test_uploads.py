@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from mistify_client.runtime.model import load
+from mistify_client import load
 from tests.support.networks import two_convolutions
 from tests.support.relay import Relay, relay
 from tests.support.servers import MISTIFY, server

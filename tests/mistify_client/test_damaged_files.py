@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_client import load
 from mistify_client.cli.run import try_package
 from mistify_client.monitor.config import load_config
 from mistify_client.monitor.daemon import Monitor
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import write_changes
-from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, roll_back
 from mistify_client.tuning import TrainingSettings, tune
 from tests.mistify_client.tuning.devices import examples

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import mistify_client
-from mistify_client.runtime.model import load
+from mistify_client import load
 
 
 def test_every_exported_name_exists() -> None:

@@ -11,10 +11,9 @@ from mistify.jobs.job import GoalState
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
-from mistify_client import hub
+from mistify_client import PortedModel, hub
 from mistify_client.origin import ORIGIN, Origin
 from mistify_client.porting.local_server import embedded_server
-from mistify_client.runtime.model import PortedModel
 from tests.mistify_client.conftest import PortingFake, ended_job, events, serve
 from tests.mistify_client.pools import make_elastic_package
 

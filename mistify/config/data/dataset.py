@@ -8,7 +8,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
-    StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -20,7 +19,7 @@ from mistify.config.data.loss import LossName
 from mistify.config.data.metric import Metric, known_metrics
 from mistify.config.data.preparation import File, InputScaling, Labels, Positive, Preparation
 from mistify.config.files import FileField, FileForm, PathKind
-from mistify.parsing.validation import InvalidValue, Settings
+from mistify.parsing.validation import InvalidValue, Settings, Text
 
 #: Prefix of the number of examples to generate.
 GENERATED: Final = "generated:"
@@ -56,11 +55,7 @@ def _output_metric(raw: object) -> Metric:
 _IN_CODE: Final = FileField(FileForm.CODE)
 
 OutputMetric: TypeAlias = Annotated[Metric, BeforeValidator(_output_metric), _IN_CODE]
-DataName: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=1024, strip_whitespace=True),
-    FileField(FileForm.DATA, PathKind.EITHER),
-]
+DataName: TypeAlias = Annotated[Text, FileField(FileForm.DATA, PathKind.EITHER)]
 Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation), FileField(kind=PathKind.EITHER)]
 
 

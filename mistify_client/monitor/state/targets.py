@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
+from mistify.config.adaptation_goal import Figure
 from mistify.config.data.metric import Metric
-from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
 from mistify.files.writing import write_json
 from mistify.parsing.quantities import (

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from executors.contract.algorithm import ENTRY_POINTS, built_in
 from executors.contract.params import Params, parse_params
-from mistify.config.porting import AUTO, AlgorithmConfig
+from mistify.config.algorithm import AUTO, AlgorithmConfig
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify.plugins import plug_ins
 from mistify_server.tasks.problems import ProblemCollector

@@ -16,9 +16,9 @@ from executors.synthesis.inputs import passes
 from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
+from mistify.config.algorithm import AUTO
 from mistify.config.data.dataset import generated_count
 from mistify.config.data.metric import OutputScore
-from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile
 from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures

@@ -7,9 +7,9 @@ import pytest
 from benchmarks.harness.run import EXIT_SKIPPED
 from benchmarks.porting.executors import ALGORITHMS, SHARES, Descent, configs_of, descent_of, figures_of, main
 from executors.contract.registry import algorithms
+from mistify.config.algorithm import AUTO
 from mistify.config.data.dataset import DataSettings
 from mistify.config.data.metric import Metric
-from mistify.config.porting import AUTO
 from mistify.config.reading import collective_batches, parse_batch
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, Job, JobState

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.porting import AlgorithmConfig
+from mistify.config.algorithm import AlgorithmConfig
 from mistify.config.reading import collective_batches, goal_budget, goal_path, parse_batch, profiles_of
 from mistify.costs.budget import hardware_of
 from mistify.costs.catalogue import HOST, catalogue

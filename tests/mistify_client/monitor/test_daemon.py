@@ -20,9 +20,9 @@ from mistify.files.locking import locked
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
 from mistify.v1 import porting_pb2 as pb
+from mistify_client import load
 from mistify_client.cli.main import app
 from mistify_client.monitor.state.state import MonitorState
-from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, previous, state_directory
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package

@@ -10,6 +10,7 @@ import pytest
 from mistify.fleet import check_status
 from mistify.package.factory import SUPERNET
 from mistify.package.manifest import NETWORK, Manifest
+from mistify_client import load
 from mistify_client.assembly.ladder import CUT, SliceLadder
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
@@ -19,7 +20,6 @@ from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import write_changes
-from mistify_client.runtime.model import load
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard

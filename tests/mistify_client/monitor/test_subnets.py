@@ -11,6 +11,7 @@ from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DevicePool, DeviceSubnet, check_status
 from mistify.package.manifest import Manifest
+from mistify_client import load
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
 from mistify_client.monitor.fleet import device_status
@@ -19,7 +20,6 @@ from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import write_changes
-from mistify_client.runtime.model import load
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard

@@ -16,12 +16,12 @@ from mistify.fleet import LastSwitch, check_status
 from mistify.package.opened import Package
 from mistify.v1 import devices_pb2
 from mistify.wire.devices import status_from_proto
+from mistify_client import load
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import POOL, SubnetPool
 from mistify_client.cli.main import app
 from mistify_client.monitor.state.state import MonitorState
-from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.pools import SUBNETS, make_block_package

@@ -9,8 +9,8 @@ import tensorflow as tf
 from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
+from mistify_client import load
 from mistify_client.runtime.images import prepared_image
-from mistify_client.runtime.model import load
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (29, 41, 3), np.uint8)
 INPUT = TensorInfo(name="photo", dtype="float32", shape=(-1, 16, 12, 3))

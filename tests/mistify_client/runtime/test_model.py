@@ -8,7 +8,7 @@ from ai_edge_litert.interpreter import Interpreter
 import mistify_client
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
-from mistify_client.runtime.model import load
+from mistify_client import load
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.pools import make_elastic_package

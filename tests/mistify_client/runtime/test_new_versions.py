@@ -14,9 +14,9 @@ import pytest
 
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
+from mistify_client import PortedModel, load
 from mistify_client.runtime.interpreter import open_network
 from mistify_client.runtime.loaded import recorded
-from mistify_client.runtime.model import PortedModel, load
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard

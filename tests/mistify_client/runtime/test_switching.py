@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.runtime.model import PortedModel, load
+from mistify_client import PortedModel, load
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install, state_directory

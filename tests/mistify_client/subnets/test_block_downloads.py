@@ -12,9 +12,9 @@ from mistify.package.blocks import BlockStore
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.parsing.quantities import parse_time
 from mistify.v1 import porting_pb2 as pb
+from mistify_client import load
 from mistify_client.assembly.executions import Execution
 from mistify_client.origin import ORIGIN, Origin, note_token_file
-from mistify_client.runtime.model import load
 from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.block_latencies import LatencyTable

@@ -13,9 +13,9 @@ from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify.package.training import OutputEncoding
 from mistify.parsing.quantities import parse_time
+from mistify_client import load
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.files import held_alone
-from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, state_directory
 from mistify_client.subnets.search.strategies import Strategy

@@ -1,0 +1,164 @@
+"""Loading a package, from a directory or from the server that made it (paper 6)."""
+
+import logging
+import operator
+import os
+from pathlib import Path
+from typing import overload
+
+from mistify.errors import MistifyError
+from mistify.files.places import cache_directory
+from mistify.machine import MOST_THREADS
+from mistify.package.opened import Package
+from mistify.package.verification import verify
+from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.model import PortedModel
+from mistify_client.runtime.opening import LoadSettings, open_current, open_version
+from mistify_client.runtime.served_task import ServedTask, TaskLike
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, in_place_of_current, state_directory
+
+logger = logging.getLogger(__name__)
+
+
+@overload
+def load(
+    package: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    check: bool = False,
+    task: TaskLike | None = None,
+) -> PortedModel: ...
+
+
+@overload
+def load(
+    *,
+    server: str,
+    job: str,
+    goal: str,
+    token: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    check: bool = False,
+    task: TaskLike | None = None,
+) -> PortedModel: ...
+
+
+def load(
+    package: str | os.PathLike[str] | None = None,
+    *,
+    server: str | None = None,
+    job: str | None = None,
+    goal: str | None = None,
+    token: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    check: bool = False,
+    task: TaskLike | None = None,
+) -> PortedModel:
+    """Load a package from a directory, or the package of a job's goal from a server.
+
+    A previously downloaded package is reused, even without a connection. Only `mistify adapt` downloads its
+    blocks, if it has any.
+
+    Args:
+        package: The package's directory.
+        server: `host:port` of the server, instead of `package`.
+        job: The job's id on the server.
+        goal: The goal's id in the job.
+        token: The server's access token.
+        cache: The directory for downloads; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
+        threads: Number of threads of LiteRT; by default, the number with which the package was measured, to
+            which its latencies refer.
+        check: Reject inputs with infinity or NaN, for which LiteRT may return ordinary-looking outputs.
+            Requires a pass over the inputs.
+        task: The task that the package has to serve, such as `["exactly:2", "odd"]` or `{"classes": ["cat",
+            "dog"]}`. Versions for another task, which `mistify customize` may install, are then not used. By
+            default, any task is accepted.
+
+    Raises:
+        MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
+            match its digest), INVALID_CONFIG (there is no such task), UNAVAILABLE.
+        ValueError: `threads` is below 1 or above 1024.
+    """
+    if threads is not None:
+        threads = operator.index(threads)
+        if not 1 <= threads <= MOST_THREADS:
+            raise ValueError(f"threads is {threads}: give 1 to {MOST_THREADS}, or leave it out")
+    if package is not None and server is None and job is None and goal is None:
+        return _open(Path(package), threads, check, task)
+    if package is None and server is not None and job is not None and goal is not None:
+        directory = Path(cache or cache_directory()) / job / goal
+        return _open(downloaded(directory, server, job, goal, token), threads, check, task)
+    raise TypeError("load() takes either a package's directory or all of server, job and goal")
+
+
+def downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
+    """Return the directory of a package; download or repair it if necessary and the server is reachable.
+
+    Args:
+        directory: The present or future directory of the package.
+        server: The server's address.
+        job: The job of the package on this server.
+        goal: The package's goal in the job.
+        token: An access token for the server.
+
+    Raises:
+        MistifyError: The package can be neither used nor downloaded.
+    """
+    from mistify_client.rpc.porting import PortingClient  # noqa: PLC0415 - gRPC, only for downloads
+    from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff  # noqa: PLC0415
+
+    try:
+        verify(directory)
+    except MistifyError:
+        try:
+            with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
+                client.fetch_without_blocks(job, goal, directory)
+        except MistifyError as error:
+            if not _can_start(directory):
+                raise
+            logger.warning("blocks of %s are damaged, and cannot be downloaded again: %s", directory, error)
+    return directory
+
+
+def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None) -> PortedModel:
+    package = package.absolute()  # the app may change its working directory
+    shipped = Package.open(package)  # creates no state directory next to something that is not a package
+    settings = LoadSettings(threads, None if task is None else ServedTask.of(shipped, task))
+    state = state_directory(package)
+    switchboard = _switchboard(state)
+    if (other := in_place_of_current(state)) is not None:
+        logger.warning(
+            "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
+        )
+    try:
+        opened, generation = open_current(package, state, switchboard, settings, shipped)
+    except MistifyError as error:
+        if current(package) == package:
+            raise
+        # Logged as text: a handler that keeps the error would keep the network alive through its traceback.
+        message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
+        logger.warning(message, package, str(error))
+        generation = switchboard.generation_before  # so that the current version is retried
+        opened = open_version(shipped, state, settings, switchboard.option_in(generation))
+    loaded = recorded(*opened, state, generation)
+    return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=settings.task)
+
+
+def _switchboard(state: Path) -> Switchboard:
+    try:
+        return Switchboard.open(state)
+    except (MistifyError, OSError) as error:
+        logger.warning("no monitor can switch this model, because its state cannot be written: %s", error)
+        return Switchboard()
+
+
+def _can_start(directory: Path) -> bool:
+    """Check whether a package is complete except for its blocks, each of which is verified before it runs."""
+    try:
+        verify(directory, with_blocks=False)
+    except MistifyError:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""Loading a version of a package into memory, with the option that a monitor has chosen."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.exits import EXIT_STAGES
+from mistify.package.manifest import NETWORK
+from mistify.package.opened import Package
+from mistify_client.runtime.exits import with_exits
+from mistify_client.runtime.interpreter import open_network
+from mistify_client.runtime.loaded import Runnable
+from mistify_client.runtime.options import PackageOptions, options_of
+from mistify_client.runtime.paged import open_paged
+from mistify_client.runtime.served_task import ServedTask
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import read_consistently
+
+
+class LoadSettings(NamedTuple):
+    """The settings with which every version of a package is loaded.
+
+    Attributes:
+        threads: Number of threads of LiteRT; None for the number that the version was measured with.
+        task: The task that each version has to serve; None for any.
+    """
+
+    threads: int | None
+    task: ServedTask | None
+
+
+class OpenedVersion(NamedTuple):
+    """A loaded version of a package."""
+
+    network: Runnable
+    options: PackageOptions
+
+
+def open_current(
+    package: Path,
+    state: Path,
+    switchboard: Switchboard,
+    settings: LoadSettings,
+    shipped: Package | None = None,
+) -> tuple[OpenedVersion, int]:
+    """Load the current version of a package, and return it with its generation.
+
+    Args:
+        package: The directory of the package, as shipped.
+        state: The state directory of the package.
+        shipped: The package, if it has been opened before.
+
+    Raises:
+        MistifyError: As for `open_version`.
+    """
+
+    def opened(version: Package, generation: int) -> OpenedVersion:
+        return open_version(version, state, settings, switchboard.option_in(generation))
+
+    return read_consistently(package, state, switchboard, opened, shipped)
+
+
+def open_version(package: Package, state: Path, settings: LoadSettings, option: int) -> OpenedVersion:
+    """Load a version of a package, with an option in memory.
+
+    Args:
+        state: The state directory of the package.
+        option: Its index, as selected by the switchboard; the default one runs if there is no such option.
+
+    Raises:
+        MistifyError: NOT_FOUND, it serves another task; CORRUPT_PACKAGE.
+    """
+    if settings.task is not None:
+        settings.task.require_in(package.manifest)
+    if NETWORK not in package.manifest.files:
+        message = f"{package.directory / NETWORK} cannot be used: the manifest does not list it"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
+    options = options_of(package, state)
+    chosen = options.chosen(option)
+    # The files that are used are read, and verified, later.
+    used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
+    package.verify(with_blocks=False, skip=used)
+    threads = settings.threads or options.threads
+    if options.paged:
+        return OpenedVersion(open_paged(package, options, state, chosen, threads), options)
+    network = open_network(package, threads)
+    if options.exits is None:
+        return OpenedVersion(network, options)
+    return OpenedVersion(with_exits(package, network, options.exits), options)
