@@ -3,19 +3,23 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.package.blocks import BlockStore
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify.package.records import describe_file
+from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.space import SubnetSpace
-from tests.mistify_client.chains import stitch
+from tests.mistify_client.chains import load_chain, stitch
 from tests.mistify_client.conftest import make_package
 from tests.support import block_stores, elastic_stores
-from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL
+from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual
 
 #: Two subnets; the second is the original network.
 FAST = (ORIGINAL[0], HALVED, LAST_TWO)
@@ -75,3 +79,18 @@ def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes:
     state_directory(package).mkdir(exist_ok=True)
     pool.save(state_directory(package))
     return pool
+
+
+def with_engine(engine: Engine) -> list[PoolEntry]:
+    """Return the entries of the two subnets for another engine."""
+    return [entry.model_copy(update={"engine": engine}) for entry in SUBNETS]
+
+
+def original_scores() -> npt.NDArray[np.float32]:
+    """Return the scores of the original network for two images, as calculated by Keras."""
+    return called(residual(), images(2))
+
+
+def fast_scores(package: Path) -> npt.NDArray[np.float32]:
+    """Return the scores of the fast subnet for two images, calculated block by block."""
+    return load_chain(package, FAST, 1)({"image": images(2)})["scores"]

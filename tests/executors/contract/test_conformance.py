@@ -1,7 +1,5 @@
 """Contract tests for every registered algorithm."""
 
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from math import log2
 
@@ -9,65 +7,31 @@ import keras
 import numpy as np
 import pytest
 
-from executors.contract.algorithm import ENTRY_POINTS
 from executors.contract.assignment import Assignment
 from executors.contract.executor import AdaptationExecutor, StuckError
 from executors.contract.preparation import PreparationProgress
-from executors.contract.profile import AlgorithmProfile
-from executors.contract.registry import algorithm, algorithms, executor_class, profile_of
+from executors.contract.registry import algorithms, executor_class, profile_of
 from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.trainer import Trainer, constant
 from mistify.config.layers import LayerRule
-from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
-from mistify.costs.profiles import NominalProfile
-from mistify.errors import ErrorCode, MistifyError
-from tests.support.plug_ins import installed
+from tests.executors.contract.algorithms import (
+    ADAPTING,
+    ALGORITHMS,
+    BOARD,
+    MOSTLY_SLOW,
+    assert_equal,
+    assignment,
+    costs,
+    quick_params,
+    wide_network,
+)
 
 layers = keras.layers
 
-
-def named(names, quick):
-    """Return names as parameters; all but the quick ones are marked slow."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
-#: Algorithms that only serve as baselines are never chosen automatically, and are marked slow here.
-AUTOMATIC = {name for name, found in algorithms().items() if found.automatic}
-ALGORITHMS = named(algorithms(), AUTOMATIC)
-
-#: Algorithms that adapt a network, and those that make networks for single tasks of a source.
-ADAPTING = named((name for name, found in algorithms().items() if not found.serves_tasks), AUTOMATIC)
-SERVING = named((name for name, found in algorithms().items() if found.serves_tasks), AUTOMATIC)
-
-#: Parameters for tests that take long with every algorithm: all but the fastest algorithm are marked slow.
-MOSTLY_SLOW = named((name for name, found in algorithms().items() if not found.serves_tasks), {"morphnet"})
-BOARD = NominalProfile("board", 1.0, 0.5)
-QUICK = {"adapt_steps": 12, "batch_size": 32}
-
-#: Additional settings that make an algorithm fast.
-QUICKER = {
-    "adaptivenet": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
-    "crowdhmt": {"distil_steps": 8, "path_steps": 8, "cuts": 1},
-    "chamnet": {"init_population": 2, "cuts": 1, "samples": 5},
-    "nested": {"segment_steps": 12},
-    "nnfactory": {"answer_steps": 0, "gate_steps": 8, "encoder": 8, "gaters": 1},
-    "random": {"candidates": 4, "cuts": 1},
-    "uniform": {"cuts": 1},
-}
-
-
 #: The minimum share of a limit that has to be used: a subnet may stay below it by a whole block.
 LEAST_USED = {"adaptivenet": 0.5, "crowdhmt": 0.4}
-
-
-def assignment(model, training_setup, budget, seed=3, rules=None):
-    return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model, rules))
-
-
-def quick_params(name):
-    return algorithm(name).params(**QUICK, **QUICKER.get(name, {}))
 
 
 def adapted(algorithm, inputs):
@@ -84,15 +48,6 @@ def sent(executor, inputs, limit=40):
         executor.adjust({axis: 1 / len(inputs.budget) for axis in inputs.budget})
         assert executor.iterate() >= 0
     raise AssertionError(f"{executor.name} did not meet {inputs.budget} in {limit} iterations")
-
-
-def assert_equal(weights, expected):
-    for left, right in zip(weights, expected, strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-def costs(model):
-    return costs_of(analyse(model).network(), [BOARD])
 
 
 @dataclass(frozen=True)
@@ -266,136 +221,3 @@ def test_rules_for_layers_are_obeyed(algorithm, axis, trained, training_setup):
     assert network.get_layer(inner).output.shape[1:] == (8, 8, 12)
     with pytest.raises(StuckError, match=axis):
         adapted(algorithm, replace(inputs, budget={axis: 0.9 * least[axis]}))
-
-
-def wide_network():
-    """Return a classifier of the digits with enough units for tasks to choose from."""
-    keras.utils.set_random_seed(0)
-    x = inputs = keras.Input((8, 8, 1), name="image")
-    for width in (8, 24):
-        x = layers.Conv2D(width, 3, activation="relu")(x)
-    x = layers.Dense(24, "relu")(layers.GlobalAveragePooling2D()(x))
-    return keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
-
-
-@pytest.fixture(scope="module", params=SERVING)
-def served(request, training_setup):
-    """Return a new executor of an algorithm that serves tasks, and an assignment with its preparation."""
-    executor = executor_class(request.param)(quick_params(request.param))
-    inputs = assignment(wide_network(), training_setup, {})
-    return executor, replace(inputs, prepared=executor.prepare(inputs, PreparationProgress()))
-
-
-def for_task(inputs, *classes, **changes):
-    """Return an assignment for some classes, with their data."""
-    setup = inputs.setup
-    own = replace(
-        setup,
-        train=setup.train.of_classes(classes),
-        validation=setup.validation.of_classes(classes),
-        teacher=None,
-    )
-    return replace(inputs, task=TaskConfig(classes=classes), setup=own, **changes)
-
-
-def test_every_task_has_a_network_of_its_own(served):
-    executor, inputs = served
-    before, networks = [weight.copy() for weight in inputs.model.get_weights()], []
-    for classes in (("1", "7"), ("2", "3", "5"), ("1", "7")):
-        own = for_task(inputs, *classes)
-        seen = executor.preview(own)
-        executor.init(own)
-        networks.append(executor.network())
-        assert networks[-1].output.shape == (None, len(classes))
-        assert costs(networks[-1]) == pytest.approx(executor.measure())
-        assert costs(networks[-1]) == pytest.approx(costs(seen))
-    first, _, again = networks
-    assert_equal(again.get_weights(), first.get_weights())
-    assert_equal(inputs.model.get_weights(), before)
-
-
-def test_a_network_for_a_task_is_within_its_budget_or_the_budget_is_reported(served):
-    executor, inputs = served
-    executor.init(for_task(inputs, "1", "7"))
-    budget = {FLOPS: 0.8 * executor.measure()[FLOPS]}
-    executor.init(for_task(inputs, "1", "7", budget=budget))
-    assert meets(executor.measure(), budget)
-    executor.init(for_task(inputs, "1", "7", budget={FLOPS: 10.0}))
-    with pytest.raises(StuckError, match="flops"):
-        executor.iterate()
-
-
-def test_algorithms_that_serve_tasks_refuse_assignments_without_one(served):
-    executor, inputs = served
-    with pytest.raises(ValueError, match="no task"):
-        executor.init(inputs)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_unknown_settings_are_refused(name):
-    with pytest.raises(ValueError, match="no_such_setting"):
-        algorithm(name).params(no_such_setting=1)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_profile_survives_serialization_and_larger_cuts_never_take_fewer_steps(name, trained):
-    profile = profile_of(name, quick_params(name), analyse(trained))
-    assert AlgorithmProfile.model_validate_json(profile.model_dump_json()) == profile
-    for steps in (profile.preparation, profile.adaptation):
-        assert list(steps) == sorted(steps)
-    assert profile.adaptation[0] == 0
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_settings_declared_irrelevant_for_the_preparation_exist(name):
-    found = algorithm(name)
-    assert found.edge_settings <= found.params.model_fields.keys()
-
-
-def test_loading_the_built_in_algorithms_does_not_import_tensorflow():
-    code = (
-        "import sys; from executors.contract.algorithm import built_in; print(*built_in()); "
-        "assert not {'keras', 'tensorflow'} & sys.modules.keys()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= algorithms().keys()
-    assert "morphnet" in done.stdout
-
-
-def test_an_incomplete_algorithm_cannot_be_created():
-    class Incomplete(AdaptationExecutor):
-        def iterate(self):
-            return 0
-
-    with pytest.raises(TypeError, match="abstract"):
-        Incomplete(None)
-
-
-def test_an_unknown_algorithm_is_reported_with_the_known_ones():
-    with pytest.raises(MistifyError, match="morphnet"):
-        executor_class("morfnet")
-
-
-def test_an_unusable_algorithm_is_reported_and_not_listed(tmp_path, monkeypatch):
-    points = {
-        "absent": "no_such_module:ALGORITHM",
-        "number": "odd_algorithms:number",
-        "unfinished": "odd_algorithms:UNFINISHED",
-    }
-    before = algorithms()
-    code = (
-        "from executors.contract.algorithm import Algorithm\n"
-        "number = 3\n"
-        "UNFINISHED = Algorithm(executor='odd_algorithms:number')\n"
-    )
-    monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", code, points, ENTRY_POINTS))
-    reasons = {
-        "absent": "no_such_module:ALGORITHM.*ModuleNotFoundError",
-        "number": "odd_algorithms:number: is 3, no executors.contract.algorithm.Algorithm",
-        "unfinished": "odd_algorithms:number: is 3, no executors.contract.executor.AdaptationExecutor",
-    }
-    for name, reason in reasons.items():
-        with pytest.raises(MistifyError, match=f"{name}.*cannot be used: {reason}") as caught:
-            executor_class(name)
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert algorithms() == before

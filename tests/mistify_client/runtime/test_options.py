@@ -1,4 +1,4 @@
-"""Options of a package and their costs; `test_paged.py` tests those of packages with blocks."""
+"""Options of a package and their costs; `test_subnet_pools.py` tests those of packages with blocks."""
 
 from pathlib import Path
 

@@ -5,44 +5,40 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 
-from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify_client import load
 from mistify_client.assembly.chaining import ChosenBlocks
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.paging import Blocks, PagedNetwork
-from mistify_client.runtime.options import OptionScore, options_of
+from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import RETRY_SECONDS, SETTLED_SECONDS, PagedOptions
 from mistify_client.runtime.statistics import observed
-from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import install_options, state_directory
+from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.chains import load_chain, store_in
 from tests.mistify_client.conftest import without_threads
-from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
-from tests.support.block_stores import HALVED, ORIGINAL, called, images, residual
+from tests.mistify_client.pools import (
+    FAST,
+    SUBNETS,
+    fast_scores,
+    make_block_package,
+    original_scores,
+    with_engine,
+    write_pool,
+)
+from tests.support.block_stores import HALVED, ORIGINAL, images
 
 
 @pytest.fixture
 def package(tmp_path):
     return make_block_package(tmp_path / "package")
-
-
-def original():
-    """Return the scores of the original network in Keras."""
-    return called(residual(), images(2))
-
-
-def fast(package):
-    return load_chain(package, FAST, 1)({"image": images(2)})["scores"]
 
 
 def join_loading(model):
@@ -65,45 +61,17 @@ def ran(model):
     return statistics.counts, statistics.option
 
 
-def with_engine(engine):
-    return [entry.model_copy(update={"engine": engine}) for entry in SUBNETS]
-
-
-def test_the_options_are_the_subnets_of_the_pool(package):
-    write_pool(package)
-    model = load(package)
-    sizes = [sum((package / file).stat().st_size for file in entry.files) for entry in SUBNETS]
-    assert [
-        (each.id, each.kind, each.costs.latency_ms, each.score, each.costs.size_bytes)
-        for each in model.options
-    ] == [
-        ("subnet-0", "subnet", 4.0, OptionScore(0.7, Metric.AGREEMENT), sizes[0]),
-        ("subnet-1", "subnet", 10.0, OptionScore(0.9, Metric.AGREEMENT), sizes[1]),
-    ]
-    assert [each.blocks for each in model.options] == [FAST, ORIGINAL]
-    assert (model.wanted, model.running) == ("subnet-1", "subnet-1")
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-
-
-@pytest.mark.parametrize(("budget_ms", "default"), [(20.0, 1), (9.0, 0), (1.0, 0)])
-def test_the_best_subnet_within_the_budget_runs_first(package, budget_ms, default):
-    write_pool(package, budget_ms=budget_ms)
-    model = load(package)
-    assert (model.wanted, model.running) == (f"subnet-{default}",) * 2
-    np.testing.assert_allclose(model(images(2)), [fast(package), original()][default], atol=1e-5)
-
-
 def test_the_previous_subnet_runs_while_the_next_one_is_loaded(package):
     """One of its blocks is a pipe, so that loading waits until something is written to it."""
     write_pool(package)
     model = load(package)
-    expected, content = fast(package), (package / HALVED).read_bytes()
+    expected, content = fast_scores(package), (package / HALVED).read_bytes()
     (package / HALVED).unlink()
     os.mkfifo(package / HALVED)
     model.switch("subnet-0")
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
     with (package / HALVED).open("wb") as pipe:  # once loading has started
-        np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+        np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
         assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
         assert ran(model) == ({"subnet-0": 0, "subnet-1": 2}, "subnet-1")
         pipe.write(content)
@@ -120,7 +88,7 @@ def test_the_last_choice_runs_when_the_package_is_loaded_again(package):
     load(package).switch("subnet-0")
     again = load(package)
     assert (again.wanted, again.running) == ("subnet-0", "subnet-0")
-    np.testing.assert_array_equal(again(images(2)), fast(package))
+    np.testing.assert_array_equal(again(images(2)), fast_scores(package))
 
 
 def test_the_default_runs_while_the_chosen_subnet_is_damaged(package, caplog):
@@ -131,7 +99,7 @@ def test_the_default_runs_while_the_chosen_subnet_is_damaged(package, caplog):
     model = load(package)
     assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
     assert str(package / HALVED) in caplog.text
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
 
 
 def test_a_damaged_block_is_retried_while_the_previous_subnet_runs(package, caplog):
@@ -148,7 +116,7 @@ def test_a_damaged_block_is_retried_while_the_previous_subnet_runs(package, capl
         values = {"image": images(2)}
         outputs, option, _ = subnets.prepared(values)(values, 0)
         network._loader.submit(lambda: None).result()
-        expected = original() if option else load_chain(package, FAST, 1)(values)["scores"]
+        expected = original_scores() if option else load_chain(package, FAST, 1)(values)["scores"]
         np.testing.assert_allclose(outputs["scores"], expected, atol=1e-5)
         return option
 
@@ -169,7 +137,7 @@ def test_inferences_continue_if_no_thread_can_be_started(package, caplog):
     model = load(package)
     model.switch("subnet-0")
     with without_threads():
-        np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+        np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
     assert "subnet-0 cannot be loaded" in caplog.text
     assert (model.wanted, model.running) == ("subnet-0", "subnet-1")
 
@@ -188,106 +156,6 @@ def test_an_unknown_subnet_is_reported(package):
     with pytest.raises(MistifyError, match='no option "subnet-2"; it has subnet-0 and subnet-1') as caught:
         model.switch("subnet-2")
     assert caught.value.code is ErrorCode.NOT_FOUND
-
-
-def of_another_store(package):
-    write_pool(package, store="0" * 64)
-
-
-def of_no_store(package):
-    write_pool(package)
-    manifest = Manifest.load(package)
-    manifest.model_copy(update={"files": {NETWORK: manifest.files[NETWORK]}}).save(package)
-    (package / "blocks.json").unlink()
-
-
-def empty(package):
-    write_pool(package, entries=())
-
-
-def of_before_it_was_tuned(package):
-    write_pool(package)
-    Manifest.load(package).model_copy(update={"tuned_from": "0" * 64}).save(package)
-
-
-@pytest.mark.parametrize(
-    "prepare",
-    [lambda package: None, of_another_store, of_no_store, empty, of_before_it_was_tuned],
-)
-def test_the_whole_network_runs_without_a_pool(package, prepare):
-    prepare(package)
-    (package / ORIGINAL[1]).unlink()  # which only subnets need
-    model = load(package)
-    assert [(each.id, each.costs.latency_ms) for each in model.options] == [("branch-0", 0.1)]
-    assert (model.branches, model.wanted, model.running) == ((), "branch-0", "branch-0")
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    with pytest.raises(MistifyError, match='no option "subnet-0"; it has branch-0'):
-        model.switch("subnet-0")
-
-
-def damaged(path):
-    path.write_text('{"format_version": 1}')
-
-
-def unreadable(path):
-    path.unlink()
-    path.mkdir()
-
-
-@pytest.mark.parametrize("damage", [damaged, unreadable])
-def test_the_whole_network_runs_with_a_damaged_pool_and_the_log_says_how_to_fix_it(package, damage, caplog):
-    write_pool(package)
-    path = state_directory(package) / "pool.json"
-    damage(path)
-    model = load(package)
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
-    assert model.options[0].kind == "branch"
-    assert str(path) in caplog.text
-    assert "remove it, or replace it with mistify adapt" in caplog.text
-
-
-def join_taking_over(model):
-    """Run an inference, so that the model notices a change, and wait until it is loaded."""
-    model(images(2))
-    for thread in threading.enumerate():
-        if thread.name == "mistify-version":
-            thread.join()
-
-
-def test_a_new_pool_is_adopted(package):
-    write_pool(package)
-    model = load(package)
-    model.switch("subnet-1")
-    pool = install_options(package, write_pool(package, SUBNETS[:1]), expected=package)
-    assert (pool.generation, pool.entries) == (1, SUBNETS[:1])
-    join_taking_over(model)
-    np.testing.assert_array_equal(model(images(2)), fast(package))
-    assert [each.blocks for each in model.options] == [FAST]
-    assert (model.wanted, model.running) == ("subnet-0", "subnet-0")
-
-
-def test_an_unannounced_pool_is_announced_by_its_first_reader(package):
-    """Its writer was killed. Running and new apps agree on the options."""
-    write_pool(package)
-    model = load(package)
-    model.switch("subnet-0")
-    write_pool(package, SUBNETS[::-1], generation=1)
-    assert (len(model.options), model.wanted) == (2, "subnet-0")
-    fresh = load(package)
-    assert [each.blocks for each in fresh.options] == [ORIGINAL, FAST]
-    assert Switchboard.open(state_directory(package)).generation == 1
-    assert fresh.wanted == "subnet-1"  # the default, not a choice among other subnets
-    join_taking_over(model)
-    assert (model.options, model.wanted) == (fresh.options, "subnet-1")
-
-
-def test_the_pool_of_another_version_is_not_installed(package, tmp_path):
-    pool = write_pool(package)
-    (state_directory(package) / "pool.json").unlink()
-    with pytest.raises(MistifyError, match="has another version") as caught:
-        install_options(package, pool, expected=tmp_path / "another")
-    assert caught.value.code is ErrorCode.CONFLICT
-    assert load(package).options[0].kind == "branch"
 
 
 #: Switches on command to a subnet with a pipe as block, and never finishes loading.
@@ -313,7 +181,7 @@ def test_sigkill_while_blocks_are_loaded_does_not_affect_later_apps(package, tmp
     write_pool(package)
     other, block = load(package), package / HALVED
     np.save(tmp_path / "images.npy", images(2))
-    content, expected = block.read_bytes(), fast(package)
+    content, expected = block.read_bytes(), fast_scores(package)
     arguments = [sys.executable, "-c", GOES_OVER, str(package), str(tmp_path / "images.npy")]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
@@ -325,23 +193,23 @@ def test_sigkill_while_blocks_are_loaded_does_not_affect_later_apps(package, tmp
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
     block.unlink()
-    np.testing.assert_allclose(other(images(2)), original(), atol=1e-5)
+    np.testing.assert_allclose(other(images(2)), original_scores(), atol=1e-5)
     if not lost:
         block.write_bytes(content)
     fresh = load(package)
     assert (fresh.wanted, fresh.running) == ("subnet-0", f"subnet-{int(lost)}")
-    np.testing.assert_allclose(fresh(images(2)), original() if lost else expected, atol=1e-5)
+    np.testing.assert_allclose(fresh(images(2)), original_scores() if lost else expected, atol=1e-5)
 
 
 def test_subnets_run_with_the_other_execution(package):
     write_pool(package, with_engine(Engine(execution=Execution.COMPILED)))
     model = load(package)
     assert {each.engine.execution for each in model.options} == {Execution.COMPILED}
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
     model.switch("subnet-0")
     model(images(2))
     join_loading(model)
-    np.testing.assert_allclose(model(images(2)), fast(package), atol=1e-5)
+    np.testing.assert_allclose(model(images(2)), fast_scores(package), atol=1e-5)
 
 
 def test_subnets_pass_integers_between_blocks(tmp_path):
@@ -351,12 +219,6 @@ def test_subnets_pass_integers_between_blocks(tmp_path):
     model = load(package)
     assert (whole.options[0].kind, model.options[0].kind) == ("branch", "subnet")
     np.testing.assert_array_equal(model(images(2)), whole(images(2)))
-
-
-def test_a_subnet_runs_with_the_threads_that_the_pool_was_measured_with(package):
-    write_pool(package, with_engine(Engine(threads=2)))
-    assert load(package)._loaded.network.threads == 2
-    assert load(package, threads=1)._loaded.network.threads == 1
 
 
 def test_outputs_that_are_missing_from_the_blocks_are_an_error(package):
@@ -381,7 +243,7 @@ def test_subnets_run_without_a_writable_state(package, caplog):
     model(images(2))
     join_loading(model)
     assert "no monitor can switch this model" in caplog.text
-    np.testing.assert_array_equal(model(images(2)), fast(package))
+    np.testing.assert_array_equal(model(images(2)), fast_scores(package))
     assert load(package).running == "subnet-1"
 
 
@@ -429,4 +291,4 @@ def test_a_package_that_is_loaded_again_runs_the_stitched_network(package):
         (package / file).unlink()  # no longer read
     model = load(package)
     assert model.running == "subnet-1"
-    np.testing.assert_allclose(model(images(2)), original(), atol=1e-5)
+    np.testing.assert_allclose(model(images(2)), original_scores(), atol=1e-5)
