@@ -25,8 +25,9 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import parse_bytes
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
+from mistify.wire.listening import Certificate
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
-from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, checked_origin
+from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, checked_origin
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
 from mistify_server.telemetry.logs import LogFormat
 from mistify_server.tuning.storage import MEMORY
@@ -207,7 +208,7 @@ class ServeConfig(BaseSettings):
             max_goals=self.max_goals,
             max_uploads=parse_bytes(self.max_uploads).value,
             index=self.index,
-            certificate=_certificate(self.tls_certificate, self.tls_key),
+            certificate=Certificate.of(self.tls_certificate, self.tls_key),
             token=read_token(self.token_file),
             worker_at_start=self.worker_at_start,
             resume=self.resume,
@@ -280,15 +281,3 @@ def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> S
         elif isinstance(value, list):
             changes[name] = [directory / each if isinstance(each, Path) else each for each in value]
     return config.model_copy(update=changes)
-
-
-def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
-    if chain is not None and key is not None:
-        return Certificate(chain, key)
-    if chain is None and key is None:
-        return None
-    given, missing = (
-        ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
-    )
-    problem = Problem(missing, "nothing", f"a PEM file, because {given} is given", "give both or neither")
-    raise invalid_config([problem], "the command line")

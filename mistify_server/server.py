@@ -30,6 +30,7 @@ from mistify.v1 import (
     tuning_pb2_grpc,
 )
 from mistify.wire.limits import MAX_MESSAGE_BYTES
+from mistify.wire.listening import Certificate, listen
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
@@ -43,7 +44,7 @@ from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
-from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
+from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots

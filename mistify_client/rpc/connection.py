@@ -2,7 +2,7 @@
 
 import re
 from _thread import start_new_thread
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,10 +12,9 @@ from typing import Any
 import grpc
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.v1 import porting_pb2 as pb
-from mistify.wire import porting
 from mistify.wire.address import TLS, is_on_this_machine
-from mistify.wire.limits import ERROR_METADATA, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from mistify.wire.errors import attached_error
+from mistify.wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 from mistify_client.rpc.trust import CA, speaks_tls, trusted_certificates
 
 #: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
@@ -94,6 +93,23 @@ class _PendingCall:
             self._call.cancel()
 
 
+def open_channel(
+    address: str, certificates: Callable[[], bytes | None], options: Sequence[tuple[str, int]]
+) -> grpc.Channel:
+    """Return a channel to a server, which connects at the first call.
+
+    Args:
+        address: `host:port`, or `tls://host:port`.
+        certificates: Returns the certificates to trust with TLS; None for gRPC's default list.
+        options: Options of gRPC.
+    """
+    options = [*options, *(DIRECTLY if is_on_this_machine(address) else ())]
+    if not address.startswith(TLS):
+        return grpc.insecure_channel(address, options=options)
+    credentials = grpc.ssl_channel_credentials(certificates())
+    return grpc.secure_channel(address.removeprefix(TLS), credentials, options=options)
+
+
 class Connection:
     """A connection to the server at one address; opened on the first call.
 
@@ -118,11 +134,7 @@ class Connection:
         Raises:
             MistifyError: INVALID_CONFIG, as for `trusted_certificates`.
         """
-        options = [*_CHANNEL_OPTIONS, *(DIRECTLY if is_on_this_machine(self.address) else ())]
-        if not self.address.startswith(TLS):
-            return grpc.insecure_channel(self.address, options=options)
-        credentials = grpc.ssl_channel_credentials(trusted_certificates())
-        return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
+        return open_channel(self.address, trusted_certificates, _CHANNEL_OPTIONS)
 
     def close(self) -> None:
         """Cancel all calls; later calls fail, too."""
@@ -204,9 +216,8 @@ def _put_outcome(
 
 
 def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
-    for attached in call.trailing_metadata() or ():
-        if attached.key == ERROR_METADATA:
-            return porting.error_from_proto(pb.ErrorInfo.FromString(attached.value))
+    if (attached := attached_error(call.trailing_metadata())) is not None:
+        return attached
     match call.code():
         case grpc.StatusCode.UNAVAILABLE if _BAD_CERTIFICATE.search(call.details() or ""):
             return MistifyError(

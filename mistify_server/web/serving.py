@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.wire.listening import Certificate, checked_address
 from mistify_server.file_descriptors import most_connections
-from mistify_server.listening import Certificate, checked_address
 from mistify_server.web.connections import Connections
 from mistify_server.web.protocol import TimedProtocol
 

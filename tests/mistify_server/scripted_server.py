@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from mistify_server.listening import Certificate
+from mistify.wire.listening import Certificate
 from mistify_server.server import HTTP_OFF, ServerSettings, serve
 
 parser = argparse.ArgumentParser()

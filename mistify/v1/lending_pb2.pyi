@@ -1,0 +1,83 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RunRequest(_message.Message):
+    __slots__ = ("network", "announcement", "inference", "probe")
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    network: NetworkOfBlocks
+    announcement: Announcement
+    inference: InferenceRequest
+    probe: Probe
+    def __init__(self, network: _Optional[_Union[NetworkOfBlocks, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., inference: _Optional[_Union[InferenceRequest, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+
+class NetworkOfBlocks(_message.Message):
+    __slots__ = ("blocks",)
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    blocks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, blocks: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Announcement(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InferenceRequest(_message.Message):
+    __slots__ = ("number", "first", "tensors")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    first: int
+    tensors: _containers.RepeatedCompositeFieldContainer[TensorContent]
+    def __init__(self, number: _Optional[int] = ..., first: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("number", "content")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    content: bytes
+    def __init__(self, number: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class TensorContent(_message.Message):
+    __slots__ = ("content", "crc32")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    crc32: int
+    def __init__(self, content: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
+
+class RunResponse(_message.Message):
+    __slots__ = ("ready", "answer")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    ready: NetworkReady
+    answer: InferenceAnswer
+    def __init__(self, ready: _Optional[_Union[NetworkReady, _Mapping]] = ..., answer: _Optional[_Union[InferenceAnswer, _Mapping]] = ...) -> None: ...
+
+class NetworkReady(_message.Message):
+    __slots__ = ("block_ms",)
+    BLOCK_MS_FIELD_NUMBER: _ClassVar[int]
+    block_ms: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, block_ms: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class InferenceAnswer(_message.Message):
+    __slots__ = ("number", "tensors", "computing_ms", "serving_ms", "transfer_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVING_MS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    tensors: _containers.RepeatedCompositeFieldContainer[TensorContent]
+    computing_ms: float
+    serving_ms: float
+    transfer_ms: float
+    def __init__(self, number: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ..., computing_ms: _Optional[float] = ..., serving_ms: _Optional[float] = ..., transfer_ms: _Optional[float] = ...) -> None: ...

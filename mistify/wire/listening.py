@@ -1,0 +1,146 @@
+"""The addresses that a server listens on, with or without TLS."""
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.wire.address import TLS
+
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The identity of a server: PEM files with its certificate chain and private key."""
+
+    chain: Path
+    key: Path
+
+    @classmethod
+    def of(cls, chain: Path | None, key: Path | None) -> "Certificate | None":
+        """Return the certificate in the files of a command's options; None if neither is given.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, only one is given.
+        """
+        if chain is not None and key is not None:
+            return cls(chain, key)
+        if chain is None and key is None:
+            return None
+        given, missing = (
+            ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
+        )
+        problem = Problem(missing, "nothing", f"a PEM file, because {given} is given", "give both or neither")
+        raise invalid_config([problem], "the command line")
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return the certificate as gRPC credentials.
+
+        Raises:
+            MistifyError: NOT_FOUND, a file cannot be read.
+        """
+        try:
+            return grpc.ssl_server_credentials([(self.key.read_bytes(), self.chain.read_bytes())])
+        except OSError as error:
+            message = f"the file {error.filename} cannot be read: {error.strerror}; give a PEM file"
+            raise MistifyError(ErrorCode.NOT_FOUND, message) from error
+
+
+def listen(
+    server: Any, address: str, *, certificate: Certificate | None = None, token: str | None = None
+) -> str:
+    """Bind a server to an address.
+
+    Args:
+        server: A gRPC server.
+        address: `host:port`; port 0 picks a free port.
+        certificate: Certificate for TLS; None for a server without TLS.
+        token: Secret that callers must send.
+
+    Returns:
+        The address for callers, with the assigned port.
+
+    Raises:
+        MistifyError: The address cannot be bound, or needs a token.
+    """
+    host, port = checked_address(address, token)
+    shown = f"[{host}]" if ":" in host else host
+    credentials = None if certificate is None else certificate.credentials()
+    try:
+        if credentials is None:
+            return f"{shown}:{server.add_insecure_port(f'{shown}:{port}')}"
+        return f"{TLS}{shown}:{server.add_secure_port(f'{shown}:{port}', credentials)}"
+    except RuntimeError as error:
+        raise _unusable(host, port, certificate) from error
+
+
+def checked_address(address: str, token: str | None) -> tuple[str, int]:
+    """Return host and port of an address that a server may listen on.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, the address is malformed; UNAUTHENTICATED, other machines can reach it
+            and there is no token.
+    """
+    host, port = _host_and_port(address)
+    if token is None and not _loopback(host):
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the address {address}, which other machines can reach; expected a loopback address "
+            "such as 127.0.0.1, or a token; add --token-file FILE",
+        )
+    return host, port
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the address "{listen}"; expected HOST:PORT; for example 127.0.0.1:7465',
+        )
+    return host, int(port)
+
+
+def _loopback(host: str) -> bool:
+    """Check whether a host name resolves to loopback addresses only."""
+    try:
+        addresses = socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the host "{host}"; expected a name or address of this machine; {error.strerror}',
+        ) from error
+    return all(
+        ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in addresses
+    )
+
+
+def _unusable(host: str, port: int, certificate: Certificate | None) -> MistifyError:
+    """Find out why an address could not be bound."""
+    reason = "it cannot be bound"
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return MistifyError(
+                ErrorCode.ADDRESS_IN_USE,
+                f"the address {host}:{port} is in use by another program; "
+                "stop that program or use another port (port 0 picks a free one)",
+            )
+        reason = error.strerror or reason
+    else:
+        if certificate is not None:
+            return MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"the certificate {certificate.chain} cannot be used with the key {certificate.key}; "
+                "expected PEM files that belong together",
+            )
+    return MistifyError(ErrorCode.UNAVAILABLE, f"cannot listen on {host}:{port}: {reason}")

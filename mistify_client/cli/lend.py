@@ -1,0 +1,84 @@
+"""The command `lend`: run blocks of packages for other devices."""
+
+import logging
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from mistify.errors import invalid_config
+from mistify.machine import MOST_THREADS
+from mistify.package.opened import Package
+from mistify.parsing.quantities import parse_bytes
+from mistify.parsing.validation import InvalidValue
+from mistify.tokens import read_token
+from mistify.wire.listening import Certificate
+from mistify_client.cli.errors import reported_errors
+from mistify_client.lending.helper import serving
+from mistify_client.lending.packages import LentPackages
+from mistify_client.lending.quotas import Quotas
+from mistify_client.lending.worker import WorkerLimits
+
+DEFAULT_LISTEN: Final = "127.0.0.1:7470"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command()(lend)
+
+
+def lend(
+    package: Annotated[
+        list[Path], typer.Option(metavar="DIR", help="Package whose blocks may run here; repeatable.")
+    ],
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address for other devices; port 0 picks a free port.")
+    ] = DEFAULT_LISTEN,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the token that devices must send; required beyond this machine."),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(help="PEM file with this helper's certificate chain; devices then use tls://HOST:PORT."),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with this helper's private key.")] = None,
+    clients: Annotated[int, typer.Option(min=1, max=1000, help="Devices at a time.")] = 4,
+    rate: Annotated[float, typer.Option(min=0.1, help="Inferences a second for each device.")] = 100.0,
+    memory: Annotated[
+        str, typer.Option(metavar="BYTES", help="Memory for the blocks of each device.")
+    ] = "512MB",
+    threads: Annotated[
+        int, typer.Option(min=1, max=MOST_THREADS, help="Threads for the blocks of each device.")
+    ] = 1,
+) -> None:
+    """Run the last blocks of packages for other devices, until SIGTERM or Ctrl-C.
+
+    Only blocks of the named packages run, each device's in a process of its own. Algorithms such as
+    adaptivenet and crowdhmt make blocks, with "blocks": true in their config.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    with reported_errors():
+        quotas = Quotas(clients, rate, WorkerLimits(_bytes(memory), threads))
+        packages = LentPackages([Package.open(directory) for directory in package])
+        certificate = Certificate.of(tls_certificate, tls_key)
+        with serving(
+            packages, quotas, listen, token=read_token(token_file), certificate=certificate
+        ) as address:
+            typer.echo(f"listening on {address}")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    signal.pause()
+
+
+def _bytes(text: str) -> int:
+    try:
+        quantity = parse_bytes(text)
+        if quantity.relative:
+            raise InvalidValue(text, 'a size such as "512MB"', "write its unit")
+    except InvalidValue as error:
+        raise invalid_config([error.problem("--memory")], "the command line") from error
+    return int(quantity.value)

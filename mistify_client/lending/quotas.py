@@ -1,0 +1,78 @@
+"""What a helper grants other devices at most."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.lending.worker import WorkerLimits
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Limits on the devices that a helper helps.
+
+    Attributes:
+        clients: Devices at a time.
+        rate: Inferences a second for each device.
+        worker: Limits of the process that runs a device's blocks.
+    """
+
+    clients: int
+    rate: float
+    worker: WorkerLimits
+
+
+class Places:
+    """The places for devices; used by several threads."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._free = threading.Semaphore(count)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take a place during the block.
+
+        Raises:
+            MistifyError: NO_ROOM, none is free.
+        """
+        if not self._free.acquire(blocking=False):
+            message = f"this helper already helps {self._count} devices; start it with more --clients"
+            raise MistifyError(ErrorCode.NO_ROOM, message)
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+class RateLimit:
+    """A limit on events a second, of which those of one second may come at once (a token bucket).
+
+    Args:
+        rate: Events a second.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._most = max(1.0, rate)
+        self._left = self._most
+        self._clock = clock
+        self._counted_at = clock()
+
+    def count(self) -> None:
+        """Count an event.
+
+        Raises:
+            MistifyError: NO_ROOM, there have been too many.
+        """
+        now = self._clock()
+        self._left = min(self._most, self._left + self._rate * (now - self._counted_at))
+        self._counted_at = now
+        if self._left < 1:
+            message = f"more than {self._rate:g} inferences a second; start the helper with a higher --rate"
+            raise MistifyError(ErrorCode.NO_ROOM, message)
+        self._left -= 1

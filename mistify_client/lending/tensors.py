@@ -1,0 +1,72 @@
+"""The tensors of an inference as messages; their types and shapes are those of the block store."""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import TensorInfo
+from mistify.v1 import lending_pb2 as pb
+from mistify.wording import counted
+from mistify_client.assembly.executions import Array, Tensors
+
+#: Largest number of bytes of a message besides the content of its tensors.
+MESSAGE_BYTES = 4096
+
+
+def shape_of(tensor: TensorInfo) -> tuple[int, ...]:
+    """Return the shape of a tensor for one example."""
+    return tuple(max(1, size) for size in tensor.shape)
+
+
+def bytes_of(tensors: Sequence[TensorInfo]) -> int:
+    """Return the size of some tensors for one example, in bytes."""
+    return sum(int(np.prod(shape_of(tensor))) * np.dtype(tensor.dtype).itemsize for tensor in tensors)
+
+
+def messages_of(arrays: Tensors, tensors: Sequence[TensorInfo]) -> list[pb.TensorContent]:
+    """Return the content of arrays as messages.
+
+    Args:
+        arrays: Name -> array.
+        tensors: The tensors in the order of the messages.
+    """
+    contents = [np.ascontiguousarray(arrays[tensor.name]).tobytes() for tensor in tensors]
+    return [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in contents]
+
+
+def checked_contents(messages: Sequence[pb.TensorContent], tensors: Sequence[TensorInfo]) -> list[bytes]:
+    """Return the bytes of each tensor.
+
+    Args:
+        messages: The messages of the other device.
+        tensors: The expected tensors, for one example.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the tensor that is missing, damaged or of another size.
+    """
+    if len(messages) != len(tensors):
+        raise _wrong(f"got {counted(len(messages), 'tensor')}; expected {len(tensors)}")
+    for message, tensor in zip(messages, tensors, strict=True):
+        if (expected := bytes_of([tensor])) != len(message.content):
+            raise _wrong(f"{tensor.name} has {counted(len(message.content), 'byte')}; expected {expected}")
+        if zlib.crc32(message.content) != message.crc32:
+            raise _wrong(f"{tensor.name} was damaged on the way: its CRC-32 differs")
+    return [message.content for message in messages]
+
+
+def arrays_of(contents: Sequence[bytes | memoryview], tensors: Sequence[TensorInfo]) -> dict[str, Array]:
+    """Return arrays by name, which share the memory of their contents.
+
+    Args:
+        contents: The bytes of each tensor, for one example.
+    """
+    return {
+        tensor.name: np.frombuffer(content, tensor.dtype).reshape(shape_of(tensor))
+        for content, tensor in zip(contents, tensors, strict=True)
+    }
+
+
+def _wrong(message: str) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_DATASET, message)

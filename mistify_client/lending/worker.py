@@ -1,0 +1,146 @@
+"""Run the blocks of one network: `python -m mistify_client.lending.worker DESCRIPTOR`.
+
+A helper starts a process for each device that it helps. Its memory is limited, and it speaks only to the
+helper, on an inherited socket: first the network to load, then one inference after the other.
+"""
+
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final, TypeVar
+
+from mistify.package.block_files import BlockFiles
+from mistify.package.manifest import TensorInfo
+from mistify_client.assembly.chaining import LoadedBlock
+from mistify_client.assembly.executions import Array, Execution, Tensors
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.tensors import arrays_of, bytes_of
+from mistify_client.runtime.interpreter import zeros
+
+T = TypeVar("T")
+
+#: An inference: the index of its first block, followed by the bytes of its inputs.
+REQUEST: Final = struct.Struct("<I")
+
+#: A reply: whether it succeeded, and milliseconds; then the bytes of the outputs, or the reason.
+REPLY: Final = struct.Struct("<?d")
+
+#: Runs of each block that are timed after loading.
+_TIMED_RUNS: Final = 3
+
+
+@dataclass(frozen=True)
+class WorkerLimits:
+    """Limits of a worker.
+
+    Attributes:
+        memory: Bytes for blocks and tensors, besides those of an idle process.
+        threads: Number of threads of LiteRT.
+    """
+
+    memory: int
+    threads: int
+
+
+class LoadedNetwork:
+    """The blocks of a network in memory."""
+
+    def __init__(self, network: BlockNetwork, threads: int) -> None:
+        self._network = network
+        with BlockFiles(network.directory) as files:
+            self._blocks = [
+                LoadedBlock(files, block, threads, Execution.INTERPRETER) for block in network.blocks
+            ]
+
+    def timed(self) -> list[float]:
+        """Return the milliseconds of each block, the fastest of some runs on zeros."""
+        tensors: Tensors = zeros(self._network.inputs_of(0))
+        fastest = []
+        for block in self._blocks:
+            outputs, first_ms = _timed(block, tensors)
+            fastest.append(min(first_ms, *(_timed(block, tensors)[1] for _ in range(_TIMED_RUNS))))
+            tensors = outputs
+        return fastest
+
+    def run(self, request: memoryview) -> tuple[bytes, float]:
+        """Return the bytes of the outputs, and milliseconds, for an inference."""
+        (first,) = REQUEST.unpack_from(request)
+        inputs = self._network.inputs_of(first)
+        tensors: Tensors = arrays_of(_divided(request[REQUEST.size :], inputs), inputs)
+        started = time.perf_counter()
+        for block in self._blocks[first:]:
+            tensors = block(tensors)
+        milliseconds = 1e3 * (time.perf_counter() - started)
+        return b"".join(tensors[tensor.name].tobytes() for tensor in self._network.outputs), milliseconds
+
+
+def _timed(block: LoadedBlock, tensors: Tensors) -> tuple[dict[str, Array], float]:
+    started = time.perf_counter()
+    outputs = block(tensors)
+    return outputs, 1e3 * (time.perf_counter() - started)
+
+
+def _divided(content: memoryview, tensors: Sequence[TensorInfo]) -> list[memoryview]:
+    """Return the part of each tensor in their joint content."""
+    parts = []
+    for tensor in tensors:
+        parts.append(content[: bytes_of([tensor])])
+        content = content[bytes_of([tensor]) :]
+    return parts
+
+
+def limit_memory(extra: int) -> None:
+    """Limit the memory of this process to what it has now and some more bytes.
+
+    The limit applies to writable memory, not to address space, of which LiteRT uses more than it needs.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmData:"))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = 1024 * int(kilobytes) + extra
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (most, hard if hard == resource.RLIM_INFINITY else min(most, hard))
+    )
+
+
+def serve(connection: Connection) -> None:
+    """Load a network and run inferences until the other side closes the connection."""
+    with suppress(EOFError, ConnectionError):
+        network, limits = connection.recv()  # from the helper itself
+        limit_memory(limits.memory)
+        loaded = _answered(connection, lambda: LoadedNetwork(network, limits.threads))
+        if loaded is None:
+            return
+        milliseconds = loaded.timed()
+        connection.send_bytes(REPLY.pack(True, 0.0) + struct.pack(f"<{len(milliseconds)}d", *milliseconds))
+        while True:
+            request = memoryview(connection.recv_bytes())
+            ran = _answered(connection, lambda request=request: loaded.run(request))  # type: ignore[misc]
+            if ran is None:
+                return
+            outputs, computing_ms = ran
+            connection.send_bytes(REPLY.pack(True, computing_ms) + outputs)
+
+
+def _answered(connection: Connection, function: Callable[[], T]) -> T | None:
+    """Return the result of a function; send the reason if it fails."""
+    try:
+        return function()
+    except MemoryError:
+        reason = "there is not enough memory"
+    except Exception as error:
+        reason = str(error)
+    connection.send_bytes(REPLY.pack(False, 0.0) + reason.encode())
+    return None
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the helper handles Ctrl-C
+    serve(Connection(int(sys.argv[1])))
