@@ -10,7 +10,7 @@ from onnx import NodeProto, helper, numpy_helper
 from executors.sources.onnx.batch import Array
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """Nodes of a pattern, of which the last one makes its result, and the node that replaces them."""
 
     nodes: list[NodeProto]
@@ -62,8 +62,8 @@ class Surroundings:
         array: Array = numpy_helper.to_array(node.attribute[0].t)
         return array
 
-    def other(self, node: NodeProto, name: str) -> str:
-        """Return the second input of a node with two inputs."""
+    def other_input(self, node: NodeProto, name: str) -> str:
+        """Return the input of a node that is not this one, of two."""
         return str(node.input[1] if node.input[0] == name else node.input[0])
 
 
@@ -75,15 +75,15 @@ def fused(
     replaced: dict[str, NodeProto | None] = {}
     for node in nodes:
         pattern = _PATTERNS.get(node.op_type)
-        found = pattern(node, around) if pattern is not None else None
-        if found is not None:
-            replaced.update(dict.fromkeys((part.output[0] for part in found.nodes), None))
-            replaced[found.nodes[-1].output[0]] = found.fused
+        match = pattern(node, around) if pattern is not None else None
+        if match is not None:
+            replaced.update(dict.fromkeys((part.output[0] for part in match.nodes), None))
+            replaced[match.nodes[-1].output[0]] = match.fused
     kept = (replaced.get(node.output[0], node) for node in nodes)
     return [node for node in kept if node is not None]
 
 
-def _gelu(erf: NodeProto, around: Surroundings) -> Found | None:
+def _gelu(erf: NodeProto, around: Surroundings) -> Match | None:
     """Find `x * 0.5 * (1 + erf(x / sqrt(2)))`, with the half applied anywhere."""
     scaled = around.maker(erf.input[0], "Div", "Mul")
     added = around.reader(erf, "Add")
@@ -92,22 +92,22 @@ def _gelu(erf: NodeProto, around: Surroundings) -> Found | None:
         return None
     factor = around.scalar(scaled.input[1]) or 0.0
     expected = sqrt(2) if scaled.op_type == "Div" else sqrt(0.5)
-    if abs(factor - expected) > 1e-4 or around.scalar(around.other(added, erf.output[0])) != 1:
+    if abs(factor - expected) > 1e-4 or around.scalar(around.other_input(added, erf.output[0])) != 1:
         return None
-    data, factor_name = scaled.input[0], around.other(product, added.output[0])
+    data, factor_name = scaled.input[0], around.other_input(product, added.output[0])
     half = around.maker(factor_name, "Mul")
-    if half is not None and data in half.input and around.scalar(around.other(half, data)) == 0.5:
+    if half is not None and data in half.input and around.scalar(around.other_input(half, data)) == 0.5:
         alone = around.reader(half, "Mul") is product
-        return _found("Gelu", [scaled, erf, added, half, product], [data]) if alone else None
+        return _match("Gelu", [scaled, erf, added, half, product], [data]) if alone else None
     last = around.reader(product, "Mul")
     if last is None:
         return None
-    halved = around.scalar(around.other(last, product.output[0])) == 0.5
+    halved = around.scalar(around.other_input(last, product.output[0])) == 0.5
     whole = (factor_name == data and halved) or (around.scalar(factor_name) == 0.5 and data in last.input)
-    return _found("Gelu", [scaled, erf, added, product, last], [data]) if whole else None
+    return _match("Gelu", [scaled, erf, added, product, last], [data]) if whole else None
 
 
-def _layer_norm(root: NodeProto, around: Surroundings) -> Found | None:
+def _layer_norm(root: NodeProto, around: Surroundings) -> Match | None:
     """Find `(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)`, a scale and an offset."""
     added = around.maker(root.input[0], "Add")
     variance = None if added is None else around.maker(added.input[0], "ReduceMean")
@@ -120,17 +120,20 @@ def _layer_norm(root: NodeProto, around: Surroundings) -> Found | None:
         return None
     if divided is None or scaled is None or not (_over_last(mean, around) and _over_last(variance, around)):
         return None
-    epsilon, gamma = around.scalar(added.input[1]), around.constant(around.other(scaled, divided.output[0]))
+    epsilon, gamma = (
+        around.scalar(added.input[1]),
+        around.constant(around.other_input(scaled, divided.output[0])),
+    )
     right = mean.input[0] == centred.input[0] and around.scalar(power.input[1]) == 2
     if epsilon is None or gamma is None or gamma.ndim != 1 or not right:
         return None
     data, parts = centred.input[0], [mean, centred, power, variance, added, root, divided, scaled]
     shifted = around.reader(scaled, "Add")
-    offset = None if shifted is None else around.other(shifted, scaled.output[0])
-    inputs = [data, around.other(scaled, divided.output[0])]
+    offset = None if shifted is None else around.other_input(shifted, scaled.output[0])
+    inputs = [data, around.other_input(scaled, divided.output[0])]
     if shifted is not None and offset is not None and _is_vector(around.constant(offset), gamma.size):
         parts, inputs = [*parts, shifted], [*inputs, offset]
-    return _found("LayerNormalization", parts, inputs, axis=-1, epsilon=epsilon)
+    return _match("LayerNormalization", parts, inputs, axis=-1, epsilon=epsilon)
 
 
 def _over_last(mean: NodeProto, around: Surroundings) -> bool:
@@ -143,12 +146,12 @@ def _is_vector(array: Array | None, size: int) -> bool:
     return array is not None and array.shape == (size,)
 
 
-def _found(kind: str, parts: list[NodeProto], inputs: list[str], **attributes: object) -> Found:
+def _match(kind: str, parts: list[NodeProto], inputs: list[str], **attributes: object) -> Match:
     last = parts[-1]
-    return Found(parts, helper.make_node(kind, inputs, [last.output[0]], name=last.name, **attributes))
+    return Match(parts, helper.make_node(kind, inputs, [last.output[0]], name=last.name, **attributes))
 
 
-_PATTERNS: Final[Mapping[str, Callable[[NodeProto, Surroundings], Found | None]]] = {
+_PATTERNS: Final[Mapping[str, Callable[[NodeProto, Surroundings], Match | None]]] = {
     "Erf": _gelu,
     "Sqrt": _layer_norm,
 }

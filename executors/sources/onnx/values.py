@@ -48,11 +48,6 @@ class Value:
             sizes[axis] = size
         return tuple(sizes)
 
-    @property
-    def in_order(self) -> bool:
-        """Whether the axes stand as in ONNX."""
-        return self.order is None and self.axes == tuple(range(self.rank))
-
     def size(self, axis: int) -> int:
         """Return the size of an ONNX axis other than the batch."""
         return int(self.tensor.shape[self.axes.index(axis % self.rank)])

@@ -25,11 +25,8 @@ def convolution(
     builder: Builder, node: Node, data: Argument, kernel: Argument, bias: Argument = None
 ) -> Value:
     """Build a convolution; the kernel is [C_out, C_in / groups, *positions]."""
-    value, weights, offset = (
-        builder.channels_last(tensor(data)),
-        constant(kernel, "kernel"),
-        optional(bias, "bias"),
-    )
+    value = builder.channels_last(tensor(data))
+    weights, offset = constant(kernel, "kernel"), optional(bias, "bias")
     rank = weights.ndim - 2
     if rank not in _PLAIN:
         raise UnsupportedNodeError(f"is a convolution over {rank} axes; expected 1, 2 or 3")
@@ -72,11 +69,8 @@ def transposed(
     builder: Builder, node: Node, data: Argument, kernel: Argument, bias: Argument = None
 ) -> Value:
     """Build a transposed convolution; the kernel is [C_in, C_out / groups, *positions]."""
-    value, weights, offset = (
-        builder.channels_last(tensor(data)),
-        constant(kernel, "kernel"),
-        optional(bias, "bias"),
-    )
+    value = builder.channels_last(tensor(data))
+    weights, offset = constant(kernel, "kernel"), optional(bias, "bias")
     rank = weights.ndim - 2
     strides = tuple(node.get("strides", [1] * rank))
     if rank not in _TRANSPOSED or node.get("group", 1) != 1 or max(node.get("dilations", [1])) > 1:

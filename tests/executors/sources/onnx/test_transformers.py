@@ -47,6 +47,10 @@ _NUMBERS = {
     "epsilon": np.float32(1e-5),
 }
 
+#: The number of examples as `n` [1], and the constants that its nodes read.
+_EXAMPLE_COUNT = [node("Shape", "a", "s"), node("Slice", "s zero first", "n")]
+_COUNT_CONSTANTS = {"zero": np.array([0]), "first": np.array([1])}
+
 
 def token_case(tmp_path: Path, nodes: list[Any], weights: dict[str, Array], opset: int = 13) -> Any:
     """Check nodes that follow a product with a matrix, from `a` [n, tokens, channels] to `y`."""
@@ -119,16 +123,14 @@ def test_attention(tmp_path: Path) -> None:
 
 def test_a_class_token_is_joined_to_each_example(tmp_path: Path) -> None:
     nodes = [
-        node("Shape", "a", "s"),
-        node("Slice", "s zero first", "n"),
+        *_EXAMPLE_COUNT,
         node("Concat", "n rest", "t", axis=0),
         node("Expand", "token t", "e"),
         node("Concat", "e a", "j", axis=1),
         node("Add", "j position", "y"),
     ]
     weights = {
-        "zero": np.array([0]),
-        "first": np.array([1]),
+        **_COUNT_CONSTANTS,
         "rest": np.array([1, CHANNELS]),
         "token": normal(1, 1, CHANNELS),
         "position": normal(1, TOKENS + 1, CHANNELS),
@@ -138,14 +140,12 @@ def test_a_class_token_is_joined_to_each_example(tmp_path: Path) -> None:
 
 def test_all_examples_are_selected(tmp_path: Path) -> None:
     nodes = [
-        node("Shape", "a", "s"),
-        node("Slice", "s zero first", "n"),
+        *_EXAMPLE_COUNT,
         node("Concat", "n three", "ends", axis=0),
         node("Slice", "a starts ends", "y"),
     ]
     weights = {
-        "zero": np.array([0]),
-        "first": np.array([1]),
+        **_COUNT_CONSTANTS,
         "three": np.array([3]),
         "starts": np.array([0, 1]),
     }
