@@ -45,21 +45,21 @@ def checked(lines: Iterable[bytes], source: str) -> Iterator[Line]:
     Raises:
         MistifyError: INVALID_CONFIG, naming the line and the key.
     """
-    order = _Order()
+    previous = _PreviousLines()
     for number, text in enumerate(lines, 1):
         if not text.endswith(b"\n"):
             break
         line = _parsed(text, f"{source}, line {number}")
-        if problem := order.problem(line):
+        if problem := previous.problem(line):
             raise invalid_config([problem], f"{source}, line {number}")
-        yield order.completed(line)
-    if order.moments == 0:
+        yield previous.completed(line)
+    if previous.moments == 0:
         fix = "record one with mistify monitor --record FILE"
         raise invalid_config([Problem(source, "no decision", "a trace of a monitor", fix)], source)
 
 
-class _Order:
-    """What the lines of a trace so far require of the next one.
+class _PreviousLines:
+    """The lines of a trace so far, with which the next one has to agree.
 
     Attributes:
         moments: The number of moments so far.
@@ -72,7 +72,7 @@ class _Order:
         self._before: Moment | None = None
 
     def problem(self, line: Line) -> Problem | None:
-        """Return the problem of a line at its place; None if there is none."""
+        """Return the problem of the next line; None if there is none."""
         if isinstance(line, Run):
             return None
         if not self._run:

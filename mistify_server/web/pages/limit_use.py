@@ -30,8 +30,8 @@ class LimitUse:
     share: float | None
 
     @property
-    def missed(self) -> bool:
-        """Whether the limit is exceeded."""
+    def is_exceeded(self) -> bool:
+        """Whether the package costs more than the limit."""
         return self.share is not None and self.share > 1
 
     @property

@@ -88,10 +88,10 @@ def test_the_limit_closest_to_being_exceeded_is_first() -> None:
         measured={"latency_ms@host": 3.0},
     )
     latency, flops, frames = limit_uses(goal, (rate,))
-    assert (latency.axis, latency.reached, latency.limit, latency.missed, latency.bar) == (
+    assert (latency.axis, latency.reached, latency.limit, latency.is_exceeded, latency.bar) == (
         "latency", "3ms", "2ms", True, 100.0
     )  # fmt: skip
-    assert (flops.reached, flops.missed, flops.bar) == ("50", False, 50.0)
+    assert (flops.reached, flops.is_exceeded, flops.bar) == ("50", False, 50.0)
     assert (frames.axis, frames.reached, frames.limit, frames.bar) == ("frames", "20", "at least 10", 50.0)
     waiting = limit_uses(replace(goal, achieved={}, measured={}), (rate,))
     assert [(use.reached, use.share, use.bar) for use in waiting] == [("", None, 0.0)] * 3
