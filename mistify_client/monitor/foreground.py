@@ -178,26 +178,14 @@ class Foreground:
         version = self._version = self._current(now)
         runtimes = observed(self._state)
         reading = self._within_groups(self._sensor(), runtimes)
-        idle = not version.model.observe(_inferences(runtimes, version, now), since)
-        timing = version.model.timing
-        if not idle and timing is not None:
-            self._measured_at = reading
-            self._fixed.observe(timing)
-            self._energy.observe(version.running, version.options.options, timing, reading.watts)
-        self._slices.observe(version.manifest, version.options.ladder)
-        for slice_id, latency_ms in self._slices.measured_ms().items():
-            version.remeasured(slice_id, latency_ms)
+        idle = not self._measure(version, _inferences(runtimes, version, now), since, reading)
         other_metric = None if targets.accuracy is None else _other_metric(version)
         option = version.options.at_or_default(self._switchboard.option_in(version.generation))
         situation = Situation(
             now=now,
             option=option.id,
             since=version.since,
-            options=tuple(
-                each
-                for each in version.model.corrected(version.options.options)
-                if each.id == option.id or self._slices.is_available(each)
-            ),
+            options=self._available(version, option),
             ratio=version.model.ratio,
             idle=idle,
             reading=reading,
@@ -215,7 +203,37 @@ class Foreground:
             # changed.
             self._switchboard.switch_in(version.generation, _place_of(decision, version.options))
             version.since = now
-        fixed_ms = self._fixed.fixed_ms
+        return self._outcome(version, runtimes, situation, decision, other_metric)
+
+    def _measure(
+        self, version: _Version, inferences: npt.NDArray[Any], since: float, reading: SensorReading
+    ) -> bool:
+        """Update the expected latencies and energies of a version; return whether it has run since."""
+        has_run = version.model.observe(inferences, since)
+        timing = version.model.timing
+        if has_run and timing is not None:
+            self._measured_at = reading
+            self._fixed.observe(timing)
+            self._energy.observe(version.running, version.options.options, timing, reading.watts)
+        self._slices.observe(version.manifest, version.options.ladder)
+        for slice_id, latency_ms in self._slices.measured_ms().items():
+            version.remeasured(slice_id, latency_ms)
+        return has_run
+
+    def _available(self, version: _Version, option: Option) -> tuple[Option, ...]:
+        """Return the options to choose from, with corrected latencies; the current option is one of them."""
+        corrected = version.model.corrected(version.options.options)
+        return tuple(each for each in corrected if each.id == option.id or self._slices.is_available(each))
+
+    def _outcome(
+        self,
+        version: _Version,
+        runtimes: Sequence[Observed],
+        situation: Situation,
+        decision: Decision,
+        other_metric: Metric | None,
+    ) -> IntervalOutcome:
+        timing, fixed_ms = version.model.timing, self._fixed.fixed_ms
         return IntervalOutcome(
             version.manifest,
             situation,
@@ -223,7 +241,7 @@ class Foreground:
             dict(zip(version.options.ids, version.model.predicted_ms, strict=True)),
             _outdated_at(runtimes, version),
             fixed_ms,
-            None if timing is None else diagnose(timing, fixed_ms, targets.latency),
+            None if timing is None else diagnose(timing, fixed_ms, situation.targets.latency),
             version.options.threads,
             _other_threads(runtimes, version),
             _not_followed(runtimes, version, situation.option),

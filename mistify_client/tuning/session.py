@@ -99,9 +99,6 @@ def tune(
         threads: The number of threads of LiteRT; None for LiteRT's default.
         display: Shows progress.
 
-    Returns:
-        The scores before and after, and the new version.
-
     Raises:
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
             the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
@@ -115,25 +112,16 @@ def tune(
     if privacy is not None and peering is not None:
         check_takes_noise(examples, trainer)
     data = split(examples, VALIDATION, trainer.training.batch_size)
-    with ExitStack() as stack:
-        directory = stack.enter_context(_tuning_directory(shipped))
+    settings = settings or TrainingSettings()
+    with _tuning_directory(shipped) as directory, ExitStack() as stack:
         check_base(shipped, version)  # another process may have tuned it in the meantime
         start_from_current(trainer, version, current(shipped))
         kept_before = None if keep is None else knowledge(trainer, keep)
-        exchange = None
-        if peering is not None:
-            exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
-        settings = settings or TrainingSettings()
-        inputs = (
-            describe_file(version / MANIFEST),
-            examples.digest,
-            peering and peering.group,
-            privacy,
-            settings,
-        )
-        file = ProgressFile(directory / "progress.safetensors", sha256(repr(inputs).encode()).hexdigest())
-        display = display or LineDisplay(lambda line: None)
+        exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest)) if peering else None
+        group = peering and peering.group
+        file = _progress_file(directory, version, (examples.digest, group, privacy, settings))
         rehearsal = rehearsal_of(trainer, examples, settings)
+        display = display or LineDisplay(lambda line: None)
         tuner = Tuner(trainer, data, settings, file, rehearsal=rehearsal, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(_teachers(trainer, data, directory, exchange), noisy)
@@ -141,16 +129,15 @@ def tune(
         file.remove()
         traffic = exchange.traffic if exchange else Traffic()
     trainer.restore(progress.state.best_weights)
-    return TuningOutcome(
-        progress.began,
-        progress.state.best,
-        progress.round,
-        installed,
-        tuple(tuner.notes),
-        traffic,
-        kept_before,
-        None if keep is None else knowledge(trainer, keep),
-    )
+    kept_after = None if keep is None else knowledge(trainer, keep)
+    began, best, notes = progress.began, progress.state.best, tuple(tuner.notes)
+    return TuningOutcome(began, best, progress.round, installed, notes, traffic, kept_before, kept_after)
+
+
+def _progress_file(directory: Path, version: Path, inputs: tuple[object, ...]) -> ProgressFile:
+    """Return the file for the progress of tuning a version with these inputs; others do not continue it."""
+    described = (describe_file(version / MANIFEST), *inputs)
+    return ProgressFile(directory / "progress.safetensors", sha256(repr(described).encode()).hexdigest())
 
 
 def _teachers(trainer: PackageTrainer, data: Split, directory: Path, exchange: Exchange | None) -> Teachers:

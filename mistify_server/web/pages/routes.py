@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import JobEvent
+from mistify.jobs.details import GoalDetails
+from mistify.jobs.job import Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
 from mistify_server.jobs.served import serves_tasks
@@ -67,21 +68,7 @@ def page_routes(services: Services) -> APIRouter:
         part = await porting.part(job_id, GoalSelection(goal_id=goal_id))
         if not part.job.goals:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
-        (shown,) = part.job.goals
-        reported: dict[str, Any] = report(part.job)
-        return _page(
-            request,
-            "goal.html",
-            job=part.job,
-            goal=shown,
-            data=reported["goals"][0],
-            source=part.job.source_of(shown),
-            costs=costs_of(shown, part.job.source_of(shown), part.job.formats),
-            formats=part.job.formats,
-            details=details,
-            curves=curves_of(shown, details, part.job.formats),
-            layers=shown_layers(details.layers) if details.layers else None,
-        )
+        return _goal_page(request, part.job, details)
 
     @router.get("/submit")
     async def submit(request: Request) -> HTMLResponse:
@@ -130,4 +117,23 @@ def _job_page(
         serves_tasks=serves_tasks(job),
         last_event=events[-1].sequence,
         progress=progress_of(events),
+    )
+
+
+def _goal_page(request: Request, job: Job, details: GoalDetails) -> HTMLResponse:
+    """Return the page of the only goal of a part of a job."""
+    (goal,) = job.goals
+    reported: dict[str, Any] = report(job)
+    return _page(
+        request,
+        "goal.html",
+        job=job,
+        goal=goal,
+        data=reported["goals"][0],
+        source=job.source_of(goal),
+        costs=costs_of(goal, job.source_of(goal), job.formats),
+        formats=job.formats,
+        details=details,
+        curves=curves_of(goal, details, job.formats),
+        layers=shown_layers(details.layers) if details.layers else None,
     )

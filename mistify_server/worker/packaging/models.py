@@ -71,34 +71,26 @@ def package_model(
         MistifyError: CORRUPT_PACKAGE, the package's outputs differ from the checkpoint's; INVALID_MODEL,
             LiteRT lacks an operation, or the activations for calibration are not finite.
     """
-    compression, accuracy = task.spec.compression, task.accuracy
-    if compression is not None:
-        model = compressed(model, compression, setup, training_steps, task.recipe.seed)
-        accuracy = evaluate(model, setup.validation, task.recipe.data.metric)
+    model, accuracy = _compressed(model, task, setup, training_steps)
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
     cut = slices.cut if _is_plain(task) else None
     serve = cut(task.spec.quantization) if cut else None
-    integer = task.spec.quantization.precision.integer
-    sample = calibration(map(folded, networks), setup.train) if integer and not serve else Calibration({})
-    zipped = branches and task.spec.saved_model
+    sample = Calibration({}) if serve else _calibration(networks, task, setup)
     converted = (
         ConvertedNetworks(serve)
         if serve
         else _convert(model, task, setup, sample.examples, training_steps=training_steps, branches=branches)
     )
     adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
-    exits = ExitFiles({}, "")
-    if task.spec.exits is not None:
-        served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
-        exits = exit_files(served, task.spec.exits, task, setup, test)
-    remarks = (
+    served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
+    exits = exit_files(served, task.spec.exits, task, setup, test) if task.spec.exits else ExitFiles({}, "")
+    files_of_parts = _files_of(parts, slices, task, sample.examples, objectives)
+    on_classes, on_floats = (
         _note_on_classes(model, setup.train),
-        sample.note,
         _note_on_floats(converted.serve, model, task),
-        adaptation.note,
-        exits.note,
     )
+    remarks = (on_classes, sample.note, on_floats, adaptation.note, exits.note)
     conversion = Conversion(
         networks=converted,
         inputs=[tensor.name for tensor in model.inputs],
@@ -110,15 +102,26 @@ def package_model(
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
         layers=[layer.name for layer in model.layers],
-        other_files={
-            **({SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {}),
-            **(_block_store(parts, task, sample.examples, objectives) if parts.blocks else {}),
-            **(_factory(parts.factory, slices, task, objectives) if parts.factory else {}),
-            **adaptation.files,
-            **exits.files,
-        },
+        other_files={**_saved_model(branches, task), **files_of_parts, **adaptation.files, **exits.files},
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
+
+
+def _compressed(
+    model: keras.Model, task: PackageTask, setup: TrainingSetup, training_steps: int
+) -> tuple[keras.Model, float]:
+    """Return the checkpoint and its accuracy, after compression if it is requested."""
+    if task.spec.compression is None:
+        return model, task.accuracy
+    model = compressed(model, task.spec.compression, setup, training_steps, task.recipe.seed)
+    return model, evaluate(model, setup.validation, task.recipe.data.metric)
+
+
+def _calibration(networks: Sequence[keras.Model], task: PackageTask, setup: TrainingSetup) -> Calibration:
+    """Return the examples for calibrating the networks of an integer package; none for others."""
+    if not task.spec.quantization.precision.integer:
+        return Calibration({})
+    return calibration(map(folded, networks), setup.train)
 
 
 def _convert(
@@ -158,6 +161,25 @@ def _adaptation(
     if not task.spec.tuning.adaptation:
         return AdaptationFiles({})
     return adaptation_files(networks, serve, objectives, [setup.validation, setup.train])
+
+
+def _saved_model(branches: Branches | None, task: PackageTask) -> dict[str, bytes]:
+    """Return the branches as a SavedModel, if the package is to have one."""
+    return {SAVED_MODEL: zipped_saved_model(branches)} if branches and task.spec.saved_model else {}
+
+
+def _files_of(
+    parts: PackageParts,
+    slices: SliceSource,
+    task: PackageTask,
+    examples: Examples,
+    objectives: Mapping[str, OutputObjective],
+) -> dict[str, bytes]:
+    """Return the files of the parts from the algorithm."""
+    return {
+        **(_block_store(parts, task, examples, objectives) if parts.blocks else {}),
+        **(_factory(parts.factory, slices, task, objectives) if parts.factory else {}),
+    }
 
 
 def _block_store(
