@@ -21,7 +21,7 @@ about the targets.
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,19 +31,16 @@ from typing import Final, NamedTuple
 
 import keras
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 import mistify_client
-from benchmarks.elastic.networks import NETWORKS, resnet14
-from benchmarks.elastic.trained import add_options, trained_porting
+from benchmarks.elastic.networks import NETWORKS
+from benchmarks.elastic.trained import add_options, measure_networks, trained_porting
 from benchmarks.harness.run import (
     Figures,
     Target,
-    data_with,
     paired_ratio,
     run_with_one_thread,
-    seeds_of,
 )
 from benchmarks.harness.worker import TEST, TRAIN
 from executors.data import Dataset
@@ -129,21 +126,14 @@ class Run(NamedTuple):
 
 def measure(options: Namespace) -> Figures:
     """Measure with each seed, print the tables and return the medians."""
-    data, extent = data_with((TRAIN, TEST), options), QUICK if options.quick else FULL
-    networks: Mapping[str, Callable[[], keras.Model]] = {"resnet14": resnet14} if options.quick else NETWORKS
-    figures: dict[str, float] = {}
-    for network, made in networks.items():
-        if options.network in (None, network):
-            runs = []
-            for seed in seeds_of(options):
-                runs.append(measured(made(), data, extent, seed, options.checkpoint))
-                Console(width=110).print(_table(f"{network}, seed {seed}", runs[-1]))
-            figures |= {f"{network}_{name}": figure for name, figure in figures_of(runs).items()}
-    return figures
+    extent = QUICK if options.quick else FULL
+    return measure_networks(
+        options, partial(measured, extent=extent, checkpoint=options.checkpoint), _tables, figures_of
+    )
 
 
 def measured(
-    network: keras.Model, data: Path, extent: Extent, seed: int, checkpoint: Path | None = None
+    network: keras.Model, data: Path, seed: int, *, extent: Extent, checkpoint: Path | None = None
 ) -> Run:
     """Train a network, and measure its exits and the smaller network.
 
@@ -237,7 +227,7 @@ def _saved_time(model: PortedModel, option: str, images: Array) -> float:
     return 100 * (1 - paired_ratio(*sides, _REPETITIONS, process_time).ratio)
 
 
-def _table(title: str, run: Run) -> Table:
+def _tables(title: str, run: Run) -> list[Table]:
     table = Table(title=f"{title}: {run.source:.1f} % on the test data", title_justify="left")
     for column in ("allowed loss", "multiply-adds saved", "processor time saved", "points lost"):
         table.add_column(column, justify="right")
@@ -245,7 +235,7 @@ def _table(title: str, run: Run) -> Table:
         table.add_row(f"{loss:g} points", f"{side.saved:.1f} %", f"{side.faster:.1f} %", f"{side.lost:.2f}")
     trained = f"{run.smaller:.2f} + {run.gained:.2f}"
     table.add_row("smaller network", f"{max(side.saved for side in run.exits.values()):.1f} %", "", trained)
-    return table
+    return [table]
 
 
 def main(argv: Sequence[str]) -> int:

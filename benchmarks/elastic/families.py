@@ -23,7 +23,8 @@ ResNet and few steps; its results say nothing about the targets.
 import sys
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -32,19 +33,16 @@ from typing import Final, NamedTuple
 
 import keras
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks.elastic.networks import NETWORKS, resnet14
-from benchmarks.elastic.trained import add_options, trained_porting
+from benchmarks.elastic.networks import NETWORKS
+from benchmarks.elastic.trained import add_options, measure_networks, trained_porting
 from benchmarks.harness.run import (
     Figures,
     Target,
-    data_with,
     run_with_one_thread,
-    seeds_of,
 )
-from benchmarks.harness.worker import TEST, TRAIN, Porting
+from benchmarks.harness.worker import Porting
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.parts import supernet_blocks
@@ -167,22 +165,14 @@ class Run(NamedTuple):
 
 def measure(options: Namespace) -> Figures:
     """Measure with each seed, print the tables and return the medians."""
-    data, extent = data_with((TRAIN, TEST), options), QUICK if options.quick else FULL
-    networks: Mapping[str, Callable[[], keras.Model]] = {"resnet14": resnet14} if options.quick else NETWORKS
-    figures: dict[str, float] = {}
-    for network, made in networks.items():
-        if options.network in (None, network):
-            runs = []
-            for seed in seeds_of(options):
-                runs.append(measured(made(), data, extent, seed, options.checkpoint))
-                for table in _tables(f"{network}, seed {seed}", runs[-1]):
-                    Console(width=110).print(table)
-            figures |= {f"{network}_{name}": figure for name, figure in figures_of(runs).items()}
-    return figures
+    extent = QUICK if options.quick else FULL
+    return measure_networks(
+        options, partial(measured, extent=extent, checkpoint=options.checkpoint), _tables, figures_of
+    )
 
 
 def measured(
-    network: keras.Model, data: Path, extent: Extent, seed: int, checkpoint: Path | None = None
+    network: keras.Model, data: Path, seed: int, *, extent: Extent, checkpoint: Path | None = None
 ) -> Run:
     """Train a network, and measure the families and both sides.
 
