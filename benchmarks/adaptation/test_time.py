@@ -41,7 +41,7 @@ from benchmarks.harness.run import (
     seeds_of,
 )
 from benchmarks.harness.worker import FILES
-from mistify_client.adapting.installing import restored
+from mistify_client.adapting.installing import remove_adaptation
 from mistify_client.adapting.storage import AdaptationStorage
 
 TARGETS: Final[dict[str, Target]] = {
@@ -193,7 +193,7 @@ def rivals(subject: Subject, seed: int, quick: bool) -> Measured:
 def _fresh(package: Path) -> Device:
     """Return a device with the shipped package, and without statistics of before."""
     AdaptationStorage(package).forget()
-    restored(package)
+    remove_adaptation(package)
     return Device(package)
 
 

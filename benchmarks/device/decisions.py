@@ -50,7 +50,13 @@ from benchmarks.device.changing_conditions import LESS_MEMORY, LIMIT_MS, options
 from benchmarks.harness.run import Figures, Target, add_seeds_option, run, seeds_of
 from mistify_client.monitor.policies.base import Policy, Situation, make_policy
 from mistify_client.monitor.policies.criteria import ContextualParams, Criterion
-from mistify_client.monitor.policies.scoring import Limits, Scores, amounts_of, battery_preference, shifted
+from mistify_client.monitor.policies.scoring import (
+    Limits,
+    Scores,
+    amounts_of,
+    battery_preference,
+    weights_for_battery,
+)
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.monitor.traces.lines import Line
 from mistify_client.monitor.traces.replay import replayed
@@ -168,7 +174,7 @@ def _judged(situation: Situation) -> dict[str, Outcome]:
     amounts = amounts_of(situation)
     limits = Limits(replace(situation, targets=Targets(latency=LIMIT_MS)), amounts)
     charge = situation.reading.battery or 0.0
-    scores = Scores.of(amounts, shifted(ContextualParams().weights, battery_preference(charge)))
+    scores = Scores.of(amounts, weights_for_battery(ContextualParams().weights, battery_preference(charge)))
     columns = zip(
         limits.excess() <= 0,
         amounts[Criterion.ACCURACY],

@@ -53,7 +53,6 @@ def measure_networks(
     """Measure every network with each seed, and print the tables; `--quick` takes a small ResNet.
 
     Args:
-        options: Those of `add_options`.
         measured: Returns the results with an untrained network, the directory of the data and a seed.
         tables: Returns the tables of these results, with a title.
         figures_of: Returns medians over the seeds.

@@ -54,7 +54,7 @@ class Answers:
         return Answers(self.confidence[list(exits)], self.right[[*exits, len(self.right) - 1]])
 
     def at(self, threshold: float) -> "Outcome":
-        """Return the outcome if exits answer from a confidence on."""
+        """Return the outcome if exits answer from this confidence on."""
         confident = self.confidence >= np.float32(threshold)
         ends = np.vstack([confident, np.ones((1, confident.shape[1]), bool)]).argmax(0)
         return Outcome(threshold, ends, self.right[ends, np.arange(len(ends))], self.right[-1])
@@ -138,16 +138,16 @@ def best_exits(
 
     def cost(exits: Sequence[int]) -> float:
         own = costs_of([trunk[one] for one in exits], [heads[one] for one in exits], whole)
-        found = list(outcomes(answers.of_exits(exits)))
-        return sum(_least_cost(found, own, allowed) for allowed in losses)
+        tested = list(outcomes(answers.of_exits(exits)))
+        return sum(_least_cost(tested, own, allowed) for allowed in losses)
 
     return min(sets, key=cost)
 
 
-def _least_cost(found: Sequence[Outcome], costs: Floats, allowed: float) -> float:
+def _least_cost(tested: Sequence[Outcome], costs: Floats, allowed: float) -> float:
     """Return the expected multiply-adds at the lowest threshold with an allowed loss."""
     least = float(costs[-1])
-    for outcome in found:
+    for outcome in tested:
         if outcome.loss > allowed:
             break
         least = float(outcome.rates(len(costs)) @ costs)

@@ -75,15 +75,15 @@ def train_heads(model: keras.Model, trunk: Trunk, setup: TrainingSetup, seed: in
     names = [f"head_{at}" for at in range(len(trunk.positions))]
     inputs = [f"{name}_features" for name in names]
     (output,) = signature_of(model).outputs
-    *features, outputs, targets = _learned(model, trunk, setup)
+    *features, outputs, targets = _examples_of_heads(model, trunk, setup)
     scales = [(array.mean(0), np.maximum(array.std(0), _LEAST_DEVIATION)) for array in features]
     standard = [(array - mean) / std for array, (mean, std) in zip(features, scales, strict=True)]
-    taught = predictions({"": objective_of(output, targets)}, {"": outputs})[""]
+    own_predictions = predictions({"": objective_of(output, targets)}, {"": outputs})[""]
     data = Dataset(dict(zip(inputs, standard, strict=True)), dict.fromkeys(names, targets))
     own = TrainingSetup(
         train=data,
         validation=data,
-        teacher=dict.fromkeys(names, taught),
+        teacher=dict.fromkeys(names, own_predictions),
         params=setup.params,
         settings=DataSettings(class_weights=setup.settings.class_weights),
     )
@@ -100,10 +100,10 @@ def train_heads(model: keras.Model, trunk: Trunk, setup: TrainingSetup, seed: in
     ]
 
 
-def _learned(model: keras.Model, trunk: Trunk, setup: TrainingSetup) -> Iterator[Array]:
-    """Yield the features at each position, the outputs and the targets, of the training examples.
+def _examples_of_heads(model: keras.Model, trunk: Trunk, setup: TrainingSetup) -> Iterator[Array]:
+    """Yield the features at each position, the outputs, and the targets of the training examples.
 
-    If steps flip images, the mirrored examples follow.
+    If training flips images, the mirrored examples follow.
     """
     read, train = trunk.pooled(), setup.train
     flips = setup.settings.augment is not None and setup.settings.augment.flip

@@ -78,7 +78,7 @@ class Trunk:
         return [model_of(self._between(first, last)) for first, last in pairwise(ends)]
 
     def restricted(self, layers: Container[str]) -> "Trunk":
-        """Return the same network with the positions behind some layers."""
+        """Return the same network with only the positions behind some layers."""
         trunk = copy(self)
         trunk.positions = tuple(position for position in self.positions if position.name in layers)
         return trunk

@@ -1,1 +1,1 @@
-"""Adaptation of a package to the data of its place, without labels and next to the apps that use it."""
+"""Adaptation of a package to the data of a device, without labels, while apps use the package."""

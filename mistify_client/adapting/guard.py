@@ -1,4 +1,4 @@
-"""The guard of adaptation: when a network is adapted, and when the shipped one comes back."""
+"""The guard of adaptation: when an adapted network is installed, and when the shipped one comes back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,13 +77,13 @@ def may_install(shifts: Shifts, seconds: float) -> bool:
 def chosen_action(shifts: Shifts, seconds: float, waited: float) -> Action:
     """Return the action for a shift of the data.
 
-    Running statistics approach those of the data over many examples. An installation waits until most of the
-    way is behind them, because the next one has to be a minute later.
+    Running statistics approach those of the data over many examples. An installation waits until they are
+    most of the way there, because the next one cannot follow within a minute.
 
     Args:
         shifts: The shifts of the statistics.
         seconds: Seconds since the last installation.
-        waited: Seconds for which another version may have been installed.
+        waited: Seconds since an installation became possible (`may_install`).
     """
     if shifts.installed is not None and shifts.shipped < RESTORE_BELOW:
         return Action.RESTORE

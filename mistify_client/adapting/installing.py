@@ -1,4 +1,4 @@
-"""Versions with other statistics: installed in place of the network that they are made of, and taken back."""
+"""Versions with adapted statistics: installing them, and going back to the version that they were made of."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,18 +19,18 @@ from mistify_client.files import staging
 from mistify_client.runtime.versions import check_current, copy_package, current, install, previous, roll_back
 
 __all__ = [
-    "AdaptedVersion",
+    "AdaptableVersion",
+    "adaptable_version",
     "check_base",
     "install_adapted",
+    "remove_adaptation",
     "restore",
-    "restored",
-    "unadapted",
     "unadapted_directory",
 ]
 
 
 @dataclass(frozen=True)
-class AdaptedVersion:
+class AdaptableVersion:
     """The current version of a package, and the network that it is made of.
 
     Attributes:
@@ -49,8 +49,8 @@ class AdaptedVersion:
         return self.directory != self.base.directory
 
 
-def unadapted(package: Path) -> AdaptedVersion:
-    """Return the current version of a package, and the one that it was adapted from, if it was.
+def adaptable_version(package: Path) -> AdaptableVersion:
+    """Return the current version of a package, with the one that it was adapted from if it is adapted.
 
     Args:
         package: The directory of the shipped package.
@@ -62,26 +62,26 @@ def unadapted(package: Path) -> AdaptedVersion:
     opened = Package.open(directory)
     store = AdaptationStore.of(opened)
     if store.adapted_from is None:
-        return AdaptedVersion(directory, opened, store)
+        return AdaptableVersion(directory, opened, store)
     for candidate in (previous(package), package):
         base = Package.open(candidate)
         if base.manifest.files[NETWORK].sha256 == store.adapted_from:
-            return AdaptedVersion(directory, base, store)
+            return AdaptableVersion(directory, base, store)
     raise MistifyError(
         ErrorCode.NOT_FOUND,
         f"the version that {directory} was adapted from is gone; mistify adaptation --reset removes it",
     )
 
 
-def install_adapted(package: Path, version: AdaptedVersion, statistics: Statistics) -> AdaptedVersion:
-    """Install a version with other statistics as the current one; that of an earlier call is replaced.
+def install_adapted(package: Path, version: AdaptableVersion, statistics: Statistics) -> AdaptableVersion:
+    """Install a version with other statistics as the current one, in place of an earlier adapted version.
 
     Whenever the process ends, a complete version is current: the old or the new one.
 
     Args:
         package: The directory of the shipped package.
         version: The current version.
-        statistics: The statistics in place of the shipped ones.
+        statistics: The statistics that replace the shipped ones.
 
     Raises:
         MistifyError: CONFLICT, another version has become current; as for `install`.
@@ -102,7 +102,7 @@ def install_adapted(package: Path, version: AdaptedVersion, statistics: Statisti
         described = {"files": files, "created": datetime.now(UTC), "training": _training_of(base, network)}
         base.manifest.model_copy(update=described).save(new)
         directory = install(package, new, expected=version.directory, keep_previous=version.adapted)
-    return AdaptedVersion(directory, base, adapted)
+    return AdaptableVersion(directory, base, adapted)
 
 
 def _training_of(base: Package, network: bytes) -> Training | None:
@@ -114,7 +114,7 @@ def _training_of(base: Package, network: bytes) -> Training | None:
     return training.moved({constant.offset: after[place].offset for place, constant in before.items()})
 
 
-def restore(package: Path, version: AdaptedVersion) -> AdaptedVersion:
+def restore(package: Path, version: AdaptableVersion) -> AdaptableVersion:
     """Make the version that was adapted current again.
 
     Args:
@@ -125,7 +125,7 @@ def restore(package: Path, version: AdaptedVersion) -> AdaptedVersion:
         MistifyError: CONFLICT, another version has become current; as for `roll_back`.
     """
     roll_back(package, expected=version.directory)
-    return unadapted(package)
+    return adaptable_version(package)
 
 
 def unadapted_directory(package: Path) -> Path:
@@ -138,7 +138,7 @@ def unadapted_directory(package: Path) -> Path:
         MistifyError: NOT_FOUND, the version that it was adapted from is gone; as for `Package.open`.
     """
     directory = current(package)
-    return unadapted(package).base.directory if _is_adapted(directory) else directory
+    return adaptable_version(package).base.directory if _is_adapted(directory) else directory
 
 
 def check_base(package: Path, base: Path) -> None:
@@ -151,8 +151,8 @@ def check_base(package: Path, base: Path) -> None:
         check_current(package, base)
 
 
-def restored(package: Path) -> Path:
-    """Return the current version of a package, after making it one that is not adapted.
+def remove_adaptation(package: Path) -> Path:
+    """Roll a package back to a version that is not adapted, and return the directory of this version.
 
     Args:
         package: The directory of the shipped package.

@@ -12,7 +12,7 @@ from mistify.adaptation.statistics import FoldedNorms, Statistics
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK
 from mistify_client.adapting.guard import Action, Shifts, chosen_action, has_collapsed, may_install
-from mistify_client.adapting.installing import AdaptedVersion, install_adapted, restore, unadapted
+from mistify_client.adapting.installing import AdaptableVersion, adaptable_version, install_adapted, restore
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage, now
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.runtime.samples import SampleReader, are_fixed
@@ -38,17 +38,17 @@ class _Running:
         samples: The inputs of apps.
         examples: Examples seen so far.
         updates: Updates so far.
-        waits_since: The time since which another version may be installed; None if it may not.
+        installable_since: The time since which another version may be installed; None if it may not.
     """
 
-    version: AdaptedVersion
+    version: AdaptableVersion
     norms: FoldedNorms
     adapter: Adapter
     samples: SampleReader
     installed: Statistics | None = None
     examples: int = 0
     updates: int = 0
-    waits_since: float | None = None
+    installable_since: float | None = None
 
     @property
     def shifts(self) -> Shifts:
@@ -63,7 +63,7 @@ class _Running:
         return self.version.base.manifest.files[NETWORK].sha256
 
     def is_current(self, package: Path) -> bool:
-        """Return False if another process has installed another version."""
+        """Check that no other process has installed another version."""
         return current(package) == self.version.directory
 
 
@@ -72,7 +72,7 @@ class AdaptationLoop:
 
     Args:
         package: The directory of the shipped package.
-        on_event: Receives installations and their ends.
+        on_event: Called after a version was installed, or the shipped one came back.
         clock: Returns seconds.
     """
 
@@ -90,11 +90,11 @@ class AdaptationLoop:
 
     @property
     def state(self) -> AdaptationState | None:
-        """The state after the last step; None if there was none, or the package cannot be adapted."""
+        """The state after the last step; None before the first one, or if the package cannot be adapted."""
         return self._state
 
     def step(self) -> None:
-        """Learn from the examples since the last call, and act.
+        """Update the statistics with new examples; install or restore a version if the guard says so.
 
         Raises:
             MistifyError: NOT_FOUND, the current version cannot be adapted, with the reason; CONFLICT, another
@@ -119,15 +119,15 @@ class AdaptationLoop:
             self._running = self._state = None
 
     def _current(self) -> _Running:
-        """Return the version to adapt: another one if another process has installed one, or reset this."""
+        """Return the version to adapt; open it again if another process has installed or reset one."""
         running = self._running
         if running is None or self._storage.is_reset or not running.is_current(self._package):
             self.close()
-            running = self._running = self._opened(unadapted(self._package))
+            running = self._running = self._opened(adaptable_version(self._package))
             self._save(running)
         return running
 
-    def _opened(self, version: AdaptedVersion) -> _Running:
+    def _opened(self, version: AdaptableVersion) -> _Running:
         base, store = version.base, version.store
         state = state_directory(self._package)
         _check(version, SubnetPool.load(state, base))
@@ -149,10 +149,10 @@ class AdaptationLoop:
         now, shifts = self._clock(), running.shifts
         seconds = now - self._installed_at
         if not may_install(shifts, seconds):
-            running.waits_since = None
-        elif running.waits_since is None:
-            running.waits_since = now
-        waited = 0.0 if running.waits_since is None else now - running.waits_since
+            running.installable_since = None
+        elif running.installable_since is None:
+            running.installable_since = now
+        waited = 0.0 if running.installable_since is None else now - running.installable_since
         match chosen_action(shifts, seconds, waited):
             case Action.RESTORE:
                 self._restore(running, "the data are as they were when the package was made")
@@ -209,7 +209,7 @@ def _has_collapsed(running: _Running) -> bool:
     return has_collapsed(adapted, shipped)
 
 
-def _check(version: AdaptedVersion, pool: SubnetPool | None) -> None:
+def _check(version: AdaptableVersion, pool: SubnetPool | None) -> None:
     """Check that a version can be adapted on this device.
 
     Raises:

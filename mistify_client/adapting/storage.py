@@ -19,7 +19,7 @@ from mistify_client.runtime.versions import state_directory
 
 __all__ = ["AdaptationState", "AdaptationStorage", "adaptation_directory"]
 
-#: Bytes of the history, at which older entries give way.
+#: Maximum size of the history in bytes; beyond it, the oldest entries are removed.
 _MOST_BYTES: Final = 200_000
 
 
@@ -30,7 +30,7 @@ def adaptation_directory(package: Path) -> Path:
         package: The directory of the shipped package.
     """
     directory = state_directory(package) / "adaptation"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # statistics reveal something of the data
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # statistics reveal something about the data
     return directory
 
 
@@ -81,7 +81,7 @@ class AdaptationStorage:
         return None
 
     def statistics(self, channels: int) -> Statistics | None:
-        """Return the last statistics of this number of channels; None without them."""
+        """Return the last statistics; None without any, or if they have another number of channels."""
         with suppress(OSError, SafetensorError, KeyError):
             arrays = load(self._statistics.read_bytes())
             if all(arrays[name].shape == (channels,) for name in ("mean", "variance")):

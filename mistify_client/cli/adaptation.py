@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.adapting.installing import restored, unadapted
+from mistify_client.adapting.installing import adaptable_version, remove_adaptation
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
@@ -52,14 +52,14 @@ def adaptation(
 
 def _reset(package: Path, storage: AdaptationStorage) -> None:
     storage.forget()
-    restored(package)
+    remove_adaptation(package)
     storage.note("reset", "by mistify adaptation --reset")
 
 
 def _refusal(package: Path) -> str:
     """Return why the current version cannot be adapted; empty if it can."""
     try:
-        unadapted(package)
+        adaptable_version(package)
     except MistifyError as error:
         if error.code is ErrorCode.NOT_FOUND:
             return str(error)

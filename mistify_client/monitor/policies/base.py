@@ -80,12 +80,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class CriterionScore:
-    """The part of a criterion in a decision.
+    """The contribution of a criterion to a decision.
 
     Attributes:
         criterion: Its name, such as "accuracy".
         weight: Its share in the score, 0 to 1; all weights add up to 1.
-        utility: How good the chosen option is by it: 0 for the worst of all options, 1 for the best.
+        utility: How well the chosen option does by this criterion: 0 if it is the worst, 1 if the best.
     """
 
     criterion: str

@@ -17,7 +17,7 @@ from mistify_client.monitor.policies.scoring import (
     Scores,
     amounts_of,
     battery_preference,
-    shifted,
+    weights_for_battery,
 )
 
 _DIGITS: Final = 3
@@ -30,7 +30,7 @@ _FORMATS: Final = {
 
 
 class ContextualPolicy(Policy):
-    """Policy that weighs accuracy, latency, energy and memory; with an emptier battery, energy counts more.
+    """Policy that weighs accuracy, latency, energy and memory; energy counts more as the battery runs down.
 
     Limits come first: an option over one of them is left at once. Among the options within the limits, it
     switches to one with a higher score only after that option has kept a margin in score and limits for a
@@ -48,16 +48,20 @@ class ContextualPolicy(Policy):
     def decide(self, situation: Situation) -> Decision:
         """Choose the option to run from now on; see `Policy.decide`."""
         charge = self._charge(situation)
-        weights = self._weights if charge is None else shifted(self._weights, battery_preference(charge))
+        weights = (
+            self._weights
+            if charge is None
+            else weights_for_battery(self._weights, battery_preference(charge))
+        )
         amounts = amounts_of(situation)
-        compared = _Compared(situation, amounts, Scores.of(amounts, weights), Limits(situation, amounts))
-        place = self._place(compared)
-        reasons = [*compared.reasons(place), *self._battery_reasons(charge)]
+        comparison = _Comparison(situation, amounts, Scores.of(amounts, weights), Limits(situation, amounts))
+        place = self._place(comparison)
+        reasons = [*comparison.reasons(place), *self._battery_reasons(charge)]
         return Decision(
             situation.options[place].id,
-            not compared.limits.exceeded(place),
+            not comparison.limits.exceeded(place),
             "; ".join(reasons),
-            compared.scores.by_criterion(place),
+            comparison.scores.by_criterion(place),
         )
 
     def _charge(self, situation: Situation) -> float | None:
@@ -78,26 +82,26 @@ class ContextualPolicy(Policy):
         elif self._had_battery:
             yield "the battery does not report its charge any more, and does not count"
 
-    def _place(self, compared: "_Compared") -> int:
+    def _place(self, comparison: "_Comparison") -> int:
         """Return the index of the option to run."""
-        current, margin = compared.current, self._params.hysteresis
-        steadily_better = self._steadily_better(compared)
-        excess = compared.limits.excess()
+        current, margin = comparison.current, self._params.hysteresis
+        steadily_better = self._steadily_better(comparison)
+        excess = comparison.limits.excess()
         if excess[current] <= 0:
-            return compared.best([current, *steadily_better])
+            return comparison.best([current, *steadily_better])
         for reserve in (margin / 2, 0.0):
-            if within := np.flatnonzero(compared.limits.excess(reserve) <= 0).tolist():
-                return compared.best(within)
+            if within := np.flatnonzero(comparison.limits.excess(reserve) <= 0).tolist():
+                return comparison.best(within)
         least = int(np.argmin(excess))
         # Between options that exceed different limits almost equally, noise must not cause switches.
         much_less = excess[least] < excess[current] - math.log1p(margin)
-        return least if much_less or self._has_run_long(compared.situation) else current
+        return least if much_less or self._has_run_long(comparison.situation) else current
 
-    def _steadily_better(self, compared: "_Compared") -> list[int]:
+    def _steadily_better(self, comparison: "_Comparison") -> list[int]:
         """Return the options that have kept the margins for the dwell; none if the current one is newer."""
-        situation, totals = compared.situation, compared.scores.totals
-        within = compared.limits.excess(self._params.hysteresis) <= 0
-        least = (1 + self._params.advantage) * totals[compared.current]
+        situation, totals = comparison.situation, comparison.scores.totals
+        within = comparison.limits.excess(self._params.hysteresis) <= 0
+        least = (1 + self._params.advantage) * totals[comparison.current]
         better = np.flatnonzero(within & (totals > least)).tolist()
         ids = {place: situation.options[place].id for place in better}
         now = situation.now
@@ -112,7 +116,7 @@ class ContextualPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """The options of a situation, with amounts, scores and limits."""
 
     situation: Situation

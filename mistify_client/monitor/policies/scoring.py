@@ -33,8 +33,8 @@ def battery_preference(charge: float) -> float:
     return math.log(1 + 9 * charge) / math.log(10)
 
 
-def shifted(weights: Mapping[Criterion, float], preference: float) -> dict[Criterion, float]:
-    """Return the weights for a state of the battery; at a preference of 0.5 they do not change.
+def weights_for_battery(weights: Mapping[Criterion, float], preference: float) -> dict[Criterion, float]:
+    """Return weights adjusted to the battery's charge; at a preference of 0.5 they do not change.
 
     With accuracy and energy alone, equally weighted, the score is that of equation 3.
 

@@ -14,7 +14,7 @@ class Prediction:
     Attributes:
         computing_ms: Milliseconds in which the network uses the processor.
         waiting_ms: Milliseconds in which it waits for the processor or for memory.
-        energy: None if unknown.
+        energy: The energy of the inference; None if unknown.
     """
 
     computing_ms: float

@@ -1,4 +1,4 @@
-"""Latencies of inferences with exits, as if all took the same way."""
+"""Latencies of inferences with exits, made comparable with each other."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mistify_client.runtime.options import PackageOptions
 
 
 def expected_stages(inferences: npt.NDArray[Any], options: PackageOptions) -> npt.NDArray[Any]:
-    """Return inferences in which those with exits take as long as an example is expected to take.
+    """Scale the latencies of inferences with exits to those expected of an average example.
 
     An inference takes longer if it runs more stages. Its latency relative to the usual one up to its last
     stage shows whether the device is slower or faster than expected.

@@ -21,7 +21,7 @@ class PowerMeter:
         self._before: tuple[float, float] | None = None
 
     def watts(self) -> float | None:
-        """Return the mean power since the last call; None without a meter, and at RAPL's first one."""
+        """Return the mean power since the last call; None without a meter, and at first with RAPL."""
         if self._counter is None:
             return self._files.battery_watts()
         before, self._before = self._before, (self._clock(), self._counter())

@@ -13,9 +13,9 @@ _UNIT: Final = 1e-6
 
 @dataclass(frozen=True)
 class SystemFiles:
-    """Where the files of the kernel are mounted.
+    """The files of the kernel, below the directories where they are mounted.
 
-    A system without a file, or one that may not be read, has no value there: None, never 0.
+    The value of a file that is missing, or may not be read, is None, never 0.
     """
 
     proc: Path = Path("/proc")

@@ -15,7 +15,7 @@ __all__ = ["Moment", "Options", "Run"]
 
 
 class Run(Settings):
-    """The beginning of a run of the monitor; another one follows when it is started again.
+    """The beginning of a run of the monitor; there is another one for each restart.
 
     Attributes:
         format: The version of the format.
@@ -27,7 +27,7 @@ class Run(Settings):
 
 
 class Options(Settings):
-    """The options from now on.
+    """The options of the moments that follow.
 
     Attributes:
         options: Options with latencies corrected by measurements; at least one.

@@ -42,8 +42,8 @@ def replayed(
 ) -> Iterator[Replayed]:
     """Yield each moment of a trace with the decision of a policy.
 
-    The chosen option counts as running from the next moment on: apps follow at once, and slices have been
-    cut.
+    The chosen option counts as running from the next moment on, as if apps followed at once and slices had
+    been cut.
 
     Args:
         lines: The lines of a trace, as `read_trace` yields them.

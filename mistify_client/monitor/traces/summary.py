@@ -1,4 +1,4 @@
-"""What a replay shows: the changes of the option, and figures beside those of the device."""
+"""The summary of a replay: changes of the option, and figures next to those of the device."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ class Tally:
 
 
 class Comparison:
-    """A replay beside the device itself, both at the targets of the replay.
+    """A replay next to what the device did, both judged by the targets of the replay.
 
     Attributes:
         device: The options that ran on the device.

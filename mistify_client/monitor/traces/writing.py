@@ -20,7 +20,7 @@ from mistify_client.runtime.options import Option
 class TraceWriter:
     """Appends the conditions and decisions of a monitor to a file.
 
-    Every line is complete: one that a full disk or a power cut has cut off is removed.
+    A line that was cut off by a full disk or a power failure is removed, so that every line is complete.
 
     Args:
         path: The file; an existing trace is continued.

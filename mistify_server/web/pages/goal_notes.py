@@ -1,4 +1,4 @@
-"""The notes on the goals of a job, each of them once."""
+"""The notes on the goals of a job, without repetitions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Note:
     """A note on goals.
 
     Attributes:
-        text: For a single goal, the note; for several, one that is true of each of them.
+        text: For a single goal, its note; for several, a text that is true of each of them.
         problem: Whether it says why they are not met.
         goals: Their ids.
     """
@@ -39,7 +39,7 @@ class Note:
 
 @dataclass
 class _Alike:
-    """Notes that are equal but for their hardware."""
+    """Notes that differ only in their hardware."""
 
     texts: dict[str, None] = field(default_factory=dict)
     goals: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Alike:
 def numbered_notes(goals: Sequence[Goal]) -> list[Note]:
     """Return the notes on goals, those that say why a goal is not met first.
 
-    Notes that are the same but for the goals' hardware are one note.
+    Notes that differ only in the hardware of the goals are joined.
     """
     alike: dict[tuple[bool, str], _Alike] = {}
     for goal in goals:

@@ -1,4 +1,4 @@
-"""The goals of a job at a glance: a line a goal, with the limit that is closest to being exceeded first."""
+"""The goals of a job at a glance: one line per goal, the limit closest to being exceeded first."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class Cell:
 
     Attributes:
         aside: A remark on the value.
-        order: The value for sorting; None if it is unknown.
+        order: The value by which lines are sorted; None if it is unknown.
         missed: Whether it misses its limit or target.
     """
 

@@ -1,4 +1,4 @@
-"""The layers of a goal's network before and after adaptation, prepared for its page."""
+"""The layers of a goal's network before and after adaptation, as shown on its page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

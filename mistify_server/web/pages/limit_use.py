@@ -13,7 +13,7 @@ from mistify.jobs.job import Goal
 
 @dataclass(frozen=True)
 class LimitUse:
-    """A cost of a package beside its limit.
+    """A cost of a package, with its limit.
 
     Attributes:
         axis: The label of the cost without its hardware: `latency`.
@@ -36,7 +36,7 @@ class LimitUse:
 
     @property
     def bar(self) -> float:
-        """The length of its bar in per cent of the limit's, at most 100."""
+        """The length of the bar as a percentage of the limit's bar, at most 100."""
         return round(100 * min(self.share or 0.0, 1.0), 1)
 
 

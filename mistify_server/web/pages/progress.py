@@ -11,7 +11,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class JobProgress:
-    """The number of a job's finished goals, and the time left in seconds; None if nothing suggests it."""
+    """The number of a job's finished goals, and the time left in seconds; None if it cannot be estimated."""
 
     finished: int
     goals: int
@@ -21,8 +21,8 @@ class JobProgress:
 def job_progress(job: Job) -> JobProgress:
     """Return the progress of a job with all its goals.
 
-    The time left assumes that the other goals take as long as the finished ones; the tuning of the source is
-    part of their time, so that it is rather less.
+    The time left assumes that the other goals take as long as the finished ones. This is rather too long,
+    because the time of the finished ones includes the tuning of the source.
     """
     finished = sum(goal.state.ended for goal in job.goals)
     seconds = job.seconds / finished * (len(job.goals) - finished) if finished else None

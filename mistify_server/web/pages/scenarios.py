@@ -1,4 +1,4 @@
-"""The page "Another scenario": networks for further tasks and limits, from a supernet that is trained."""
+"""The page "Another scenario": networks for further tasks and limits, from a trained supernet."""
 
 import asyncio
 import secrets

@@ -43,7 +43,7 @@ class ExpectedRow:
 
     Attributes:
         query: The query of a page whose form has the task filled in.
-        trained: Whether it is a trained task, or a set of classes, of which all are trained alike.
+        trained: Whether it is a trained task; sets of classes always count as trained.
         scores: Expected scores [limits]; none for a task that was not scored.
     """
 
@@ -102,7 +102,7 @@ def expected_table(job: Job, batch: ServedBatch) -> ExpectedTable:
 
 
 def _limits(job: Job, goal: Goal) -> str:
-    """Return the limits of a goal as text, whatever precision they are kept at."""
+    """Return the limits of a goal as text, whatever the precision."""
     formats = (*built_in_formats(), *job.formats)
     limits = (
         f"{label(source_axis(axis), formats)} {_sign(axis, formats)} {amount(axis, limit, formats)}"

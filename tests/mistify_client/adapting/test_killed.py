@@ -14,20 +14,20 @@ from pathlib import Path
 import numpy as np
 from mistify.adaptation.statistics import Statistics
 from mistify_client import load
-from mistify_client.adapting.installing import install_adapted, restored, unadapted
+from mistify_client.adapting.installing import adaptable_version, install_adapted, remove_adaptation
 from tests.support.adaptable import digits
 from tests.support.file_operations import ended_at
 
 root = Path(sys.argv[1])
 package = root / "package"
 pictures = digits()[0][:4]
-numbers = unadapted(package)
+numbers = adaptable_version(package)
 shipped = numbers.store.read_statistics(numbers.base)
 
 
 def installed(factor):
     statistics = Statistics(shipped["mean"], shipped["variance"] * np.float32(factor))
-    install_adapted(package, unadapted(package), statistics)
+    install_adapted(package, adaptable_version(package), statistics)
 
 
 def kind(model):
@@ -42,7 +42,7 @@ for name, factor in (("old", 2), ("new", 4)):
 first = sys.argv[2]
 point, status = 1, signal.SIGKILL
 while status:
-    restored(package)
+    remove_adaptation(package)
     if first == "old":
         installed(2)
     running = load(package)
@@ -55,7 +55,7 @@ while status:
     line = {"status": status, "fresh": kind(fresh), "running": kind(running)}
     installed(4)
     again = kind(load(package))
-    restored(package)
+    remove_adaptation(package)
     print(json.dumps(line | {"again": again, "restored": kind(load(package))}))
     point += 1
 """

@@ -10,7 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.verification import verify
 from mistify_client import load
-from mistify_client.adapting.installing import install_adapted, restored, unadapted
+from mistify_client.adapting.installing import adaptable_version, install_adapted, remove_adaptation
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.runtime.versions import current, install, previous, roll_back
 from mistify_client.tuning import Examples, TrainingSettings, installing, tune
@@ -45,7 +45,7 @@ def accuracy(package):
 
 def adapt_again(package, factor=2.0):
     """Install another adapted version, as the monitor does while a tuning runs."""
-    version = unadapted(package)
+    version = adaptable_version(package)
     shipped = version.store.read_statistics(version.base)
     statistics = Statistics(shipped["mean"], shipped["variance"] * np.float32(factor))
     return install_adapted(package, version, statistics).directory
@@ -108,7 +108,7 @@ def test_a_mistake_in_the_data_leaves_the_adapted_version(package):
     assert current(package) == adapted
 
 
-@pytest.mark.parametrize("action", [adapt_again, restored])
+@pytest.mark.parametrize("action", [adapt_again, remove_adaptation])
 def test_the_monitor_may_go_on_adapting_and_restoring_during_a_tuning(package, action):
     outcome = tune(package, LABELLED, settings=SETTINGS, display=DuringTheTuning(lambda: action(package)))
     assert outcome.version == current(package)

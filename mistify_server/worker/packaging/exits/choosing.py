@@ -102,7 +102,7 @@ class MeasuredExits:
         return choice
 
     def _least_loss(self) -> str:
-        """Return the least allowed loss at which exits would save enough, in words."""
+        """Describe the smallest allowed loss at which exits would save enough."""
         least = -1.0
         for outcome in outcomes(self.validation):
             least = max(least, outcome.bound)
