@@ -125,6 +125,13 @@ def job_routes(service: PortingService) -> APIRouter:
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
 
+    _add_progress_routes(router, service)
+    return router
+
+
+def _add_progress_routes(router: APIRouter, service: PortingService) -> None:
+    """Add the routes for the details of a goal, and for the events of a job."""
+
     @router.get("/jobs/{job_id}/goals/{goal_id}/details", responses=dict(responses(*_INVALID)))
     async def details(job_id: str, goal_id: str) -> GoalDetails:
         """Return the layers of a goal's network before and after adaptation, and its training curve."""
@@ -142,8 +149,6 @@ def job_routes(service: PortingService) -> APIRouter:
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
-
-    return router
 
 
 async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:

@@ -77,11 +77,8 @@ def package_model(
     cut = slices.cut if _is_plain(task) else None
     serve = cut(task.spec.quantization) if cut else None
     sample = Calibration({}) if serve else _calibration(networks, task, setup)
-    converted = (
-        ConvertedNetworks(serve)
-        if serve
-        else _convert(model, task, setup, sample.examples, training_steps=training_steps, branches=branches)
-    )
+    convert_whole = partial(_convert, model, task, setup, training_steps=training_steps, branches=branches)
+    converted = ConvertedNetworks(serve) if serve else convert_whole(sample.examples)
     adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
     served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
     exits = exit_files(served, task.spec.exits, task, setup, test) if task.spec.exits else ExitFiles({}, "")
