@@ -13,9 +13,9 @@ from mistify.package.opened import Package
 from mistify.package.verification import verify
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
-from mistify_client.runtime.opening import LoadSettings, open_current, open_version
 from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.version_loading import LoadSettings, load_current, load_version
 from mistify_client.runtime.versions import current, in_place_of_current, state_directory
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
     try:
-        opened, generation = open_current(package, state, switchboard, settings, shipped)
+        opened, generation = load_current(package, state, switchboard, settings, shipped)
     except MistifyError as error:
         if current(package) == package:
             raise
@@ -142,7 +142,7 @@ def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None
         message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
         logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is retried
-        opened = open_version(shipped, state, settings, switchboard.option_in(generation))
+        opened = load_version(shipped, state, settings, switchboard.option_in(generation))
     loaded = recorded(*opened, state, generation)
     return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=settings.task)
 

@@ -13,12 +13,12 @@ from mistify.package.manifest import Branch, Manifest, TensorInfo
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.loaded import LoadedPackage, recorded
-from mistify_client.runtime.opening import LoadSettings, open_current
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.version_loading import LoadSettings, load_current
 from mistify_client.runtime.versions import state_directory
 
 logger = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ class PortedModel:
                 return  # an even newer one is being loaded
             try:
                 state = state_directory(self._package)
-                opened, generation = open_current(self._package, state, self._switchboard, self._settings)
+                opened, generation = load_current(self._package, state, self._switchboard, self._settings)
                 opened.network.warm_up(self._loaded.network.shapes)
                 self._loaded = recorded(*opened, state, generation)
             except Exception:

@@ -25,15 +25,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
 from mistify.files.writing import sync_path
-from mistify.package.manifest import MANIFEST, Manifest, TensorInfo
+from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify.package.verification import verify
 from mistify_client.assembly.recorded_options import RecordedOptions
 from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
+from mistify_client.runtime.interchangeable import check_interchangeable
 from mistify_client.runtime.options import PackageOptions
 from mistify_client.runtime.switchboard import Switchboard
 
@@ -342,35 +343,6 @@ def _base(package: Path) -> str:
     with damage_reported(package):
         content = (package / MANIFEST).read_bytes()
     return hashlib.sha256(content).hexdigest()[:_BASE_DIGITS]
-
-
-def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:
-    """Check that a package has the inputs and outputs of the shipped one.
-
-    Args:
-        shipped: The manifest of the shipped package.
-        new: The manifest of the package that replaces it.
-        directory: The directory of the new package.
-
-    Raises:
-        MistifyError: INVALID_MODEL, it has different ones.
-    """
-    sides = (("inputs", shipped.inputs, new.inputs), ("outputs", shipped.outputs, new.outputs))
-    problems = [
-        Problem(
-            f"{directory / MANIFEST}: {side}", _signature(actual), _signature(expected), "install another one"
-        )
-        for side, expected, actual in sides
-        if _signature(actual) != _signature(expected)
-    ]
-    if problems:
-        message = f"{directory} cannot take the place of the package"
-        raise MistifyError(ErrorCode.INVALID_MODEL, message, problems)
-
-
-def _signature(tensors: tuple[TensorInfo, ...]) -> str:
-    """Format names, types and shapes; not the scales of integers, which callers read from the model."""
-    return ", ".join(f"{info.name} {info.dtype}{list(info.shape)}" for info in tensors)
 
 
 def _copied(new: Path, versions: Path, prefix: str) -> Path:

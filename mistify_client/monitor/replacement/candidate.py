@@ -18,15 +18,11 @@ from mistify.tflite.resizable import resizable
 from mistify_client.assembly.paging import Blocks, PagedNetwork
 from mistify_client.examples import checked_inputs, read_npz
 from mistify_client.runtime.inputs import Array, bind
+from mistify_client.runtime.interchangeable import check_interchangeable
 from mistify_client.runtime.interpreter import Network, open_network
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import chosen_blocks
-from mistify_client.runtime.versions import (
-    check_interchangeable,
-    open_current,
-    shipped_package,
-    state_directory,
-)
+from mistify_client.runtime.versions import open_current, shipped_package, state_directory
 from mistify_client.slicing.cutting import cut_slice
 
 #: Number of inferences of each network in a comparison.

@@ -29,8 +29,8 @@ from mistify.peers.membership import PackageReference, Peer
 from mistify_client.examples import Examples
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array, bind
+from mistify_client.runtime.interchangeable import check_interchangeable
 from mistify_client.runtime.interpreter import Network
-from mistify_client.runtime.versions import check_interchangeable
 from mistify_client.tuning.peers.ensemble import Predictions
 from mistify_client.tuning.storage import stored_in
 

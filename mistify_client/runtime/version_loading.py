@@ -29,20 +29,20 @@ class LoadSettings(NamedTuple):
     task: ServedTask | None
 
 
-class OpenedVersion(NamedTuple):
+class LoadedVersion(NamedTuple):
     """A loaded version of a package."""
 
     network: Runnable
     options: PackageOptions
 
 
-def open_current(
+def load_current(
     package: Path,
     state: Path,
     switchboard: Switchboard,
     settings: LoadSettings,
     shipped: Package | None = None,
-) -> tuple[OpenedVersion, int]:
+) -> tuple[LoadedVersion, int]:
     """Load the current version of a package, and return it with its generation.
 
     Args:
@@ -51,16 +51,16 @@ def open_current(
         shipped: The package, if it has been opened before.
 
     Raises:
-        MistifyError: As for `open_version`.
+        MistifyError: As for `load_version`.
     """
 
-    def opened(version: Package, generation: int) -> OpenedVersion:
-        return open_version(version, state, settings, switchboard.option_in(generation))
+    def loaded(version: Package, generation: int) -> LoadedVersion:
+        return load_version(version, state, settings, switchboard.option_in(generation))
 
-    return read_consistently(package, state, switchboard, opened, shipped)
+    return read_consistently(package, state, switchboard, loaded, shipped)
 
 
-def open_version(package: Package, state: Path, settings: LoadSettings, option: int) -> OpenedVersion:
+def load_version(package: Package, state: Path, settings: LoadSettings, option: int) -> LoadedVersion:
     """Load a version of a package, with an option in memory.
 
     Args:
@@ -82,8 +82,8 @@ def open_version(package: Package, state: Path, settings: LoadSettings, option: 
     package.verify(with_blocks=False, skip=used)
     threads = settings.threads or options.threads
     if options.paged:
-        return OpenedVersion(open_paged(package, options, state, chosen, threads), options)
+        return LoadedVersion(open_paged(package, options, state, chosen, threads), options)
     network = open_network(package, threads)
     if options.exits is None:
-        return OpenedVersion(network, options)
-    return OpenedVersion(with_exits(package, network, options.exits), options)
+        return LoadedVersion(network, options)
+    return LoadedVersion(with_exits(package, network, options.exits), options)
