@@ -66,7 +66,7 @@ def serve(
 @models.command("add")
 def add_model(
     name: Annotated[str, typer.Argument(help="Name of the model in configs; case-insensitive.")],
-    path: Annotated[Path, typer.Argument(help="The model's file (.keras, .h5 or .onnx); it is copied.")],
+    path: Annotated[Path, typer.Argument(help="The model's file (.keras, .h5 or .onnx), which is copied.")],
     *,
     store: StoreOption,
 ) -> None:

@@ -88,7 +88,7 @@ class ServeConfig(BaseSettings):
         bool,
         typer.Option(
             "--allow-code/--no-allow-code",
-            help="Whether workers run the Python files with metrics and losses that configs name. "
+            help="Whether workers run the Python files with metrics, losses and models that configs name. "
             "Anyone who can call the server can then run any code as its user.",
             show_default="no-allow-code",
         ),

@@ -23,9 +23,9 @@ from executors.inspection.directories import (
 )
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import LIMITS, Limits
-from executors.inspection.onnx_file import SUFFIX as ONNX
 from executors.inspection.onnx_file import inspect_onnx, is_onnx
 from executors.inspection.weights import model_config, stored_weights
+from mistify.config.files import ONNX
 
 __all__ = ["ClassPolicy", "Inspected", "Limits", "SourceKind", "check_config", "inspect_source"]
 

@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Iterator
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -9,12 +10,14 @@ from typing import Any, Final
 from executors.inspection.config import ClassPolicy
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid, too_large
-from executors.inspection.limits import Limits
-
-SUFFIX: Final = ".onnx"
+from executors.inspection.limits import LIMITS, Limits
+from mistify.config.files import ONNX, external_data_of
 
 _EXPECTED: Final = "an ONNX model that passes onnx.checker.check_model"
 _EXPORT: Final = "export it again"
+
+#: Largest size of an ONNX file without external data.
+_LARGEST: Final = 2**31 - 1
 
 #: Largest nesting depth of graphs in attributes of nodes.
 _DEPTH: Final = 16
@@ -23,8 +26,8 @@ _DEPTH: Final = 16
 def is_onnx(path: Path) -> bool:
     """Check whether a model is an ONNX file, or a directory with one."""
     if path.is_dir():
-        return not (path / GRAPH).exists() and any(path.glob(f"*{SUFFIX}"))
-    return path.suffix == SUFFIX
+        return not (path / GRAPH).exists() and any(path.glob(f"*{ONNX}"))
+    return path.suffix == ONNX
 
 
 def onnx_file(path: Path) -> Path:
@@ -35,10 +38,10 @@ def onnx_file(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    files = sorted(path.glob(f"*{SUFFIX}"))
+    files = sorted(path.glob(f"*{ONNX}"))
     if len(files) != 1:
         names = ", ".join(file.name for file in files[:5])
-        raise invalid(path, f"a directory with {names}", f"a single {SUFFIX} file", "remove the others")
+        raise invalid(path, f"a directory with {names}", f"a single {ONNX} file", "remove the others")
     return files[0]
 
 
@@ -51,6 +54,42 @@ def inspect_onnx(path: Path, policy: ClassPolicy) -> int:
     return sum(prod(weight.dims) for weight in _weights(parse_onnx(path, policy.limits).graph))
 
 
+def with_external_data(path: Path) -> bytes | None:
+    """Return an ONNX file that contains its external data; None if it has none.
+
+    Raises:
+        MistifyError: INVALID_MODEL, as for `parse_onnx`, or the file would be too large.
+    """
+    model, file = parse_onnx(path, LIMITS), onnx_file(path)
+    external = [entry for weight in _weights(model.graph) for entry in weight.external_data]
+    locations = {entry.value for entry in external if entry.key == "location"}
+    if not locations:
+        return None
+    size = file.stat().st_size + sum((file.parent / location).stat().st_size for location in locations)
+    if size > _LARGEST:
+        raise invalid(
+            path, f"an ONNX file and external data of {size:,} bytes", f"at most {_LARGEST:,} bytes",
+            "give the directory with both as the model of a config",
+        )  # fmt: skip
+    from onnx import load_external_data_for_model  # noqa: PLC0415 (optional)
+
+    load_external_data_for_model(model, str(file.parent))
+    return bytes(model.SerializeToString())
+
+
+def check_installed(path: Path) -> None:
+    """Refuse a model that needs onnx, if that is not installed.
+
+    Raises:
+        MistifyError: INVALID_MODEL, with the command that installs it.
+    """
+    if find_spec("onnx") is None:
+        raise invalid(
+            path, "a network that is read as ONNX, which is not installed", "onnx",
+            "run pip install 'mistify-porting[onnx]' on the server",
+        )  # fmt: skip
+
+
 def parse_onnx(path: Path, limits: Limits) -> Any:
     """Return the `ModelProto` of an ONNX file, whose external data were checked but not read.
 
@@ -58,14 +97,10 @@ def parse_onnx(path: Path, limits: Limits) -> Any:
         MistifyError: INVALID_MODEL if onnx is not installed, or the file is damaged, exceeds the limits, or
             refers to data elsewhere than in regular files beside it.
     """
-    try:
-        import onnx  # noqa: PLC0415 (optional)
-        from google.protobuf.message import DecodeError  # noqa: PLC0415 (comes with onnx)
-    except ModuleNotFoundError as error:
-        raise invalid(
-            path, "an ONNX file, but onnx is not installed", "onnx",
-            "run pip install 'mistify-porting[onnx]' on the server",
-        ) from error  # fmt: skip
+    check_installed(path)
+    import onnx  # noqa: PLC0415 (optional)
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 (comes with onnx)
+
     file = onnx_file(path)
     try:
         model = onnx.load(file, load_external_data=False)
@@ -82,7 +117,7 @@ def parse_onnx(path: Path, limits: Limits) -> Any:
     declared = 0
     for weight in _weights(model.graph):
         declared += prod(weight.dims)
-        _check_weight(path, file.parent, weight, limits)
+        _check_weight(path, weight, limits)
     if declared > limits.weights:
         raise too_large(path, f"{declared:,} weights", limits.weights)
     return model
@@ -113,7 +148,7 @@ def _weights(graph: Any) -> Iterator[Any]:
                 yield from _weights(inner)
 
 
-def _check_weight(path: Path, directory: Path, weight: Any, limits: Limits) -> None:
+def _check_weight(path: Path, weight: Any, limits: Limits) -> None:
     from onnx import TensorProto, helper  # noqa: PLC0415 (optional)
 
     name = weight.name[:100] or "of a constant"
@@ -130,7 +165,7 @@ def _check_weight(path: Path, directory: Path, weight: Any, limits: Limits) -> N
     packed = "INT4" in TensorProto.DataType.Name(weight.data_type)
     needed = (prod(weight.dims) * (4 if packed else bits) + 7) // 8
     if weight.data_location == TensorProto.EXTERNAL:
-        _check_external(path, directory, weight, needed)
+        _check_external(path, weight, needed)
     elif weight.HasField("raw_data") and len(weight.raw_data) != needed:
         raise invalid(
             path, f"a tensor {name} of shape {list(weight.dims)} with {len(weight.raw_data):,} bytes",
@@ -138,8 +173,11 @@ def _check_weight(path: Path, directory: Path, weight: Any, limits: Limits) -> N
         )  # fmt: skip
 
 
-def _check_external(path: Path, directory: Path, weight: Any, needed: int) -> None:
-    """Refuse external data anywhere but in a regular file beside the model that is large enough."""
+def _check_external(path: Path, weight: Any, needed: int) -> None:
+    """Refuse external data that are not in a regular file beside the model, or not large enough.
+
+    If the model is not given as a directory, only `net.onnx.data` beside `net.onnx` belongs to it.
+    """
     entries = {entry.key: entry.value for entry in weight.external_data}
     location = entries.get("location", "")
     name = weight.name[:100]
@@ -149,17 +187,23 @@ def _check_external(path: Path, directory: Path, weight: Any, needed: int) -> No
             "the name of a file beside the model",
             "save it with onnx.save_model(MODEL, FILE, save_as_external_data=True)",
         )  # fmt: skip
+    data = onnx_file(path).parent / location
     try:
-        status = (directory / location).lstat()
+        status = data.lstat()
     except OSError as error:
         raise invalid(
             path, f"no file {location[:100]} with the data of {name} beside the model", "all its files",
-            "give the directory that contains both, or save the model as a single file",
+            "copy it there and give the directory that contains both, or save the model as a single file",
         ) from error  # fmt: skip
     if not stat.S_ISREG(status.st_mode):
         raise invalid(
             path, f"{location[:100]}, which is a link or a device", "a regular file", "copy the file"
         )
+    if not path.is_dir() and data != external_data_of(path):
+        raise invalid(
+            path, f"a tensor {name} with its data in {location[:100]}", f"{path.name}.data beside the model",
+            "give a directory that contains only the model's files, or save the model as a single file",
+        )  # fmt: skip
     first, length = (entries.get(key, default) for key, default in (("offset", "0"), ("length", str(needed))))
     fits = first.isdecimal() and len(first) < 20 and length == str(needed)
     if not fits or int(first) + needed > status.st_size:

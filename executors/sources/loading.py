@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from executors.inspection.directories import is_graph
-from executors.inspection.onnx_file import is_onnx
+from executors.inspection.onnx_file import check_installed, is_onnx
 from executors.sources.contract import SourceModel
 from executors.sources.frozen_graph.loading import load_graph
 from executors.sources.frozen_graph.source import FrozenGraph
@@ -34,10 +34,26 @@ def load_source(
         MistifyError: INVALID_MODEL, naming the file, the problem and an acceptable alternative.
     """
     if is_onnx(path):
+        check_installed(path)
         from executors.sources.onnx.loading import load_onnx  # noqa: PLC0415 (needs onnx, which is optional)
 
         return KerasSource(load_onnx(path, sizes))
     return load_graph(path) if is_graph(path) else KerasSource(load_keras(path, sequence, classes))
+
+
+def load_call(path: Path, call: str, weights: Path | None = None) -> SourceModel:
+    """Load the PyTorch network that a function in a Python file returns, with an example input.
+
+    Args:
+        weights: A file that the function takes as its argument; None if it takes none.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the file, the problem and an acceptable alternative.
+    """
+    check_installed(path)
+    from executors.sources.pytorch.loading import load_pytorch  # noqa: PLC0415 (as above)
+
+    return KerasSource(load_pytorch(path, call, weights))
 
 
 def read_source(path: Path) -> SourceModel:

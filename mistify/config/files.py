@@ -7,9 +7,10 @@ servers look it up below their data roots; both find these settings with `with_f
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 from urllib.parse import parse_qsl, urlencode
@@ -23,8 +24,17 @@ from mistify.parsing.validation import Keys
 PRESET: Final = "keras_hub/"
 APPLICATION: Final = "keras.applications/"
 
+#: Suffix of ONNX files, and what PyTorch's exporter adds to the name of such a file for its external data.
+ONNX: Final = ".onnx"
+_EXTERNAL: Final = ".data"
+
 #: A path, then the name of a metric or a loss.
 _FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
+
+#: A Python file, a function that returns a PyTorch network, and a file that the function reads.
+_CALL: Final = re.compile(
+    r"(?P<path>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]{0,63})(\?weights=(?P<weights>.+))?"
+)
 
 Rename: TypeAlias = Callable[[str], str]
 
@@ -77,6 +87,31 @@ def named_in_file(text: object) -> tuple[str, str] | None:
     """Return the file and the name in `FILE.py:NAME`; None for other values."""
     match = _FILE_AND_NAME.fullmatch(text) if isinstance(text, str) else None
     return None if match is None else (match["path"], match["name"])
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A function in a Python file that returns a PyTorch network, and the file that it takes, if any."""
+
+    path: str
+    function: str
+    weights: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelCall | None":
+        """Parse `FILE.py:FUNCTION` or `FILE.py:FUNCTION?weights=FILE`; return None for other texts."""
+        match = _CALL.fullmatch(text)
+        return None if match is None else cls(match["path"], match["function"], match["weights"])
+
+    def __str__(self) -> str:
+        weights = "" if self.weights is None else f"?weights={self.weights}"
+        return f"{self.path}:{self.function}{weights}"
+
+
+def external_data_of(model: Path) -> Path | None:
+    """Return the file with the external data of an ONNX file: `net.onnx.data`; None if there is none."""
+    data = model.with_name(f"{model.name}{_EXTERNAL}")
+    return data if model.suffix == ONNX and data.is_file() else None
 
 
 def with_files(kind: Any, value: Any, change: Change, place: Keys = ()) -> Any:
@@ -179,6 +214,10 @@ def _model(text: str, rename: Rename) -> str:
             pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
             named = [(key, rename(value) if key == "weights" else value) for key, value in pairs]
             return f"{architecture}?{urlencode(named, safe='/:')}"
+    call = ModelCall.parse(text)
+    if call is not None:
+        weights = None if call.weights is None else rename(call.weights)
+        return str(replace(call, path=rename(call.path), weights=weights))
     path, mark, sizes = text.rpartition("?")
     if mark and "=" in sizes:  # an ONNX file with the sizes of its inputs
         return f"{rename(path)}{mark}{sizes}"

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from mistify.config.files import FileField, with_files
+from mistify.config.files import FileField, external_data_of, with_files
 from mistify.config.porting import PortingConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.records import describe_file
@@ -110,8 +110,12 @@ class _Collector:
 
     def _added(self, path: Path) -> UploadName:
         if path not in self.names:
-            digest = self._add_file(path) if path.is_file() else self._add_directory(path)
-            self.names[path] = UploadName(digest.sha256, path.name, path.is_dir())
+            data = external_data_of(path)
+            if data is not None:
+                digest = self._add_directory(path.parent, [path, data])
+            else:
+                digest = self._add_file(path) if path.is_file() else self._add_directory(path, _below(path))
+            self.names[path] = UploadName(digest.sha256, path.name, path.is_dir() or data is not None)
         return self.names[path]
 
     def _add_file(self, path: Path) -> FileDigest:
@@ -120,8 +124,9 @@ class _Collector:
         self.paths[file] = path
         return file
 
-    def _add_directory(self, directory: Path) -> FileDigest:
-        paths = list(_below(directory))
+    def _add_directory(self, directory: Path, paths: Iterable[Path]) -> FileDigest:
+        """Add all or some of the files in a directory."""
+        paths = list(paths)
         for path in paths:
             if path.is_dir():
                 raise _unsent(directory, path, "files, or directories that are not links", "copy it")

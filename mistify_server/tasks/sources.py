@@ -16,8 +16,10 @@ class ModelSource(Message):
         application: Name of an architecture in `keras.applications`.
         classes: Number of classes, if the model's file does not define it.
         input: Height and width of the input images of an architecture in `keras.applications`.
-        weights: A file with the weights of such an architecture.
+        call: Function in the Python file at `path` that returns a PyTorch network and an example input.
+        weights: A file with the weights of such an architecture, or the argument of such a function.
         sequence: Number of tokens in the input texts of a keras_hub preset.
+        external_data: The file with the weights of an ONNX file, if they are in a file of their own.
         sizes: Inputs of an ONNX file with their sizes, without the batch, where the file leaves them free.
     """
 
@@ -28,6 +30,8 @@ class ModelSource(Message):
     input: int | None = None
     weights: str | None = None
     sequence: int | None = None
+    call: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    external_data: str | None = Field(default=None, exclude_if=lambda name: name is None)
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = Field(default=(), exclude_if=lambda sizes: not sizes)
 
 

@@ -14,7 +14,7 @@ from executors.sources.keras.builtin import builtin_source
 from executors.sources.keras.flat import flatten
 from executors.sources.keras.loading import load_application
 from executors.sources.keras.source import KerasSource
-from executors.sources.loading import load_source
+from executors.sources.loading import load_call, load_source
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.data.dataset import TextSettings
@@ -141,7 +141,7 @@ def _load_data(part: DataPart) -> Dataset:
 
 
 def _source_paths(source: ModelSource) -> list[str]:
-    return [path for path in (source.path, source.weights) if path]
+    return [path for path in (source.path, source.external_data, source.weights) if path]
 
 
 def _load_source(report: OnProgress, source: ModelSource) -> SourceModel:
@@ -154,9 +154,11 @@ def _load_source(report: OnProgress, source: ModelSource) -> SourceModel:
 def _loaded(source: ModelSource) -> SourceModel:
     if source.builtin is not None:
         return KerasSource(flatten(source.builtin, builtin_source(source.builtin)))
+    weights = None if source.weights is None else Path(source.weights)
     if source.application is not None:
-        weights = None if source.weights is None else Path(source.weights)
         return KerasSource(load_application(source.application, source.classes, source.input, weights))
+    if source.call is not None:
+        return load_call(Path(source.path or ""), source.call, weights)
     return load_source(Path(source.path or ""), source.sequence, source.classes, dict(source.sizes))
 
 

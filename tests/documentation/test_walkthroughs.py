@@ -56,6 +56,9 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
             "takes minutes and needs a checkout; test_algorithm_and_policy_pass_the_contract_tests runs it"
         ),
     },
+    "docs/pytorch.md": {
+        "pip install torch scikit-learn 'mistify-porting[server,onnx]'": _INSTALLS,
+    },
     "docs/tutorials/engineer.md": {},
     "docs/tutorials/app-developer.md": {},
     "docs/tutorials/operator.md": {
@@ -143,6 +146,14 @@ def test_the_tutorial_for_engineers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/engineer.md", tmp_path)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {goal["id"]: goal["quantization"]["precision"] for goal in report["goals"]}["badge"] != "none"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_page_on_pytorch_works(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnx")
+    follow("docs/pytorch.md", tmp_path)
 
 
 @pytest.mark.slow

@@ -1,6 +1,10 @@
 """A network trained in PyTorch, from its ONNX file to packages on the device."""
 
+import json
+import runpy
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +13,14 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
 
+import onnx
 import torch
 
 from executors.readers.builtin import read_builtin
 from mistify_client import load
 from tests.end_to_end.test_sources import DIGITS, goals_in, port
 from tests.support.onnx_files import outputs_of
+from tests.support.servers import MISTIFY, server
 
 
 def trained(path: Path) -> None:
@@ -77,3 +83,52 @@ def test_a_network_from_pytorch_is_cut_to_half_and_quantized(tmp_path: Path) -> 
         model = load(tmp_path / "out" / "goals" / name)
         answers = np.asarray(model(images)).argmax(-1)
         assert np.mean(answers == expected.argmax(-1)) >= 0.9
+
+
+CODE = """
+import torch
+from torch import nn
+
+def layers():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+
+def network(weights):
+    made = layers()
+    made.load_state_dict(torch.load(weights))
+    return made, torch.zeros(1, 1, 8, 8)
+"""
+
+
+def planned(base: Path, model: str, address: str) -> subprocess.CompletedProcess[str]:
+    goal = {"id": "half", "model": model, "dataset": DIGITS, "adaptation_goal": {"FLOP": "0.5x"}}
+    (base / "goals.json").write_text(json.dumps([goal]))
+    return subprocess.run(
+        [MISTIFY, "plan", base / "goals.json", "--json", "--server", address],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_files_with_external_data_and_functions_are_sent_to_a_server(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(CODE)
+    layers: Any = runpy.run_path(str(tmp_path / "model.py"))["layers"]
+    network, example = layers(), torch.zeros(1, 1, 8, 8)
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    names = {"input_names": ["image"], "output_names": ["digit"]}
+    free = {"dynamic_axes": {"image": {0: "n", 2: "height", 3: "width"}}}
+    torch.onnx.export(network, (example,), tmp_path / "whole.onnx", dynamo=False, **names, **free)
+    proto, path = onnx.load(tmp_path / "whole.onnx"), tmp_path / "net.onnx"
+    onnx.save_model(proto, path, save_as_external_data=True, location="net.onnx.data", size_threshold=0)
+    code = "model.py:network?weights=weights.pt"
+    with server(tmp_path / "strict") as (address, _):
+        sized = planned(tmp_path, "net.onnx?image=1,8,8", address)
+        free_sizes = planned(tmp_path, "net.onnx", address)
+        refused = planned(tmp_path, code, address)
+    assert sized.returncode == 0, sized.stderr
+    assert "an input 'image' with free sizes" in " ".join(free_sizes.stderr.split())
+    assert "--allow-code" in refused.stderr
+    with server(tmp_path / "open", "--allow-code") as (address, _):
+        called = planned(tmp_path, code, address)
+    assert called.returncode == 0, called.stderr
+    costs = [json.loads(done.stdout)["batches"][0]["edges"] for done in (sized, called)]
+    assert costs[0] == costs[1]

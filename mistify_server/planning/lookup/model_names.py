@@ -12,11 +12,12 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from executors.inspection.names import APPLICATIONS
 from executors.inspection.onnx_file import is_onnx
-from mistify.config.files import APPLICATION, PRESET, PathKind
+from mistify.config.files import APPLICATION, PRESET, PathKind, external_data_of
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.tasks.sources import ModelSource
@@ -30,7 +31,9 @@ _KAGGLE = re.compile(
     r"(?:versions/)?(\d+)"
 )
 
-#: An input of an ONNX file with its sizes.
+#: Inputs of an ONNX file with their sizes.
+Sizes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+
 _SIZES = re.compile(r"(?P<name>[^=]{1,200})=(?P<sizes>[1-9]\d{0,5}(,[1-9]\d{0,5}){0,7})", re.ASCII)
 
 #: Option -> minimum and maximum.
@@ -53,26 +56,35 @@ def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
     return None
 
 
-def onnx_model(name: str, roots: DataRoots) -> ModelSource | None:
-    """Return the model for the name of an ONNX file or its directory with sizes; None for other names.
+def onnx_sizes(name: str) -> tuple[str, Sizes]:
+    """Divide `net.onnx?image=3,224,224` into the model's name and the sizes; names without sizes stay whole.
 
     Raises:
-        InvalidValue: There is no such file, or sizes are wrong.
+        InvalidValue: Sizes are wrong.
     """
-    path, mark, query = name.rpartition("?")
+    model, mark, query = name.rpartition("?")
     if not mark or "=" not in query:
-        return None
-    found = roots.find(path, PathKind.EITHER)
-    if not is_onnx(found):
-        raise InvalidValue(name, "options only for ONNX files", "remove the question mark and what follows")
+        return name, ()
     sizes = []
     for option in query.split("&"):
         given = _SIZES.fullmatch(unquote(option))
         if given is None:
-            fix = f"write {path}?image=3,224,224, for example"
+            fix = f"write {model}?image=3,224,224, for example"
             raise InvalidValue(name, "an input with its sizes, without the batch", fix)
         sizes.append((given["name"], tuple(map(int, given["sizes"].split(",")))))
-    return ModelSource(path=str(found), sizes=tuple(sizes))
+    return model, tuple(sizes)
+
+
+def model_in(path: Path, name: str, sizes: Sizes = ()) -> ModelSource:
+    """Return the model in a file or directory, with the sizes that its name in a config gives.
+
+    Raises:
+        InvalidValue: There are sizes, but it is not an ONNX file.
+    """
+    if sizes and not is_onnx(path):
+        raise InvalidValue(name, "options only for ONNX files", "remove the question mark and what follows")
+    data = external_data_of(path)
+    return ModelSource(path=str(path), external_data=None if data is None else str(data), sizes=sizes)
 
 
 def _application(name: str, rest: str, roots: DataRoots) -> ModelSource:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
@@ -12,7 +13,7 @@ from mistify.config.data.code import CodeFile
 from mistify.config.data.dataset import DatasetConfig, DataSettings, generated_count
 from mistify.config.data.loss import LOSSES
 from mistify.config.data.metric import METRICS
-from mistify.config.files import FileField, FileForm, with_files
+from mistify.config.files import FileField, FileForm, ModelCall, with_files
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, Keys, json_path
 from mistify.uploads import as_written
@@ -24,7 +25,10 @@ from mistify_server.planning.lookup.models import ModelRepository, find_data, fi
 from mistify_server.planning.lookup.tasks import with_tasks
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+_REFUSES_CODE: Final = "this server does not run files that configs name"
+_CONSENT: Final = "or, if all callers may run code there, start it with --allow-code (allow_code in a file)"
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ class BatchResolver:
         place, count = f"[{batch.indices[0]}]", len(problems.problems)
         check_algorithm(batch.algorithm, place, problems)
         devices = find_devices(batch, self.devices, problems.problems)
-        model = problems.check(f"{place}.model", lambda: find_model(batch.model, self.models, self.roots))
-        if self.opens_models and model is not None and model.path and Path(model.path).is_file():
+        model = problems.check(f"{place}.model", lambda: self._find_model(batch.model))
+        if self.opens_models and model is not None and model.path and model.call is None:
             problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
         data = self._find_data(batch, f"{place}.dataset", problems)
         if data is not None:
@@ -68,6 +72,13 @@ class BatchResolver:
         if len(problems.problems) > count or model is None or data is None:
             return None
         return ResolvedBatch(number, batch, model, data, devices)
+
+    def _find_model(self, name: str) -> ModelSource:
+        if ModelCall.parse(name) is not None and not self.allow_code:
+            raise InvalidValue(
+                as_written(name), f"a model without code: {_REFUSES_CODE}", f"name an ONNX file; {_CONSENT}"
+            )
+        return find_model(name, self.models, self.roots)
 
     def _find_data(self, batch: CollectiveBatch, place: str, problems: ProblemCollector) -> DataSource | None:
         dataset, count = batch.dataset, len(problems.problems)
@@ -118,9 +129,8 @@ class BatchResolver:
             group = LOSSES if keys[0] == "losses" else METRICS
             raise InvalidValue(
                 f"{as_written(file.path)}:{name}",
-                f"the name of an entry point of {group}: this server does not run files that configs name",
-                "install a plug-in on the server; or, if all callers may run code there, "
-                "start it with --allow-code (allow_code in a file)",
+                f"the name of an entry point of {group}: {_REFUSES_CODE}",
+                f"install a plug-in on the server; {_CONSENT}",
             )
         path = self.roots.find(file.path)
         return {name: CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())}

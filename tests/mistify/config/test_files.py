@@ -89,6 +89,8 @@ def test_invalid_settings_are_left_unchanged(value: Any) -> None:
             "keras.applications/Net?classes=10&weights=A/B.H5",
         ),
         (FileForm.MODEL, "net.onnx?image=3,8,8", "NET.ONNX?image=3,8,8"),
+        (FileForm.MODEL, "a/net.py:network", "A/NET.PY:network"),
+        (FileForm.MODEL, "net.py:Net?weights=a/b.pt", "NET.PY:Net?weights=A/B.PT"),
         (FileForm.MODEL, "keras.applications/Net?weights", "KERAS.APPLICATIONS/NET?WEIGHTS"),
         (FileForm.CODE, "a.py:near", "A.PY:near"),
         (FileForm.CODE, "near", "near"),

@@ -55,6 +55,21 @@ def test_files_with_metrics_and_losses_are_uploaded(tmp_path: Path) -> None:
     }
 
 
+def test_an_onnx_file_is_uploaded_with_its_external_data(tmp_path: Path) -> None:
+    for name in ("net.onnx", "net.onnx.data", "alone.onnx", "photo.jpg"):
+        (tmp_path / name).write_text(name)
+    config = [{"model": "net.onnx?image=3,8,8"}, {"model": "alone.onnx"}]
+    found = local_files(json.dumps(config), [tmp_path])
+    assert sorted(path.name for path in found.paths.values()) == ["alone.onnx", "net.onnx", "net.onnx.data"]
+    ((listing, content),) = found.listings.items()
+    assert json.loads(content) == {
+        name: [hashlib.sha256(name.encode()).hexdigest(), len(name)] for name in ("net.onnx", "net.onnx.data")
+    }
+    with_data, alone = (goal["model"] for goal in json.loads(found.text))
+    assert with_data == f"upload:{listing.sha256}/net.onnx/?image=3,8,8"
+    assert alone == f"upload:{hashlib.sha256(b'alone.onnx').hexdigest()}/alone.onnx"
+
+
 @pytest.mark.parametrize(
     "name", ["../outside.npz", "{base}/outside.npz", "link.npz", "links/outside.npz", ".", "", "/"]
 )

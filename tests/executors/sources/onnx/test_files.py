@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from executors.inspection import SourceKind, inspect_source
+from executors.inspection import SourceKind, inspect_source, onnx_file
 from executors.sources.onnx.loading import load_onnx
 from mistify.errors import ErrorCode, MistifyError
 from tests.support.onnx_files import model, node, normal, outputs_of, written
@@ -64,8 +64,22 @@ def test_external_data_lie_beside_the_file(tmp_path: Path) -> None:
     x = normal(2, 3, 8, 8, scale=1.0)
     (expected,) = outputs_of(path, {"x": x})
     assert inspect_source(path.parent).kind is SourceKind.ONNX
-    for source in (path, path.parent):
-        np.testing.assert_allclose(np.asarray(load_onnx(source)(np.moveaxis(x, 1, -1))), expected, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(load_onnx(path.parent)(np.moveaxis(x, 1, -1))), expected, atol=1e-5)
+    refused("expected net.onnx.data beside the model; give a directory that contains only", path)
+
+
+def test_data_named_after_the_file_belong_to_it(tmp_path: Path) -> None:
+    path, x = tmp_path / "net.onnx", normal(2, 3, 8, 8, scale=1.0)
+    options = {"save_as_external_data": True, "size_threshold": 0}
+    onnx.save_model(small(), path, location="net.onnx.data", **options)
+    (tmp_path / "another.onnx").write_bytes(b"not read")
+    (expected,) = outputs_of(path, {"x": x})
+    np.testing.assert_allclose(np.asarray(load_onnx(path)(np.moveaxis(x, 1, -1))), expected, atol=1e-5)
+    whole = tmp_path / "elsewhere" / "whole.onnx"
+    whole.parent.mkdir()
+    whole.write_bytes(onnx_file.with_external_data(path) or b"")
+    np.testing.assert_array_equal(outputs_of(whole, {"x": x})[0], expected)
+    assert onnx_file.with_external_data(whole) is None
 
 
 def test_halves_are_read_as_floats(tmp_path: Path) -> None:
@@ -221,7 +235,7 @@ def test_external_data_elsewhere_are_refused(
     path = with_external_data(tmp_path, small())
     proto = onnx.load(path, load_external_data=False)
     change(proto, path)
-    refused(text, written(path, proto))
+    refused(text, written(path, proto).parent)
 
 
 def _exploding(proto: onnx.ModelProto) -> None:

@@ -44,6 +44,53 @@ def test_a_model_in_a_config_is_resolved(repository: ModelRepository, tmp_path: 
         find_model("nett.h5", repository, roots)
 
 
+def test_an_onnx_file_is_found_with_its_sizes_and_external_data(
+    repository: ModelRepository, tmp_path: Path
+) -> None:
+    roots, sizes = DataRoots.of([tmp_path]), (("image", (3, 8, 8)),)
+    for name in ("net.onnx", "other.onnx", "net.onnx.data"):
+        (tmp_path / name).touch()
+    net, other = str(tmp_path / "net.onnx"), str(tmp_path / "other.onnx")
+    assert find_model("other.onnx", repository, roots) == ModelSource(path=other)
+    assert find_model("net.onnx?image=3,8,8", repository, roots) == ModelSource(
+        path=net, external_data=f"{net}.data", sizes=sizes
+    )
+    for name in ("net.h5?image=3,8,8", "resnet?image=3,8,8"):
+        with pytest.raises(InvalidValue, match="options only for ONNX files"):
+            find_model(name, repository, roots)
+    with pytest.raises(InvalidValue, match="a file or directory below a data root"):
+        find_model("none.onnx?image=3,8,8", repository, roots)
+
+
+def test_a_function_is_found_with_its_file_and_weights(repository: ModelRepository, tmp_path: Path) -> None:
+    roots, file = DataRoots.of([tmp_path]), tmp_path / "model.py"
+    for name in ("model.py", "weights.pt"):
+        (tmp_path / name).touch()
+    made = ModelSource(path=str(file), call="network")
+    assert find_model("model.py:network", repository, roots) == made
+    assert find_model("model.py:network?weights=weights.pt", repository, roots) == made.model_copy(
+        update={"weights": str(tmp_path / "weights.pt")}
+    )
+    for name in ("none.py:network", "model.py:network?weights=none.pt"):
+        with pytest.raises(InvalidValue, match="below a data root"):
+            find_model(name, repository, roots)
+
+
+def test_an_added_onnx_file_contains_its_external_data(repository: ModelRepository, tmp_path: Path) -> None:
+    onnx, files = pytest.importorskip("onnx"), pytest.importorskip("tests.support.onnx_files")
+    proto = files.model([files.node("Add", "x w", "y")], {"x": ["n", 3]}, {"w": files.normal(3)})
+    (tmp_path / "exported").mkdir()
+    path = tmp_path / "exported" / "net.onnx"
+    onnx.save_model(proto, path, save_as_external_data=True, location="weights", size_threshold=0)
+    with pytest.raises(MistifyError, match="give a directory that contains only the model's files"):
+        repository.add("added", path)
+    repository.add("added", path.parent)
+    path.unlink()
+    found = find_model("added?x=3", repository, DataRoots.of([]))
+    assert (found.sizes, found.external_data) == ((("x", (3,)),), None)
+    assert onnx.load(found.path).graph.initializer[0].raw_data == files.normal(3).tobytes()
+
+
 @pytest.mark.parametrize(
     ("name", "file", "code"),
     [

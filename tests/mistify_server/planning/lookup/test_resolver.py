@@ -29,11 +29,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def resolved(store: Store, root: Path, allow_code: bool = False, **dataset: Any) -> tuple[Any, list[str]]:
+def resolved(
+    store: Store, root: Path, allow_code: bool = False, model: str = "digits-resnet", **dataset: Any
+) -> tuple[Any, list[str]]:
     """Return the resolved data of a config, and the problems."""
     files = {"train": "t.npz", "test": "t.npz"}
     (root / "t.npz").touch()
-    raw = {"id": "half", "model": "digits-resnet", "adaptation_goal": {"FLOP": "0.5x"}}
+    raw = {"id": "half", "model": model, "adaptation_goal": {"FLOP": "0.5x"}}
     config = PortingConfig.model_validate({**raw, "dataset": files | dataset})
     models = ModelRepository(store.models, store.artifacts)
     problems = ProblemCollector()
@@ -177,6 +179,13 @@ def test_files_with_code_are_refused_unless_allowed(store: Store, tmp_path: Path
         name: (str(tmp_path / path), hashlib.sha256(path.encode()).hexdigest())
         for name, path in (("near", "scores.py"), ("cautious", "losses.py"))
     }
+
+
+def test_a_function_as_a_model_is_refused_unless_allowed(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "model.py").touch()
+    assert resolved(store, tmp_path, model="model.py:network") == (None, ["[0].model"])
+    data, problems = resolved(store, tmp_path, allow_code=True, model="model.py:network")
+    assert (data is not None, problems) == (True, [])
 
 
 def test_a_missing_file_with_code_is_reported(store: Store, tmp_path: Path) -> None:
