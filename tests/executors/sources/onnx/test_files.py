@@ -193,6 +193,30 @@ def test_a_nan_in_any_output_is_a_difference(tmp_path: Path, monkeypatch: pytest
     )
 
 
+@pytest.mark.parametrize(("rows", "equal"), [(2, True), (300, False)])
+def test_rows_of_tables_are_compared_as_far_as_they_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, equal: bool
+) -> None:
+    from executors.sources.onnx.registry import OPERATORS
+
+    proto = model(
+        [node("Gather", "table x", "y")], {"x": ["n", 9]}, {"table": normal(rows, 3)}, kind=TensorProto.INT64
+    )
+    path, gather = written(tmp_path / "net.onnx", proto), OPERATORS["Gather"]
+    load_onnx(path)
+    monkeypatch.setitem(
+        OPERATORS,
+        "Gather",
+        lambda builder, node, table, rows: gather(
+            builder, node, table * (np.arange(len(table)) < 2)[:, None], rows
+        ),
+    )
+    if equal:
+        load_onnx(path)
+    else:
+        refused("first after node Gather", path)
+
+
 def _escaping(proto: onnx.ModelProto, path: Path) -> None:
     proto.graph.initializer[0].external_data[0].value = "../secret.data"
 
