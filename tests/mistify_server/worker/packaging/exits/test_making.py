@@ -105,7 +105,7 @@ def test_too_few_examples_for_a_small_loss_are_the_reason(model, setup, data):
     package = packaged(model, package_task(exits=ExitsConfig(loss=(0.001,))), few, data[2])
     assert EXITS not in package.files
     assert (
-        "has no exits: within a loss of 0.1%, no confidence is safe by the 40 examples"
+        "has no exits: within a loss of 0.1%, no confidence is safe according to the 40 validation examples"
         in package.manifest.note
     )
 
