@@ -19,24 +19,26 @@ class RunRequest(_message.Message):
     def __init__(self, network: _Optional[_Union[NetworkOfBlocks, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., inference: _Optional[_Union[InferenceRequest, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
 
 class NetworkOfBlocks(_message.Message):
-    __slots__ = ("blocks",)
+    __slots__ = ("blocks", "starts")
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
     blocks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, blocks: _Optional[_Iterable[str]] = ...) -> None: ...
+    starts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, blocks: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Announcement(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class InferenceRequest(_message.Message):
-    __slots__ = ("number", "first", "tensors")
+    __slots__ = ("number", "segment", "tensors")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     number: int
-    first: int
+    segment: int
     tensors: _containers.RepeatedCompositeFieldContainer[TensorContent]
-    def __init__(self, number: _Optional[int] = ..., first: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., segment: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("number", "content")
@@ -63,10 +65,10 @@ class RunResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[NetworkReady, _Mapping]] = ..., answer: _Optional[_Union[InferenceAnswer, _Mapping]] = ...) -> None: ...
 
 class NetworkReady(_message.Message):
-    __slots__ = ("block_ms",)
-    BLOCK_MS_FIELD_NUMBER: _ClassVar[int]
-    block_ms: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, block_ms: _Optional[_Iterable[float]] = ...) -> None: ...
+    __slots__ = ("segment_ms",)
+    SEGMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    segment_ms: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, segment_ms: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class InferenceAnswer(_message.Message):
     __slots__ = ("number", "tensors", "computing_ms", "serving_ms", "transfer_ms")

@@ -11,7 +11,7 @@ from mistify.package.opened import Package
 from mistify_client.assembly.shipped import blocks_of
 from mistify_client.lending.tensors import MESSAGE_BYTES, bytes_of
 
-#: Characters of a digest in error messages.
+#: Characters of a digest, and numbers of a list, in error messages.
 _SHOWN = 12
 
 
@@ -22,15 +22,23 @@ class BlockNetwork:
     Attributes:
         directory: The directory of the package.
         blocks: From the inputs of the network to its outputs.
+        starts: Indices of the blocks with which its segments begin, ascending from 0.
     """
 
     directory: Path
     store: BlockStore
     blocks: tuple[BlockVariant, ...]
+    starts: tuple[int, ...]
 
-    def inputs_of(self, first: int) -> tuple[TensorInfo, ...]:
-        """Return the input tensors of a block, given its index."""
-        return self.store.tensors_at(self.blocks[first].start)
+    @property
+    def segments(self) -> tuple[tuple[BlockVariant, ...], ...]:
+        """The blocks of each segment."""
+        ends = (*self.starts[1:], len(self.blocks))
+        return tuple(self.blocks[start:end] for start, end in zip(self.starts, ends, strict=True))
+
+    def inputs_of(self, segment: int) -> tuple[TensorInfo, ...]:
+        """Return the input tensors of a segment, given its index."""
+        return self.store.tensors_at(self.blocks[self.starts[segment]].start)
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -65,22 +73,27 @@ class LentPackages:
             for position in range(store.last + 1)
         )
 
-    def network(self, digests: Sequence[str]) -> BlockNetwork:
+    def network(self, digests: Sequence[str], starts: Sequence[int]) -> BlockNetwork:
         """Return the network of blocks with these digests.
 
         Args:
             digests: SHA-256 of each block's file in hex, from the inputs of the network to its outputs.
+            starts: Indices of the blocks with which its segments begin.
 
         Raises:
             MistifyError: NOT_FOUND, no package has all of these blocks; INVALID_CONFIG, they do not form a
-                network.
+                network, or the segments are not consecutive.
         """
+        if not starts or starts[0] != 0 or starts[-1] >= len(digests) or list(starts) != sorted({*starts}):
+            message = f"segments of {len(digests)} blocks cannot begin at {list(starts)[:_SHOWN]}"
+            raise MistifyError(ErrorCode.INVALID_CONFIG, message)
         missing = ""
         for directory, store in self._stores:
             files = {variant.content.sha256: variant.file for variant in store.variants}
             unknown = [digest for digest in digests if digest not in files]
             if not unknown:
-                return BlockNetwork(directory, store, store.network_of([files[digest] for digest in digests]))
+                blocks = store.network_of([files[digest] for digest in digests])
+                return BlockNetwork(directory, store, blocks, tuple(starts))
             missing = unknown[0]
         message = f"no package of this helper has the block with SHA-256 {missing[:_SHOWN]!a}...; start "
         raise MistifyError(ErrorCode.NOT_FOUND, f"{message}mistify lend with --package for it as well")

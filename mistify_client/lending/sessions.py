@@ -73,10 +73,10 @@ class Session:
             raise _out_of_order("a second network")
         if not message.blocks:
             raise _out_of_order("a network without blocks")
-        network = self._packages.network(message.blocks)
+        network = self._packages.network(message.blocks, message.starts)
         self._worker = WorkerProcess(network, self._quotas.worker)
         self._network = network
-        return pb.RunResponse(ready=pb.NetworkReady(block_ms=self._worker.block_ms))
+        return pb.RunResponse(ready=pb.NetworkReady(segment_ms=self._worker.segment_ms))
 
     def _answer(
         self, request: Any, arrived: float, answer: Callable[[Any], pb.InferenceAnswer]
@@ -97,11 +97,11 @@ class Session:
     def _run(self, request: pb.InferenceRequest) -> pb.InferenceAnswer:
         if self._network is None or self._worker is None:
             raise _out_of_order("an inference before a network")
-        if request.first >= len(self._network.blocks):
-            raise _out_of_order(f"block {request.first} of {len(self._network.blocks)}")
-        inputs = self._network.inputs_of(request.first)
+        if request.segment >= len(self._network.starts):
+            raise _out_of_order(f"segment {request.segment} of {len(self._network.starts)}")
+        inputs = self._network.inputs_of(request.segment)
         contents = checked_contents(request.tensors, inputs)
-        outputs, computing_ms = self._worker.run(request.first, contents)
+        outputs, computing_ms = self._worker.run(request.segment, contents)
         tensors = [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in outputs]
         return pb.InferenceAnswer(tensors=tensors, computing_ms=computing_ms)
 

@@ -25,6 +25,11 @@ def bytes_of(tensors: Sequence[TensorInfo]) -> int:
     return sum(int(np.prod(shape_of(tensor))) * np.dtype(tensor.dtype).itemsize for tensor in tensors)
 
 
+def zeros_of(tensors: Sequence[TensorInfo]) -> dict[str, Array]:
+    """Return zeros for one example, by name."""
+    return {tensor.name: np.zeros(shape_of(tensor), tensor.dtype) for tensor in tensors}
+
+
 def messages_of(arrays: Tensors, tensors: Sequence[TensorInfo]) -> list[pb.TensorContent]:
     """Return the content of arrays as messages.
 

@@ -16,24 +16,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mistify.package.block_files import BlockFiles
 from mistify.package.manifest import TensorInfo
-from mistify_client.assembly.chaining import LoadedBlock
-from mistify_client.assembly.executions import Array, Execution, Tensors
+from mistify_client.assembly.executions import Tensors
 from mistify_client.lending.packages import BlockNetwork
-from mistify_client.lending.tensors import arrays_of, bytes_of
-from mistify_client.runtime.interpreter import zeros
+from mistify_client.lending.segments import load_segments, segment_times
+from mistify_client.lending.tensors import arrays_of, bytes_of, zeros_of
 
 T = TypeVar("T")
 
-#: An inference: the index of its first block, followed by the bytes of its inputs.
+#: An inference: the index of its first segment, followed by the bytes of its inputs.
 REQUEST: Final = struct.Struct("<I")
 
 #: A reply: whether it succeeded, and milliseconds; then the bytes of the outputs, or the reason.
 REPLY: Final = struct.Struct("<?d")
-
-#: Runs of each block that are timed after loading.
-_TIMED_RUNS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -50,24 +45,16 @@ class WorkerLimits:
 
 
 class LoadedNetwork:
-    """The blocks of a network in memory."""
+    """The segments of a network in memory."""
 
     def __init__(self, network: BlockNetwork, threads: int) -> None:
         self._network = network
-        with BlockFiles(network.directory) as files:
-            self._blocks = [
-                LoadedBlock(files, block, threads, Execution.INTERPRETER) for block in network.blocks
-            ]
+        self._segments = load_segments(network, threads)
+        self._threads = threads
 
     def timed(self) -> list[float]:
-        """Return the milliseconds of each block, the fastest of some runs on zeros."""
-        tensors: Tensors = zeros(self._network.inputs_of(0))
-        fastest = []
-        for block in self._blocks:
-            outputs, first_ms = _timed(block, tensors)
-            fastest.append(min(first_ms, *(_timed(block, tensors)[1] for _ in range(_TIMED_RUNS))))
-            tensors = outputs
-        return fastest
+        """Return the milliseconds of each segment."""
+        return segment_times(self._segments, zeros_of(self._network.inputs_of(0)), self._threads)
 
     def run(self, request: memoryview) -> tuple[bytes, float]:
         """Return the bytes of the outputs, and milliseconds, for an inference."""
@@ -75,16 +62,10 @@ class LoadedNetwork:
         inputs = self._network.inputs_of(first)
         tensors: Tensors = arrays_of(_divided(request[REQUEST.size :], inputs), inputs)
         started = time.perf_counter()
-        for block in self._blocks[first:]:
-            tensors = block(tensors)
+        for segment in self._segments[first:]:
+            tensors = segment(tensors)
         milliseconds = 1e3 * (time.perf_counter() - started)
         return b"".join(tensors[tensor.name].tobytes() for tensor in self._network.outputs), milliseconds
-
-
-def _timed(block: LoadedBlock, tensors: Tensors) -> tuple[dict[str, Array], float]:
-    started = time.perf_counter()
-    outputs = block(tensors)
-    return outputs, 1e3 * (time.perf_counter() - started)
 
 
 def _divided(content: memoryview, tensors: Sequence[TensorInfo]) -> list[memoryview]:

@@ -24,7 +24,7 @@ class WorkerProcess:
     """Loads a network in a process of its own; used by one thread at a time.
 
     Attributes:
-        block_ms: Milliseconds of each block, for one example.
+        segment_ms: Milliseconds of each segment, for one example.
     """
 
     def __init__(self, network: BlockNetwork, limits: WorkerLimits) -> None:
@@ -48,17 +48,17 @@ class WorkerProcess:
         except BaseException:
             self.close()
             raise
-        self.block_ms = struct.unpack(f"<{len(network.blocks)}d", content)
+        self.segment_ms = struct.unpack(f"<{len(network.starts)}d", content)
 
     def run(self, first: int, contents: list[bytes]) -> tuple[list[bytes], float]:
         """Run an inference.
 
         Args:
-            first: Index of the first block.
+            first: Index of the first segment.
             contents: The bytes of its inputs.
 
         Returns:
-            The bytes of each output of the network, and the milliseconds of the blocks.
+            The bytes of each output of the network, and the milliseconds of the segments.
 
         Raises:
             MistifyError: NO_ROOM, there is not enough memory; UNAVAILABLE, it takes too long, or the process

@@ -16,6 +16,7 @@ from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.tokens import read_token
 from mistify.wire.address import is_address
 from mistify_client.files import read_text
+from mistify_client.lending.config import LendingConfig
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Policy, make_policy
 from mistify_client.monitor.state.targets import Targets
@@ -140,6 +141,7 @@ class MonitorConfig(Settings):
         reporting: Settings of the latency reports; without them, none are sent.
         fleet: Settings of the status reports; without them, the server does not list this device.
         adaptation: Settings of the adaptation to a shift of the data; without them, there is none.
+        lending: The helpers of this device, for apps that load the package with this file as `lending`.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -152,6 +154,7 @@ class MonitorConfig(Settings):
     reporting: ReportingConfig | None = None
     fleet: FleetConfig | None = None
     adaptation: AdaptationConfig | None = None
+    lending: LendingConfig | None = None
 
     def make_policy(self) -> Policy:
         """Return a new policy as configured.

@@ -4,7 +4,7 @@ import logging
 import operator
 import os
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from mistify.errors import MistifyError
 from mistify.files.places import cache_directory
@@ -18,6 +18,9 @@ from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.version_loading import LoadSettings, load_current, load_version
 from mistify_client.runtime.versions import current, in_place_of_current, state_directory
 
+if TYPE_CHECKING:  # at run time, only apps with helpers need it
+    from mistify_client.lending.config import LendingConfig
+
 logger = logging.getLogger(__name__)
 
 
@@ -28,6 +31,7 @@ def load(
     threads: int | None = None,
     check: bool = False,
     task: TaskLike | None = None,
+    lending: str | os.PathLike[str] | None = None,
 ) -> PortedModel: ...
 
 
@@ -42,6 +46,7 @@ def load(
     threads: int | None = None,
     check: bool = False,
     task: TaskLike | None = None,
+    lending: str | os.PathLike[str] | None = None,
 ) -> PortedModel: ...
 
 
@@ -56,6 +61,7 @@ def load(
     threads: int | None = None,
     check: bool = False,
     task: TaskLike | None = None,
+    lending: str | os.PathLike[str] | None = None,
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
@@ -76,21 +82,25 @@ def load(
         task: The task that the package has to serve, such as `["exactly:2", "odd"]` or `{"classes": ["cat",
             "dog"]}`. Versions for another task, which `mistify customize` may install, are then not used. By
             default, any task is accepted.
+        lending: A TOML file with a table `[lending]`, such as the config of the monitor: helpers in the
+            network that run the last blocks of the package while that is faster. By default, this device runs
+            everything.
 
     Raises:
         MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
-            match its digest), INVALID_CONFIG (there is no such task), UNAVAILABLE.
+            match its digest), INVALID_CONFIG (there is no such task, or the table is invalid), UNAVAILABLE.
         ValueError: `threads` is below 1 or above 1024.
     """
     if threads is not None:
         threads = operator.index(threads)
         if not 1 <= threads <= MOST_THREADS:
             raise ValueError(f"threads is {threads}: give 1 to {MOST_THREADS}, or leave it out")
+    settings = _Settings(threads, check, task, _lending(lending))
     if package is not None and server is None and job is None and goal is None:
-        return _open(Path(package), threads, check, task)
+        return _open(Path(package), settings)
     if package is None and server is not None and job is not None and goal is not None:
         directory = Path(cache or cache_directory()) / job / goal
-        return _open(downloaded(directory, server, job, goal, token), threads, check, task)
+        return _open(downloaded(directory, server, job, goal, token), settings)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
 
 
@@ -123,10 +133,20 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     return directory
 
 
-def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None) -> PortedModel:
+class _Settings(NamedTuple):
+    """The settings of an app for a package; see `load`."""
+
+    threads: int | None
+    check: bool
+    task: TaskLike | None
+    lending: "LendingConfig | None"
+
+
+def _open(package: Path, given: _Settings) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
-    settings = LoadSettings(threads, None if task is None else ServedTask.of(shipped, task))
+    task = None if given.task is None else ServedTask.of(shipped, given.task)
+    settings = LoadSettings(given.threads, task, given.lending)
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:
@@ -144,7 +164,15 @@ def _open(package: Path, threads: int | None, check: bool, task: TaskLike | None
         generation = switchboard.generation_before  # so that the current version is retried
         opened = load_version(shipped, state, settings, switchboard.option_in(generation))
     loaded = recorded(*opened, state, generation)
-    return PortedModel(package, switchboard, loaded, threads=threads, check=check, task=settings.task)
+    return PortedModel(package, switchboard, loaded, settings, check=given.check)
+
+
+def _lending(path: str | os.PathLike[str] | None) -> "LendingConfig | None":
+    if path is None:
+        return None
+    from mistify_client.lending.config import read_lending  # noqa: PLC0415 - as above
+
+    return read_lending(Path(path))
 
 
 def _switchboard(state: Path) -> Switchboard:

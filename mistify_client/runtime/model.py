@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy.typing as npt
 
 from mistify.package.manifest import Branch, Manifest, TensorInfo
+from mistify_client.lending.status import Helped, LendingStatus
 from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
-from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.version_loading import LoadSettings, load_current
@@ -42,9 +42,8 @@ class PortedModel:
     Args:
         package: The directory of the shipped package.
         loaded: The version that runs at first.
-        threads: Number of threads of LiteRT; None for the number with which each version was measured.
+        settings: The settings with which every version is loaded.
         check: Reject inputs with infinity or NaN.
-        task: The task that every version has to serve; None for any.
         clock: Returns seconds.
     """
 
@@ -53,15 +52,14 @@ class PortedModel:
         package: Path,
         switchboard: Switchboard,
         loaded: LoadedPackage,
+        settings: LoadSettings = LoadSettings(),  # noqa: B008 (immutable)
         *,
-        threads: int | None = None,
         check: bool = False,
-        task: ServedTask | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
         self._check = check
-        self._settings = LoadSettings(threads, task)
+        self._settings = settings
         self._switchboard = switchboard
         self._loaded = loaded
         self._clock = clock
@@ -161,6 +159,12 @@ class PortedModel:
         """
         stages: tuple[int, ...] = getattr(self._last, "stages", ())
         return stages
+
+    @property
+    def lending(self) -> LendingStatus | None:
+        """Where inferences run, and why; None if no helper may help (see `load`)."""
+        network = self._loaded.network
+        return network.lending if isinstance(network, Helped) else None
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
         """Return statistics on this model's inferences of the last seconds, excluding waiting times."""

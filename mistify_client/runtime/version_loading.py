@@ -1,7 +1,8 @@
 """Loading a version of a package into memory, with the option that a monitor has chosen."""
 
+import logging
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.exits import EXIT_STAGES
@@ -16,6 +17,11 @@ from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import read_consistently
 
+if TYPE_CHECKING:  # at run time, only apps with helpers need it
+    from mistify_client.lending.config import LendingConfig
+
+logger = logging.getLogger(__name__)
+
 
 class LoadSettings(NamedTuple):
     """The settings with which every version of a package is loaded.
@@ -23,10 +29,12 @@ class LoadSettings(NamedTuple):
     Attributes:
         threads: Number of threads of LiteRT; None for the number that the version was measured with.
         task: The task that each version has to serve; None for any.
+        lending: The helpers that may run blocks; None for this device alone.
     """
 
-    threads: int | None
-    task: ServedTask | None
+    threads: int | None = None
+    task: ServedTask | None = None
+    lending: "LendingConfig | None" = None
 
 
 class LoadedVersion(NamedTuple):
@@ -81,9 +89,28 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
     package.verify(with_blocks=False, skip=used)
     threads = settings.threads or options.threads
+    if settings.lending is not None:
+        helped = _helped(package, options, settings.lending, threads)
+        if helped is not None:
+            return LoadedVersion(helped, options)
     if options.paged:
         return LoadedVersion(open_paged(package, options, state, chosen, threads), options)
     network = open_network(package, threads)
     if options.exits is None:
         return LoadedVersion(network, options)
     return LoadedVersion(with_exits(package, network, options.exits), options)
+
+
+def _helped(
+    package: Package, options: PackageOptions, lending: "LendingConfig", threads: int
+) -> Runnable | None:
+    """Return the network with helpers; None if they cannot help with it, and this device runs it alone."""
+    from mistify_client.runtime.helped import with_helpers  # noqa: PLC0415 - gRPC, only with helpers
+
+    try:
+        return with_helpers(package, options, lending, threads)
+    except MistifyError as error:
+        if error.code is not ErrorCode.NOT_FOUND:
+            raise
+        logger.warning("no helper is asked: %s", error)
+        return None

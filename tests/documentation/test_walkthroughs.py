@@ -30,6 +30,7 @@ FACTORY = "docs/nnfactory.md"
 CROWD = "docs/crowdhmtware.md"
 
 _INSTALLS = "installs into the reader's environment; .ci/run does this"
+_TWO_DEVICES = "needs two devices: tests/mistify_client/lending runs both on one"
 _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs only the client"
 
 #: Steps that are skipped, by page and by command or first line, with the reason.
@@ -50,6 +51,10 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     CROWD: {
         "{": "takes minutes: tests/executors/algorithms/crowdhmt ports such goals",
         'model = mistify_client.load("out/goals/phones")': "a part of an app, for the package of these goals",
+        "openssl rand -hex 32 > token && chmod 600 token": _TWO_DEVICES,
+        "mistify lend --package out/goals/phones --listen 0.0.0.0:7470 --token-file token": _TWO_DEVICES,
+        "[lending]": _TWO_DEVICES,
+        'model = mistify_client.load("out/goals/phones", lending="monitor.toml")': _TWO_DEVICES,
     },
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (

@@ -28,7 +28,7 @@ def test_a_started_helper_loads_a_network_and_ends_cleanly(tmp_path: Path) -> No
         line = process.stdout.readline()
         assert line.startswith("listening on 127.0.0.1:")
         with raw_client(line.split()[-1], "known") as client:
-            assert client.asked(network=network_message(BLOCKS)).ready.block_ms
+            assert client.asked(network=network_message(BLOCKS)).ready.segment_ms
         process.terminate()
         _, errors = process.communicate()
     assert process.returncode == 0, errors

@@ -71,10 +71,11 @@ def original(package: Path) -> tuple[BlockStore, tuple[BlockVariant, ...]]:
 
 
 def network_message(package: Path) -> pb.NetworkOfBlocks:
-    return pb.NetworkOfBlocks(blocks=[block.content.sha256 for block in original(package)[1]])
+    blocks = original(package)[1]
+    return pb.NetworkOfBlocks(blocks=[block.content.sha256 for block in blocks], starts=range(len(blocks)))
 
 
-def inference(package: Path, number: int, first: int, tensors: dict[str, Array]) -> pb.InferenceRequest:
+def inference(package: Path, number: int, segment: int, tensors: dict[str, Array]) -> pb.InferenceRequest:
     store, blocks = original(package)
-    expected = store.tensors_at(blocks[first].start)
-    return pb.InferenceRequest(number=number, first=first, tensors=messages_of(tensors, expected))
+    expected = store.tensors_at(blocks[segment].start)
+    return pb.InferenceRequest(number=number, segment=segment, tensors=messages_of(tensors, expected))

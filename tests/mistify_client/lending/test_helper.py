@@ -45,8 +45,8 @@ def test_the_answer_is_that_of_the_device_bit_by_bit_wherever_the_network_is_cut
     expected = features(package)
     with helper(package) as address, raw_client(address) as client:
         ready = client.asked(network=network_message(package)).ready
-        assert len(ready.block_ms) == len(expected) - 1
-        assert min(ready.block_ms) > 0
+        assert len(ready.segment_ms) == len(expected) - 1
+        assert min(ready.segment_ms) > 0
         for first, tensors in enumerate(expected[:-1]):
             answer = client.asked(inference=inference(package, first + 1, first, tensors)).answer
             (name, outputs), *_ = expected[-1].items()
@@ -81,10 +81,13 @@ def test_a_block_that_the_helper_does_not_have_is_refused(float_package) -> None
 
 
 def test_blocks_that_are_no_network_are_refused(float_package) -> None:
-    blocks = network_message(float_package).blocks[1:]
-    with helper(float_package) as address, raw_client(address) as client:
-        error = client.refused(network=pb.NetworkOfBlocks(blocks=blocks))
-        assert error.code is ErrorCode.INVALID_CONFIG
+    blocks = network_message(float_package).blocks
+    wrong = [(blocks[1:], [0]), (blocks, []), (blocks, [1]), (blocks, [0, 4]), (blocks, [0, 2, 2])]
+    with helper(float_package) as address:
+        for each, starts in wrong:
+            with raw_client(address) as client:
+                error = client.refused(network=pb.NetworkOfBlocks(blocks=each, starts=starts))
+                assert error.code is ErrorCode.INVALID_CONFIG
 
 
 def wrong_requests(package: Path) -> dict[str, dict[str, object]]:
@@ -103,7 +106,7 @@ def wrong_requests(package: Path) -> dict[str, dict[str, object]]:
         "its CRC-32 differs": {"inference": damaged},
         "got 0 tensors; expected 1": {"inference": none},
         "got 2 tensors; expected 1": {"inference": twice},
-        "block 4 of 4": {"inference": pb.InferenceRequest(number=6, first=4)},
+        "segment 4 of 4": {"inference": pb.InferenceRequest(number=6, segment=4)},
         "the number 5 after 5": {"inference": inference(package, 5, 0, tensors)},
         "a second network": {"network": network_message(package)},
         "an empty request": {},
@@ -160,7 +163,7 @@ def test_more_devices_than_allowed_are_refused_until_one_leaves(float_package) -
         def has_room() -> bool:
             with raw_client(address) as third:
                 try:
-                    return bool(third.asked(network=network_message(float_package)).ready.block_ms)
+                    return bool(third.asked(network=network_message(float_package)).ready.segment_ms)
                 except MistifyError:
                     return False
 
@@ -253,5 +256,5 @@ def test_a_helper_with_a_certificate_speaks_tls(float_package, tmp_path) -> None
         credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
         with grpc.secure_channel(address.removeprefix("tls://"), credentials) as channel:
             client = RawClient(channel, TOKEN)
-            assert client.asked(network=network_message(float_package)).ready.block_ms
+            assert client.asked(network=network_message(float_package)).ready.segment_ms
             client.end()

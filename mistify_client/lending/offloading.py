@@ -1,0 +1,231 @@
+"""A network whose last blocks run on a helper while that is faster (CrowdHMTware III-B1)."""
+
+import logging
+import random
+import time
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import NETWORK
+from mistify.package.opened import Package
+from mistify_client.assembly.executions import (
+    Array,
+    Execution,
+    Run,
+    Tensors,
+    open_network,
+    part_that_runs,
+)
+from mistify_client.assembly.shipped import blocks_of
+from mistify_client.lending.answers import wrong_output
+from mistify_client.lending.config import LendingConfig
+from mistify_client.lending.cuts import cuts_of, worthwhile_starts
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.placement import Placement, PlacementChooser, Reachable
+from mistify_client.lending.remote_helper import WRONG_SECONDS, RemoteHelper
+from mistify_client.lending.segments import fastest_run, load_segments, segment_times
+from mistify_client.lending.speed import LocalSpeed
+from mistify_client.lending.status import LendingStatus
+from mistify_client.lending.streams import HelperError
+from mistify_client.lending.tensors import bytes_of, zeros_of
+
+#: A network that is faster than this is never offloaded: a helper cannot answer sooner.
+FASTEST_MS: Final = 1.0
+
+#: The least time for an answer, in milliseconds.
+_LEAST_DEADLINE_MS: Final = 20.0
+
+#: The share of inferences that are computed here as well, and the most seconds between two of them.
+_CHECKED: Final = 0.01
+_CHECKED_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class LocalNetwork(NamedTuple):
+    """A network on this device.
+
+    Attributes:
+        whole: Runs the whole network.
+        segments: Run its segments, from its inputs to its outputs.
+        speed: The speed of this device for them.
+    """
+
+    whole: Run
+    segments: Sequence[Run]
+    speed: LocalSpeed
+
+
+class OffloadingNetwork:
+    """The network of a package, for one thread at a time.
+
+    Single examples may run on a helper from some segment on; larger batches run on this device. A helper that
+    gives no right answer in time costs one slow inference, which this device completes with the tensors at
+    the cut.
+
+    Args:
+        local: The network on this device.
+        precision: The precision of the package.
+    """
+
+    def __init__(
+        self,
+        network: BlockNetwork,
+        local: LocalNetwork,
+        precision: Quantization,
+        config: LendingConfig,
+    ) -> None:
+        """Connect to the helpers in the background."""
+        self._network = network
+        self._precision = precision
+        self._patience = config.patience
+        self._whole, self._segments, self._local = local
+        self._chooser = PlacementChooser(cuts_of(network), bytes_of(network.outputs), self._local)
+        self._counts: Counter[str] = Counter()
+        self._last = self._chooser.choose({}), self._local.predicted_ms
+        self._random = random.Random()  # noqa: S311 (a helper cannot see it)
+        self._helpers: dict[str, RemoteHelper] = {}
+        if self._local.predicted_ms < FASTEST_MS:
+            logger.warning(
+                "%s runs in %.2f ms on this device, so that no helper is asked",
+                network.directory,
+                self._local.predicted_ms,
+            )
+            return
+        self._helpers = {address: RemoteHelper(address, network, config) for address in config.helpers}
+        for helper in self._helpers.values():
+            weakref.finalize(self, helper.close)
+
+    @property
+    def status(self) -> LendingStatus:
+        """The state of the lending."""
+        placement, milliseconds = self._last
+        problems = {helper.address: helper.problem for helper in self._helpers.values()}
+        return LendingStatus(placement, milliseconds, problems, dict(self._counts))
+
+    def __call__(self, inputs: Tensors) -> dict[str, Array]:
+        """Return the outputs of the network by name, in its own dtypes.
+
+        Args:
+            inputs: Input name -> [batch, ...].
+        """
+        is_single = len(next(iter(inputs.values()))) == 1
+        reachable = {
+            helper.address: Reachable(helper.link, helper.speed)
+            for helper in self._helpers.values()
+            if is_single and helper.is_available and helper.speed is not None
+        }
+        placement = self._chooser.choose(reachable)
+        started = time.perf_counter()
+        if placement.helper is None or placement.cut is None:
+            outputs = self._whole(inputs)
+            milliseconds = self._finished("local", placement, started)
+            if is_single:
+                self._local.observe(milliseconds)
+            return outputs
+        helper = self._helpers[placement.helper]
+        return self._offloaded(helper, placement, placement.cut.segment, inputs, started)
+
+    def run_here(self, inputs: Tensors) -> dict[str, Array]:
+        """Return the outputs of the network by name, computed on this device alone."""
+        return self._whole(inputs)
+
+    def close(self) -> None:
+        """End the sessions with the helpers."""
+        for helper in self._helpers.values():
+            helper.close()
+
+    def _offloaded(
+        self, helper: RemoteHelper, placement: Placement, cut: int, inputs: Tensors, started: float
+    ) -> dict[str, Array]:
+        """Return the outputs; this device computes them itself if the helper does not."""
+        tensors = self._through(inputs, 0, cut)
+        is_checked = (
+            not helper.is_trusted or self._local.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
+        )
+        own = None
+        try:
+            helper.start(cut, tensors)
+            if is_checked:
+                own = self._through(tensors, cut)
+                self._local.observe_segments(self._finished("checked", placement, started))
+            answer = helper.finish(max(_LEAST_DEADLINE_MS, self._patience * placement.remote_ms) / 1e3)
+        except HelperError:
+            if own is not None:
+                return own
+            outputs = self._through(tensors, cut)
+            self._finished("failed", placement, started)
+            return outputs
+        if own is None:
+            self._chooser.observe(placement, self._finished("offloaded", placement, started))
+            return answer
+        wrong = wrong_output(answer, own, self._network.outputs, self._precision)
+        helper.is_trusted = wrong is None
+        if wrong is not None:
+            helper.drop(
+                f"{helper.address} gave a wrong answer: {wrong} differs from this device's", WRONG_SECONDS
+            )
+        return own
+
+    def _is_due(self) -> bool:
+        """Check whether an inference has to run here as well, for a check and to know this device's speed."""
+        return self._local.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
+
+    def _finished(self, kind: str, placement: Placement, started: float) -> float:
+        """Count an inference, and return its milliseconds.
+
+        Args:
+            kind: A key of `LendingStatus.counts`.
+        """
+        milliseconds = 1e3 * (time.perf_counter() - started)
+        self._last = placement, milliseconds
+        self._counts[kind] += 1
+        return milliseconds
+
+    def _through(self, tensors: Tensors, start: int, end: int | None = None) -> dict[str, Array]:
+        """Return the outputs of some segments, one after the other."""
+        for segment in self._segments[start:end]:
+            tensors = segment(tensors)
+        return dict(tensors)
+
+
+def offloading_network(package: Package, config: LendingConfig, threads: int) -> OffloadingNetwork:
+    """Open the network of a package, so that helpers may run its last blocks.
+
+    Args:
+        package: A package with blocks.
+        threads: Number of threads of LiteRT.
+
+    Raises:
+        MistifyError: NOT_FOUND, the package has no blocks, or its network does not consist of them;
+            CORRUPT_PACKAGE, a block cannot be used.
+    """
+    store, manifest = blocks_of(package), package.manifest
+    if not store.served or manifest.branches or manifest.tuned_from:
+        why = (
+            "has branches"
+            if manifest.branches
+            else "was tuned"
+            if manifest.tuned_from
+            else "has another network"
+        )
+        message = f"the package {package.directory} {why}, so that its blocks are not its network; "
+        raise MistifyError(ErrorCode.NOT_FOUND, message + "helpers run only blocks: load it without lending")
+    blocks = store.network_of(store.served)
+    network = BlockNetwork(package.directory, store, blocks, worthwhile_starts(store, blocks))
+    segments = load_segments(network, threads)
+    try:
+        content = part_that_runs(package.read(NETWORK), Execution.INTERPRETER)
+        whole = open_network(content, Execution.INTERPRETER, threads)
+        inputs = zeros_of(network.inputs_of(0))
+        _, whole_ms = fastest_run(whole, inputs, threads)
+        speed = LocalSpeed(whole_ms, segment_times(segments, inputs, threads))
+        local = LocalNetwork(whole, segments, speed)
+        return OffloadingNetwork(network, local, manifest.quantization, config)
+    except (ValueError, RuntimeError) as error:
+        message = f"{package.directory / NETWORK} cannot be used: {error}"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error

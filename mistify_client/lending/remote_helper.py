@@ -1,0 +1,240 @@
+"""A helper as seen from this device: connected in the background, with measured link and speed."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from mistify.errors import MistifyError
+from mistify_client.assembly.executions import Array, Tensors
+from mistify_client.lending.config import LendingConfig
+from mistify_client.lending.cuts import cuts_of
+from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
+from mistify_client.lending.tensors import arrays_of, checked_contents, zeros_of
+
+#: Seconds for connecting and for loading the network on the helper.
+_LOADING_SECONDS: Final = 70.0
+
+#: Seconds without a measurement of the link after which it is measured by a probe.
+_PROBE_SECONDS: Final = 5.0
+
+#: Seconds for the answer to a probe, and for an answer that is late, until the helper counts as gone.
+_GONE_SECONDS: Final = 10.0
+
+#: The most bytes of a probe.
+_PROBE_BYTES: Final = 65536
+
+#: The number of probes after connecting.
+_FIRST_PROBES: Final = 3
+
+#: Seconds until a helper that failed is used again; doubled with each failure.
+_LEAST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+
+#: Seconds without a helper that gave a wrong answer.
+WRONG_SECONDS: Final = 3600.0
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteHelper:
+    """A helper of this device for one network.
+
+    One thread asks for inferences. The helper's own thread connects, tries again after failures, and measures
+    the link while it is not used.
+
+    Attributes:
+        address: `host:port` or `tls://host:port`.
+        link: The link to it.
+        speed: Its speed; None before it has loaded the network.
+        problem: Why it is not used; empty while it is.
+        is_trusted: Whether an answer of this session has been found right.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        network: BlockNetwork,
+        config: LendingConfig,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.address = address
+        self.link = Link()
+        self.speed: HelperSpeed | None = None
+        self.problem = "not connected yet"
+        self.is_trusted = False
+        self._network = network
+        small = (cut for cut in cuts_of(network) if cut.size <= _PROBE_BYTES)
+        self._probing_cut = max(small, key=lambda cut: cut.size, default=None)
+        self._config = config
+        self._token = config.token()
+        self._clock = clock
+        self._stream: HelperStream | None = None
+        self._using = threading.Lock()
+        self._pause = _LEAST_PAUSE
+        self._rests_until = 0.0
+        self._measured_at = 0.0
+        self._closed = False
+        self._changed = threading.Event()
+        threading.Thread(target=self._maintain, name="mistify-helper", daemon=True).start()
+
+    @property
+    def is_available(self) -> bool:
+        """True if it can be asked for an inference now."""
+        stream = self._stream
+        if stream is None or self._clock() < self._rests_until or self._using.locked():
+            return False
+        return stream.owes_since is None or self._late_answer_came(stream)
+
+    def start(self, segment: int, tensors: Tensors) -> None:
+        """Send an inference, whose outputs `finish` returns.
+
+        Args:
+            segment: Index of the first segment that the helper runs.
+            tensors: The inputs of that segment by name, for one example.
+
+        Raises:
+            HelperError: It cannot be asked now.
+        """
+        stream = self._stream
+        if stream is None or not self._using.acquire(blocking=False):
+            raise HelperError(f"{self.address} is busy or gone")
+        self._segment = segment
+        inputs = self._network.inputs_of(segment)
+        stream.send_inference(segment, [tensors[tensor.name].tobytes() for tensor in inputs])
+
+    def finish(self, seconds: float) -> dict[str, Array]:
+        """Return the outputs of the inference that was started.
+
+        Args:
+            seconds: Time until the deadline.
+
+        Raises:
+            HelperError: There is no right answer within the time; the helper is not used for a while.
+        """
+        try:
+            stream = self._stream
+            if stream is None:
+                raise HelperError(self.problem)
+            answered = stream.answered(seconds)
+            contents = checked_contents(answered.answer.tensors, self._network.outputs)
+        except LateError as error:
+            self._rest(str(error))
+            raise
+        except (HelperError, MistifyError) as error:
+            message = str(error) if isinstance(error, HelperError) else f"{self.address}: {error.message}"
+            self.drop(message)
+            raise HelperError(message) from error
+        finally:
+            self._using.release()
+        self._observe(answered)
+        self._pause = _LEAST_PAUSE
+        return arrays_of(contents, self._network.outputs)
+
+    def drop(self, problem: str, seconds: float = 0.0) -> None:
+        """End the session, and begin another one after a pause.
+
+        Args:
+            problem: The reason.
+            seconds: The least pause.
+        """
+        self._rest(problem, seconds)
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the session for good."""
+        self._closed = True
+        self.drop("closed")
+
+    def _rest(self, problem: str, seconds: float = 0.0) -> None:
+        """Do not use the helper for a while, which is longer with each failure."""
+        self._rests_until = self._clock() + max(seconds, self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        if problem != self.problem:
+            logger.warning("the blocks run on this device: %s", problem)
+        self.problem = problem
+
+    def _late_answer_came(self, stream: HelperStream) -> bool:
+        try:
+            for answered in stream.late():
+                self._observe(answered)
+        except HelperError as error:
+            self.drop(str(error))
+            return False
+        return stream.owes_since is None
+
+    def _observe(self, answered: Answered) -> None:
+        self.problem = ""
+        self.link.observe(answered.exchange)
+        if answered.answer.tensors and self.speed is not None:
+            answer = answered.answer
+            self.speed.observe(self._segment, answer.computing_ms, answer.serving_ms)
+            if answered.exchange.sent >= MEASURING_BYTES:
+                self._measured_at = self._clock()
+
+    def _maintain(self) -> None:
+        """Connect, measure the link while it is not used, and connect again after a failure."""
+        while not self._closed:
+            self._changed.clear()
+            self._wait(self._rests_until - self._clock())
+            if self._closed:
+                return
+            stream = HelperStream(self.address, self._token, self._config.ca)
+            try:
+                self.speed = HelperSpeed(
+                    stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
+                )
+                for _ in range(_FIRST_PROBES):
+                    self._probe(stream)
+            except HelperError as error:
+                stream.close()
+                self._rest(str(error))
+                continue
+            self._changed.clear()
+            self.is_trusted = False
+            self._stream = stream
+            logger.info("%s helps", self.address)
+            while self._stream is stream and not self._closed:
+                self._changed.wait(_PROBE_SECONDS)
+                self._look_after(stream)
+
+    def _look_after(self, stream: HelperStream) -> None:
+        """Measure the link if nothing else did, and give up a helper that owes an answer for too long."""
+        if self._stream is not stream or not self._using.acquire(blocking=False):
+            return
+        try:
+            owes_since = stream.owes_since
+            if owes_since is not None and not self._late_answer_came(stream):
+                if time.perf_counter() - owes_since > _GONE_SECONDS:
+                    self.drop(f"{self.address} does not answer any more")
+            elif self._clock() - self._measured_at >= _PROBE_SECONDS:
+                self._probe(stream)
+        except HelperError as error:
+            self.drop(str(error))
+        finally:
+            self._using.release()
+
+    def _probe(self, stream: HelperStream) -> None:
+        """Measure the round trip, the bandwidth and the speed of the helper."""
+        self._observe(stream.probe(0, _GONE_SECONDS))
+        cut = self._probing_cut
+        if cut is not None:
+            self._segment = cut.segment
+            zeros = zeros_of(self._network.inputs_of(cut.segment)).values()
+            contents = [array.tobytes() for array in zeros]
+            self._observe(stream.ask_inference(cut.segment, contents, _GONE_SECONDS))
+        if cut is None or cut.size < MEASURING_BYTES:
+            self._observe(stream.probe(_PROBE_BYTES, _GONE_SECONDS))
+        self._measured_at = self._clock()
+
+    def _wait(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while not self._closed and (left := ends - time.monotonic()) > 0:
+            self._changed.wait(min(left, 0.2))
+            self._changed.clear()

@@ -1,0 +1,119 @@
+"""The speed of this device, of a helper and of the link, from known times."""
+
+import numpy as np
+import pytest
+
+from mistify.costs.quantization import Quantization
+from mistify.package.blocks import BlockStore, BlockVariant
+from mistify.package.manifest import TensorInfo
+from mistify_client.lending.answers import wrong_output
+from mistify_client.lending.cuts import Cut, cuts_of, worthwhile_starts
+from mistify_client.lending.links import Exchange, HelperSpeed, Link
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.speed import LocalSpeed
+from tests.support.paths import DATA
+
+
+def test_a_link_is_assumed_to_be_fast_until_it_is_measured() -> None:
+    assert Link().predicted_ms(100_000, 0) == pytest.approx(0.3 + 1.0 + 0.2)
+
+
+def test_the_bandwidth_is_that_of_the_helper_s_clock_and_the_round_trip_has_no_waiting() -> None:
+    link = Link()
+    for waiting_ms in (0, 20, 7, 0.5, 40):
+        link.observe(Exchange(50_000, 1_000, 10.2 + 0.4 + 5 + waiting_ms, 5.0, 10.0))
+    assert link.byte_ms == pytest.approx(10 / 50_000)
+    assert link.predicted_ms(50_000, 1_000) == pytest.approx(10.2 + 0.4)
+
+
+def test_small_messages_say_nothing_about_the_bandwidth() -> None:
+    link = Link()
+    link.observe(Exchange(50_000, 0, 10.5, 0.0, 10.0))
+    link.observe(Exchange(5_000, 0, 400.0, 0.0, 399.0))
+    assert link.byte_ms == pytest.approx(10 / 50_000)
+
+
+def test_a_link_that_becomes_slow_is_noticed_after_three_messages() -> None:
+    link = Link()
+    for transfer_ms in (1.0, 1.0, 1.0, 50.0, 50.0, 50.0):
+        link.observe(Exchange(50_000, 0, transfer_ms + 0.5, 0.0, transfer_ms))
+    assert link.byte_ms == pytest.approx(50 / 50_000)
+
+
+def test_the_speed_of_a_helper_is_measured_with_whichever_blocks_it_runs() -> None:
+    speed = HelperSpeed([1.0, 2.0, 3.0])
+    assert speed.predicted_ms(1) == pytest.approx(5.0)
+    for _ in range(3):
+        speed.observe(2, computing_ms=6.0, serving_ms=6.4)
+    assert speed.predicted_ms(1) == pytest.approx(10.4)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_speed_of_this_device_is_that_of_the_last_seconds() -> None:
+    clock = Clock()
+    speed = LocalSpeed(3.5, [1.0, 3.0], clock)
+    assert [speed.predicted_ms, *map(speed.predicted_segments_ms, (0, 1, 2))] == [3.5, 0.0, 1.0, 4.0]
+    for _ in range(4):
+        speed.observe(10.5)
+    assert (speed.predicted_ms, speed.predicted_segments_ms(1)) == (10.5, 3.0)
+    clock.now = 10.0
+    assert speed.age == 10.0
+    speed.observe_segments(4.0)  # once is enough if the others are old
+    assert (speed.predicted_ms, speed.age) == (3.5, 0.0)
+
+
+def store_and_blocks() -> tuple[BlockStore, tuple[BlockVariant, ...]]:
+    store = BlockStore.load(DATA / "blocks")
+    return store, store.network_of(store.served)
+
+
+def test_cuts_before_larger_tensors_are_left_out() -> None:
+    """The input has 8 x 8 x 3 floats, the next tensors 8 x 8 x 8, and the pooled one 2 x 2 x 8."""
+    store, blocks = store_and_blocks()
+    starts = worthwhile_starts(store, blocks)
+    network = BlockNetwork(DATA / "blocks", store, blocks, starts)
+    assert starts == (0, 3)
+    assert [len(segment) for segment in network.segments] == [3, 1]
+    assert cuts_of(network) == (Cut(0, 768), Cut(1, 128))
+
+
+def test_tensors_that_do_not_fit_into_a_message_are_not_sent() -> None:
+    store, blocks = store_and_blocks()
+    large = TensorInfo(name="image", dtype="float32", shape=(-1, 4096, 4096, 3))
+    network = BlockNetwork(DATA, store.model_copy(update={"inputs": (large,)}), blocks, (0, 3))
+    assert cuts_of(network) == (Cut(1, 128),)
+
+
+OUTPUTS = (TensorInfo(name="scores", dtype="float32", shape=(-1, 3)),)
+INTEGERS = (TensorInfo(name="scores", dtype="int8", shape=(-1, 3), scale=0.1, zero_point=0),)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_right"),
+    [
+        ([[1, -200, 3]], True),
+        ([[1.1, -200, 3]], True),
+        ([[1.3, -200, 3]], False),
+        ([[1, float("nan"), 3]], False),
+    ],
+)
+def test_floats_may_differ_by_rounding_of_the_largest(given, is_right) -> None:
+    own = {"scores": np.array([[1, -200, 3]], np.float32)}
+    answer = {"scores": np.array(given, np.float32)}
+    wrong = wrong_output(answer, own, OUTPUTS, Quantization.NONE)
+    assert wrong == (None if is_right else "scores")
+
+
+@pytest.mark.parametrize(
+    ("given", "is_right"), [([[1, 2, 4]], True), ([[1, 2, 5]], False), ([[-127, 2, 3]], False)]
+)
+def test_integers_may_differ_by_one_step(given, is_right) -> None:
+    own = {"scores": np.array([[127 if given[0][0] < 0 else 1, 2, 3]], np.int8)}
+    wrong = wrong_output({"scores": np.array(given, np.int8)}, own, INTEGERS, Quantization.INT8)
+    assert wrong == (None if is_right else "scores")

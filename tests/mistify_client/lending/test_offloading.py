@@ -1,0 +1,271 @@
+"""A device that is slow, and helpers of every kind: the answer is right every time."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mistify_client
+from mistify.package.opened import Package
+from mistify_client.assembly.executions import Array, Run, Tensors
+from mistify_client.lending.config import LendingConfig
+from mistify_client.lending.offloading import LocalNetwork, OffloadingNetwork
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.segments import load_segments
+from mistify_client.lending.sessions import Session
+from mistify_client.lending.speed import LocalSpeed
+from mistify_client.lending.tensors import messages_of, zeros_of
+from tests.mistify_client.lending.conftest import TOKEN, helper, until
+from tests.support.block_stores import ORIGINAL
+from tests.support.paths import DATA
+from tests.support.servers import MISTIFY, killed_at_the_end
+from tests.support.tokens import write_token
+
+#: Seconds that each segment takes on the slow device, beside its own time.
+SLOW = 0.02
+
+
+class Device:
+    """A device whose segments take long, and the same network on another one that is not slow."""
+
+    def __init__(self, package: Path, config: LendingConfig) -> None:
+        opened = Package.open(package)
+        assert opened.blocks is not None
+        network = BlockNetwork(package, opened.blocks, opened.blocks.network_of(ORIGINAL), (0, 1, 2, 3))
+        self._segments = load_segments(network, 1)
+        (self._input,), (self._output,) = opened.blocks.inputs, opened.blocks.outputs
+        slow = [self._slowed(segment) for segment in self._segments]
+        whole = self._slowed(self._whole, len(slow))
+        speed = LocalSpeed(1000 * SLOW * len(slow), [1000 * SLOW] * len(slow))
+        local = LocalNetwork(whole, slow, speed)
+        self.network = OffloadingNetwork(network, local, opened.manifest.quantization, config)
+        self._random = np.random.default_rng(0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"offloaded": 0, "failed": 0, "local": 0, "checked": 0, **self.network.status.counts}
+
+    @property
+    def problem(self) -> str:
+        (problem,) = self.network.status.problems.values()
+        return problem
+
+    def runs(self, examples: int = 1) -> bool:
+        """Run an inference on new inputs; return whether the answer is right bit by bit."""
+        values = self._random.uniform(size=(examples, 8, 8, 3))
+        tensors = {self._input.name: self._input.quantized(values)}
+        answer = self.network(tensors)[self._output.name]
+        return answer.tobytes() == self._whole(tensors)[self._output.name].tobytes()
+
+    def runs_until(self, kind: str, count: int) -> None:
+        """Run inferences until some more are of a kind."""
+        goal = self.counts[kind] + count
+        while self.counts[kind] < goal:
+            assert self.runs()
+
+    def _whole(self, tensors: Tensors) -> dict[str, Array]:
+        for segment in self._segments:
+            tensors = segment(tensors)
+        return dict(tensors)
+
+    @staticmethod
+    def _slowed(run: Run, times: int = 1) -> Run:
+        def slow(tensors: Tensors) -> dict[str, Array]:
+            time.sleep(times * SLOW)  # as on a device with other work
+            return run(tensors)
+
+        return slow
+
+
+@contextmanager
+def device(
+    package: Path, *helpers: str, token: str | None = TOKEN, patience: float = 200
+) -> Iterator[Device]:
+    token_file = None if token is None else write_token(package.with_name("token"), token)
+    made = Device(package, LendingConfig(helpers=helpers, token_file=token_file, patience=patience))
+    try:
+        yield made
+    finally:
+        made.network.close()
+
+
+@contextmanager
+def helper_process(package: Path, listen: str = "127.0.0.1:0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `mistify lend` without a token, and yield its address and process."""
+    command = [MISTIFY, "lend", "--package", package, "--listen", listen]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with killed_at_the_end(process):
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1], process
+        process.kill()
+        process.wait()
+
+
+def test_a_slow_device_is_helped_with_answers_that_are_equal_bit_by_bit(package) -> None:
+    with helper(package) as address, device(package, address) as slow:
+        slow.runs_until("offloaded", 5)
+        status = slow.network.status
+        assert (slow.counts["failed"], status.problems) == (0, {address: ""})
+        assert slow.counts["checked"] >= 1  # the first answer of a session
+        assert status.placement.helper == address
+        assert "this device alone takes" in status.placement.reason
+        assert status.measured_ms < status.placement.local_ms
+
+
+def test_several_examples_at_once_run_on_this_device(float_package) -> None:
+    with helper(float_package) as address, device(float_package, address) as slow:
+        slow.runs_until("offloaded", 1)
+        offloaded = slow.counts["offloaded"]
+        assert slow.runs(examples=3)
+        assert slow.counts["offloaded"] == offloaded
+
+
+def test_a_killed_helper_costs_one_slow_inference_and_is_used_again_when_it_is_back(float_package) -> None:
+    with device_and_process(float_package) as (slow, address, process):
+        slow.runs_until("offloaded", 3)
+        process.kill()
+        process.wait()
+        slow.runs_until("local", 3)
+        assert slow.counts["failed"] <= 1
+        assert address in slow.problem
+        with helper_process(float_package, address):
+            slow.runs_until("offloaded", 3)
+            assert slow.problem == ""
+
+
+@contextmanager
+def device_and_process(
+    package: Path, patience: float = 200
+) -> Iterator[tuple[Device, str, subprocess.Popen[str]]]:
+    with (
+        helper_process(package) as (address, process),
+        device(package, address, token=None, patience=patience) as slow,
+    ):
+        yield slow, address, process
+
+
+def test_a_stopped_helper_costs_one_slow_inference_and_is_used_again_when_it_goes_on(float_package) -> None:
+    with device_and_process(float_package, patience=3) as (slow, _, process):
+        slow.runs_until("offloaded", 3)
+        failed = slow.counts["failed"]
+        os.kill(process.pid, signal.SIGSTOP)
+        slow.runs_until("failed", 1)
+        assert "did not answer within" in slow.problem
+        slow.runs_until("local", 3)
+        assert slow.counts["failed"] == failed + 1
+        os.kill(process.pid, signal.SIGCONT)
+        slow.runs_until("offloaded", 3)
+
+
+def test_a_helper_that_is_wrong_from_the_start_is_never_believed(float_package, monkeypatch) -> None:
+    run = Session._run
+
+    def wrong(session, request):
+        answer = run(session, request)
+        values = np.frombuffer(answer.tensors[0].content, np.float32) * np.float32(1.01)
+        answer.tensors[0].content = values.tobytes()
+        answer.tensors[0].crc32 = zlib.crc32(values.tobytes())
+        return answer
+
+    monkeypatch.setattr(Session, "_run", wrong)
+    with helper(float_package) as address, device(float_package, address) as slow:
+        slow.runs_until("checked", 1)
+        slow.runs_until("local", 3)
+        assert "wrong answer: scores differs" in slow.problem
+        assert slow.counts["offloaded"] == 0
+
+
+def test_a_helper_that_becomes_wrong_is_dropped_at_the_next_check(float_package, monkeypatch) -> None:
+    with helper(float_package) as address, device(float_package, address) as slow:
+        slow.runs_until("offloaded", 2)
+        run = Session._run
+        monkeypatch.setattr(
+            Session,
+            "_run",
+            lambda session, request: run(session, type(request)(segment=3, tensors=[zeros_for(session)])),
+        )
+        while slow.counts["checked"] < 2:
+            slow.runs()  # some answers are wrong until then
+        slow.runs_until("local", 3)
+        assert "wrong answer" in slow.problem
+
+
+def zeros_for(session: Session):
+    inputs = session._network.inputs_of(3)
+    return messages_of(zeros_of(inputs), inputs)[0]
+
+
+def test_a_helper_that_sends_nonsense_is_left(float_package, monkeypatch) -> None:
+    run = Session._run
+
+    def damaged(session, request):
+        answer = run(session, request)
+        answer.tensors[0].crc32 ^= 1
+        return answer
+
+    monkeypatch.setattr(Session, "_run", damaged)
+    with helper(float_package) as address, device(float_package, address) as slow:
+        slow.runs_until("checked", 1)
+        slow.runs_until("local", 2)
+        assert "was damaged on the way" in slow.problem
+
+
+def test_a_device_beyond_its_quota_goes_on_alone(float_package) -> None:
+    with helper(float_package, rate=8) as address, device(float_package, address) as slow:
+        slow.runs_until("failed", 1)
+        assert "more than 8 inferences a second" in slow.problem
+        slow.runs_until("local", 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "token", "problem"),
+    [
+        (DATA / "blocks", "wrong", "the token is missing or wrong"),
+        (DATA / "blocks_int8", TOKEN, "no package"),
+    ],
+    ids=["token", "package"],
+)
+def test_a_helper_that_refuses_is_not_asked(float_package, given, token, problem) -> None:
+    with helper(given) as address, device(float_package, address, token=token) as slow:
+        until(lambda: problem in slow.problem)
+        assert slow.runs()
+        assert slow.counts["local"] == 1
+
+
+def test_a_helper_that_cannot_be_reached_is_not_asked(float_package) -> None:
+    with device(float_package, "127.0.0.1:1") as slow:
+        until(lambda: "cannot be reached" in slow.problem)
+        assert slow.runs()
+
+
+def lending_file(package: Path, address: str) -> Path:
+    write_token(package.with_name("token"), TOKEN)
+    path = package.with_name("monitor.toml")
+    path.write_text(f'[lending]\nhelpers = ["{address}"]\ntoken_file = "token"\n')
+    return path
+
+
+def test_a_network_that_is_faster_than_an_answer_is_never_offloaded(float_package, caplog) -> None:
+    images = np.random.default_rng(0).uniform(size=(1, 8, 8, 3)).astype(np.float32)
+    expected = mistify_client.load(float_package)(images)
+    model = mistify_client.load(float_package, lending=lending_file(float_package, "127.0.0.1:1"))
+    assert model(images).tobytes() == expected.tobytes()
+    assert model.lending is not None
+    assert model.lending.problems == {}
+    assert "so that no helper is asked" in caplog.text
+
+
+def test_a_package_without_blocks_runs_alone_and_says_why(tmp_path, caplog) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(DATA / "adaptable", package)
+    model = mistify_client.load(package, lending=lending_file(package, "127.0.0.1:1"))
+    assert model.lending is None
+    assert '"blocks": true' in caplog.text

@@ -1,0 +1,135 @@
+"""The choice between this device and its helpers, with known times."""
+
+import pytest
+
+from mistify_client.lending.cuts import Cut
+from mistify_client.lending.links import Exchange, HelperSpeed, Link
+from mistify_client.lending.placement import PlacementChooser, Reachable
+from mistify_client.lending.speed import LocalSpeed
+
+#: Milliseconds of the segments here and there, and the cuts between them.
+SEGMENTS = [2.0, 4.0, 4.0, 10.0]
+CUTS = (Cut(0, 600_000), Cut(2, 50_000), Cut(3, 5_000))
+HELPER = "drone:7470"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def link(bytes_per_ms: float, round_trip_ms: float = 0.5) -> Link:
+    """Return a link of which some messages have shown bandwidth and round trip."""
+    made = Link()
+    for _ in range(5):
+        made.observe(
+            Exchange(50_000, 0, 50_000 / bytes_per_ms + round_trip_ms + 3, 3.0, 50_000 / bytes_per_ms)
+        )
+    return made
+
+
+class World:
+    """A device with a helper whose times are set by the test."""
+
+    def __init__(self, *, slower: float = 1.0, bytes_per_ms: float = 1e4, there: float = 1.0) -> None:
+        self.clock = Clock()
+        self.local = LocalSpeed(sum(SEGMENTS), SEGMENTS, self.clock)
+        self.chooser = PlacementChooser(CUTS, 4_000, self.local, self.clock)
+        self.helpers = {
+            HELPER: Reachable(link(bytes_per_ms), HelperSpeed([each * there for each in SEGMENTS]))
+        }
+        self.here(slower)
+
+    def here(self, slower: float) -> None:
+        """Run inferences on this device, which take some times as long as when it is idle."""
+        for _ in range(9):
+            self.local.observe(slower * sum(SEGMENTS))
+
+    def chosen(self) -> tuple[str | None, int | None]:
+        """Return the helper and the index of its first block, some time later."""
+        self.clock.now += 1
+        placement = self.chooser.choose(self.helpers)
+        return placement.helper, None if placement.cut is None else placement.cut.segment
+
+
+@pytest.mark.parametrize(
+    ("slower", "bytes_per_ms", "there", "first"),
+    [
+        (1, 1e4, 1, None),  # an idle device is not helped by an equal one
+        (1, 1e4, 0.25, 3),  # but by a faster one: 10 + 0.5 + 0.9 + 2.5 ms instead of 20
+        (4, 1e4, 1, 2),  # 24 + 0.5 + 5.4 + 14, instead of 80
+        (4, 1e6, 1, 0),  # everything over a fast link: 0.5 + 0.6 + 20
+        (4, 1e2, 1, None),  # 40 + 90 + 10 even for the smallest tensors
+        (4, 5e2, 1, 3),  # 40 + 0.5 + 18 + 10
+    ],
+)
+def test_the_cut_with_the_least_time_is_chosen(slower, bytes_per_ms, there, first) -> None:
+    expected = (None, None) if first is None else (HELPER, first)
+    assert World(slower=slower, bytes_per_ms=bytes_per_ms, there=there).chosen() == expected
+
+
+def test_the_predicted_time_is_the_sum_of_its_parts() -> None:
+    world = World(slower=4)
+    placement = world.chooser.choose(world.helpers)
+    assert placement.local_ms == pytest.approx(80)
+    assert placement.remote_ms == pytest.approx(0.5 + 54_000 / 1e4 + 14)
+    assert placement.predicted_ms == pytest.approx(24 + placement.remote_ms)
+    assert placement.reason == (
+        "drone:7470 runs the network from cut 2 on (50 KB, 43.9 ms expected); this device alone takes 80.0 ms"
+    )
+
+
+def test_a_helper_must_save_a_tenth_and_a_millisecond() -> None:
+    assert World(slower=1.4).chosen() == (None, None)  # 25.4 with a helper, 28 without
+    assert World(slower=1.4, there=0.9).chosen() == (HELPER, 3)  # 24.4
+
+
+def test_this_device_comes_first_as_soon_as_it_is_as_fast() -> None:
+    world = World(slower=4)
+    assert world.chosen() == (HELPER, 2)
+    world.clock.now += 3
+    world.here(1.2)
+    world.clock.now -= 1
+    assert world.chosen() == (None, None)
+
+
+def test_a_better_cut_is_taken_after_a_while_and_only_if_it_saves_a_tenth() -> None:
+    world = World(slower=4)
+    assert world.chosen() == (HELPER, 2)
+    world.helpers = {HELPER: Reachable(link(2e3), HelperSpeed(SEGMENTS))}
+    world.clock.now -= 1
+    assert world.chosen() == (HELPER, 2)
+    assert world.chosen() == (HELPER, 3)
+    world.helpers = {HELPER: Reachable(link(3e3), HelperSpeed(SEGMENTS))}
+    assert world.chosen() == (HELPER, 3)  # 53.5, and 56.5 with the cut of before
+
+
+def test_a_helper_that_cannot_be_asked_is_left_at_once() -> None:
+    world = World(slower=4)
+    assert world.chosen() == (HELPER, 2)
+    world.helpers = {}
+    world.clock.now -= 1
+    assert world.chosen() == (None, None)
+
+
+def test_the_best_of_several_helpers_is_chosen() -> None:
+    world = World(slower=4)
+    world.helpers["car:7470"] = Reachable(link(1e4), HelperSpeed([each / 4 for each in SEGMENTS]))
+    assert world.chosen() == ("car:7470", 2)
+
+
+def test_what_a_helper_takes_beyond_the_prediction_is_remembered_for_a_while() -> None:
+    world = World(slower=4)
+    placement = world.chooser.choose(world.helpers)
+    for _ in range(2):
+        world.chooser.observe(placement, 120.0)
+        assert world.chosen() == (HELPER, 2)
+    world.chooser.observe(placement, 120.0)
+    assert world.chosen() == (None, None)
+    world.clock.now += 20
+    assert world.chosen() == (None, None)
+    world.clock.now += 10
+    assert world.chosen() == (HELPER, 2)
