@@ -84,8 +84,7 @@ class MeasuredExits:
         if outcome is None:
             count = len(self.validation.right[-1])
             raise _DoesNotPayError(
-                f"no confidence is safe according to the {count:,} validation examples "
-                f"({self._least_loss()})"
+                f"no confidence is safe according to the {count:,} validation examples ({self._least_loss()})"
             )
         choice = self._priced(loss, outcome)
         share = choice.multiply_adds / self.whole
