@@ -43,11 +43,13 @@ def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
     return _interpreter(network, threads)
 
 
-def open_compiled(network: bytes, threads: int) -> Any:
+def open_compiled(network: bytes | Path, threads: int, weights: Path | None = None) -> Any:
     """Return a `CompiledModel`, LiteRT's interface to accelerators, on the CPU alone.
 
     Args:
-        network: The content of a `.tflite` file.
+        network: The content of a `.tflite` file, or its path, which is mapped into memory.
+        weights: The file of the packed weights, which is mapped into memory. If there is none, LiteRT
+            writes it. LiteRT does not notice if its content is damaged, or belongs to another network.
 
     Raises:
         RuntimeError: It is not a `.tflite` file.
@@ -59,6 +61,10 @@ def open_compiled(network: bytes, threads: int) -> Any:
 
     options = Options.create()
     options.cpu_options.num_threads = threads
+    if weights is not None:
+        options.cpu_options.xnnpack_weight_cache_path = str(weights)
+    if isinstance(network, Path):
+        return CompiledModel.from_file(str(network), environment=_environment(), options=options)
     return CompiledModel.from_buffer(network, environment=_environment(), options=options)
 
 

@@ -4,16 +4,17 @@ from enum import StrEnum
 
 
 class OptionKind(StrEnum):
-    """The form of an option: a branch of the package's network, a subnet of its blocks, a slice, or exits.
+    """The form of an option: a branch of the package's network, a subnet of its blocks, a slice, and so on.
 
     A slice is a network for the package's task, cut from a network with all units. With exits, the package's
-    network answers early if it is confident.
+    network answers early if it is confident. An engine is another way to run the package's network.
     """
 
     BRANCH = "branch"
     SUBNET = "subnet"
     SLICE = "slice"
     EXIT = "exit"
+    ENGINE = "engine"
 
 
 def option_id(kind: OptionKind, number: float) -> str:

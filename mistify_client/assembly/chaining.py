@@ -1,6 +1,7 @@
 """Chaining: run blocks of a store one after the other, each on the previous one's output."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -31,11 +32,19 @@ class LoadedBlock:
         variant: The block's file, such as its entry in the store.
     """
 
-    def __init__(self, files: BlockFiles, variant: NamedFile, threads: int, execution: Execution) -> None:
+    def __init__(
+        self,
+        files: BlockFiles,
+        variant: NamedFile,
+        threads: int,
+        execution: Execution,
+        weights: Path | None = None,
+    ) -> None:
         """Load a block.
 
         Args:
             files: The files of its directory.
+            weights: The directory of packed weights, for `CompiledModel`; None to pack them into memory.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or if LiteRT cannot
@@ -46,7 +55,7 @@ class LoadedBlock:
         try:
             with files.mapped(variant) as content:
                 network = part_that_runs(content, execution)
-            self._run = open_network(network, execution, threads)
+            self._run = open_network(network, execution, threads, weights)
         except (ValueError, RuntimeError) as error:
             problem = Problem(
                 str(files.directory / variant.file),

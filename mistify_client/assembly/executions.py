@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from mmap import mmap
-from typing import Any, Final
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from mistify.litert import open_compiled
 from mistify.package.manifest import SIGNATURE, fixed_batch_signature
 from mistify.tflite.resizable import fixed_shapes, resizable
 from mistify.tflite.session import Session
+from mistify_client.assembly.mapped_weights import mapped_weights
 
 Array = npt.NDArray[Any]
 
@@ -42,11 +44,12 @@ def part_that_runs(content: bytes | mmap, execution: Execution) -> bytes:
     return resizable(content) if execution is Execution.INTERPRETER else fixed_shapes(content)
 
 
-def open_network(network: bytes, execution: Execution, threads: int) -> Run:
+def open_network(network: bytes, execution: Execution, threads: int, weights: Path | None = None) -> Run:
     """Load a `.tflite` file with the signatures of packages, and return a function that runs it.
 
     Args:
         network: The part of the file returned by `part_that_runs`.
+        weights: The directory of `mapped_weights`, for `CompiledModel`; None to pack the weights into memory.
 
     Returns:
         A function for one thread at a time, from inputs by name to outputs by name.
@@ -55,14 +58,19 @@ def open_network(network: bytes, execution: Execution, threads: int) -> Run:
         ValueError: The network cannot be loaded.
         RuntimeError: The network cannot be loaded.
     """
-    return _OPEN[execution](network, threads)
+    if execution is Execution.INTERPRETER:
+        return Session(network, threads)
+    mapped = None if weights is None else mapped_weights(weights, network)
+    if mapped is None:
+        return _Compiled(open_compiled(network, threads))
+    return _Compiled(open_compiled(mapped.network, threads, mapped.weights))
 
 
 class _Compiled:
     """A network that runs one example at a time, in preallocated buffers."""
 
-    def __init__(self, network: bytes, threads: int) -> None:
-        self._model = open_compiled(network, threads)
+    def __init__(self, model: Any) -> None:
+        self._model = model
         self._key = fixed_batch_signature(SIGNATURE)
         if self._key not in self._model.get_signature_list():
             raise ValueError(f"it has no signature {self._key}, because its shapes cannot be fixed")
@@ -105,9 +113,3 @@ class _Compiled:
         shape, dtype = self._gives[name]["shape"], np.dtype(self._gives[name]["dtype"])
         output: Array = self._outputs[name].read(math.prod(shape), dtype).reshape(shape)
         return output
-
-
-_OPEN: Final[Mapping[Execution, Callable[[bytes, int], Run]]] = {
-    Execution.INTERPRETER: Session,
-    Execution.COMPILED: _Compiled,
-}

@@ -1,4 +1,4 @@
-"""Networks that a device made out of the files of a package: the most recent ones, at most two."""
+"""Files that a device made out of those of a package, such as networks: the most recent ones, at most two."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ class NetworkFile:
 
 
 class MadeNetworks:
-    """The networks of one kind that were made for a package, shared between processes.
+    """The networks of one kind, or files for them, that were made for a package, shared between processes.
 
     A file's name contains the key of the network, to find it, and the digest of its content, to detect
     damage. Only one process at a time makes networks. A file may be removed while its network runs, because
@@ -43,15 +43,16 @@ class MadeNetworks:
         directory: The directory of the files. It need not exist.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, suffix: str = ".tflite") -> None:
         self.directory = directory
+        self._suffix = suffix
 
     def find(self, key: str) -> NetworkFile | None:
         """Return the network with a key; None if there is none.
 
         Its file may be damaged, or be removed before it is opened.
         """
-        for path in self.directory.glob(f"{key}-*.tflite"):
+        for path in self.directory.glob(f"{key}-*{self._suffix}"):
             with suppress(OSError, ValueError):  # it was removed, or its name does not contain a digest
                 content = PackagedFile(size=path.stat().st_size, sha256=path.stem.partition("-")[2])
                 return NetworkFile(path.name, content)
@@ -76,7 +77,7 @@ class MadeNetworks:
         """Make the network with a key, unless another process has already done so. Remove older networks.
 
         Args:
-            build: Returns the content of the network's `.tflite`.
+            build: Returns the content of its file.
 
         Raises:
             MistifyError: As for `build`.
@@ -88,7 +89,7 @@ class MadeNetworks:
                 return
             content = build()
             self._remove_all_but(_MOST - 1)
-            name = f"{key}-{hashlib.sha256(content).hexdigest()}.tflite"
+            name = f"{key}-{hashlib.sha256(content).hexdigest()}{self._suffix}"
             write_bytes(self.directory / name, content, durable=True)
 
     def _is_undamaged(self, network: NetworkFile) -> bool:
@@ -105,7 +106,7 @@ class MadeNetworks:
 
     def _remove_all_but(self, count: int) -> None:
         """Remove all files except the most recently used networks."""
-        kept = sorted(self.directory.glob("*.tflite"), key=_used, reverse=True)[:count]
+        kept = sorted(self.directory.glob(f"*{self._suffix}"), key=_used, reverse=True)[:count]
         for path in set(self.directory.iterdir()).difference(kept):  # including incomplete ones
             path.unlink(missing_ok=True)
 

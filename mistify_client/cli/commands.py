@@ -21,6 +21,7 @@ _MODULES: Final = {
     **dict.fromkeys(("adapt", "subnets"), "subnets"),
     **dict.fromkeys(("customize", "tasks"), "customize"),
     "adaptation": "adaptation",
+    "engines": "engines",
     "lend": "lend",
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }

@@ -19,6 +19,7 @@ from mistify.package.opened import Package
 from mistify.package.option_kinds import OptionKind, option_id
 from mistify.wording import listed
 from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.engine_table import EngineTable, MeasuredEngine
 from mistify_client.assembly.ladder import Rung, SliceLadder
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
@@ -40,7 +41,8 @@ class OptionCosts:
         latency_ms: The median in milliseconds on an otherwise idle device; with exits, the expected value.
         p95_ms: The 95th percentile of the latency; None if unknown.
         memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; for networks on a ladder of
-            slices, of constants and activations in their files; None if unknown.
+            slices, of constants and activations in their files; for engines, of a process that runs them;
+            None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
         energy: By equation 1 of CrowdHMTware; None if multiply-adds or weights are unknown, as for a slice.
         axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
@@ -105,6 +107,7 @@ class PackageOptions:
         pool: The pool whose subnets are the options; None if they are others.
         ladder: The ladder of the version, whose slices are options beside its own network; None without one.
         exits: The exits of the version, which are the last options; None if no option has exits.
+        engines: The engines of the options, in their order; None if they have no engines of their own.
     """
 
     options: tuple[Option, ...]
@@ -114,11 +117,13 @@ class PackageOptions:
     pool: SubnetPool | None = None
     ladder: SliceLadder | None = None
     exits: ExitStore | None = None
+    engines: EngineTable | None = None
 
     @property
     def paged(self) -> bool:
         """Return True if only the current option is in memory, and others are loaded in the background."""
-        return self.pool is not None or (self.ladder is not None and bool(self.ladder.rungs))
+        has_slices = self.ladder is not None and bool(self.ladder.rungs)
+        return self.pool is not None or has_slices or self.engines is not None
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -127,7 +132,7 @@ class PackageOptions:
 
     @property
     def threads(self) -> int:
-        """The number of threads of the default option, and so of all others."""
+        """The number of threads of the default option, and of all others except engines."""
         return self.options[self.default].engine.threads
 
     @property
@@ -174,9 +179,10 @@ def options_of(package: Package, state: Path) -> PackageOptions:
 
     They are the subnets in the pool, the fastest first, if there is a pool for the package's block store.
     Otherwise they are the branches; a package without branches has its network as the only option. If a
-    device has a ladder of slices for the task of this version, these follow, the smallest first; else the
-    package's exits, by ascending loss. Pools, ladders and exits do not count if the package was tuned, since
-    blocks, slices and heads were not. Nor do pools and ladders if their file is damaged, which is logged.
+    device has a ladder of slices for the task of this version, these follow, the smallest first; else other
+    engines that the device has found for it; else the package's exits, by ascending loss. Pools, ladders and
+    exits do not count if the package was tuned, since blocks, slices and heads were not. Nor do files that
+    were made on the device and are damaged, which is logged.
 
     Args:
         package: The package's version.
@@ -195,7 +201,10 @@ def options_of(package: Package, state: Path) -> PackageOptions:
         if pool is not None and pool.entries:
             return _subnets(package, pool)
         ladder = SliceLadder.of(package, state)
-        return shipped if ladder is None else _with_slices(branches, ladder)
+        if ladder is not None:
+            return _with_slices(branches, ladder)
+        engines = EngineTable.of(package, state)
+        return shipped if engines is None else _with_engines(branches, engines)
     except MistifyError as error:
         message = "%s runs as it was shipped, without options made on this device: %s"
         logger.warning(message, package.directory, error)
@@ -300,6 +309,23 @@ def _slice(rung: Rung, threads: int) -> Option:
         costs=OptionCosts(rung.latency_ms, memory_bytes=rung.memory_bytes, size_bytes=rung.size_bytes),
         score=OptionScore(rung.quality, Metric.BALANCED_ACCURACY),
     )
+
+
+def _with_engines(own: PackageOptions, table: EngineTable) -> PackageOptions:
+    """Return the network of a package with each engine; the first one is that of the manifest."""
+    (network,) = own.options
+    options = (
+        _with_engine(network, option, one) for option, one in zip(table.ids, table.engines, strict=True)
+    )
+    return PackageOptions(tuple(options), own.default, THIS_DEVICE, table.generation, engines=table)
+
+
+def _with_engine(network: Option, option: str, measured: MeasuredEngine) -> Option:
+    costs = replace(
+        network.costs, latency_ms=measured.latency_ms, p95_ms=None, memory_bytes=measured.memory_bytes
+    )
+    kind = network.kind if option == network.id else OptionKind.ENGINE
+    return replace(network, kind=kind, id=option, engine=measured.engine, costs=costs)
 
 
 def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:

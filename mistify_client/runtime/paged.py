@@ -14,6 +14,9 @@ from mistify.package.blocks import BLOCKS
 from mistify.package.manifest import NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify_client.assembly.chaining import Choice, ChosenBlocks
+from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.engine_table import WEIGHTS
+from mistify_client.assembly.paged_engines import EngineFiles, PagedEngines
 from mistify_client.assembly.paged_slices import PagedSlices, SliceFiles
 from mistify_client.assembly.pager import Pager
 from mistify_client.assembly.paging import Blocks, PagedNetwork
@@ -140,7 +143,7 @@ def chosen_blocks(option: Option) -> ChosenBlocks:
 
 
 def open_paged(
-    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int | None
 ) -> PagedOptions[Any]:
     """Open the options of a package, with the requested one in memory.
 
@@ -151,20 +154,37 @@ def open_paged(
         options: The options of this version, which are paged.
         state: The state directory of the package.
         wanted: Index of the option to load first.
-        threads: Number of threads of LiteRT.
+        threads: Number of threads of LiteRT; None for those of the options.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, naming the file that cannot be used.
     """
     try:
-        open_options = _open_subnets if options.ladder is None else _open_slices
-        loaded = open_options(package, options, state, wanted, threads)
+        loaded = _open_options(package, options, state, wanted, threads)
         loaded.warm_up()
     except (ValueError, RuntimeError) as error:
-        part = BLOCKS if options.ladder is None else NETWORK
+        part = NETWORK if options.pool is None else BLOCKS
         message = f"the options of {package.directory / part} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     return loaded
+
+
+def _open_options(
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int | None
+) -> PagedOptions[Any]:
+    if options.engines is not None:
+        return _open_engines(package, options, state, wanted, threads)
+    open_options = _open_subnets if options.ladder is None else _open_slices
+    return open_options(package, options, state, wanted, threads or options.threads)
+
+
+def _open_engines(
+    package: Package, options: PackageOptions, state: Path, wanted: int, threads: int | None
+) -> PagedOptions[Engine]:
+    files = EngineFiles(package, state / WEIGHTS)
+    choices = {option.id: option.engine for option in options.options}
+    network = _opened(options, wanted, lambda option: PagedEngines(files, choices[option], threads))
+    return PagedOptions(package.manifest, choices, network, threads or options.threads)
 
 
 def _open_subnets(

@@ -88,14 +88,13 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     # The files that are used are read, and verified, later.
     used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
     package.verify(with_blocks=False, skip=used)
-    threads = settings.threads or options.threads
     if settings.lending is not None:
-        helped = _helped(package, options, settings.lending, threads)
+        helped = _helped(package, options, settings.lending, settings.threads or options.threads)
         if helped is not None:
             return LoadedVersion(helped, options)
     if options.paged:
-        return LoadedVersion(open_paged(package, options, state, chosen, threads), options)
-    network = open_network(package, threads)
+        return LoadedVersion(open_paged(package, options, state, chosen, settings.threads), options)
+    network = open_network(package, settings.threads or options.threads)
     if options.exits is None:
         return LoadedVersion(network, options)
     return LoadedVersion(with_exits(package, network, options.exits), options)

@@ -1,0 +1,110 @@
+"""Measurement of a package's network with several engines."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from mistify.isolation.process import DisposableProcess, ProcessEndedError
+from mistify.package.opened import Package
+from mistify.profiling.measuring import best_of_parts_ms, random_input
+from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.engine_table import MeasuredEngine
+from mistify_client.assembly.executions import Tensors
+from mistify_client.assembly.paged_engines import EngineFiles
+
+#: Measuring time per engine.
+SECONDS: Final = 1.0
+
+#: Number of processes that open the network with each engine.
+_STARTS: Final = 3
+
+
+class _Start(NamedTuple):
+    """The costs of an engine in a new process: see `MeasuredEngine`."""
+
+    start_ms: float
+    memory_bytes: float | None
+
+
+def measured_engines(
+    files: EngineFiles, engines: Sequence[Engine], seconds: float = SECONDS
+) -> list[MeasuredEngine]:
+    """Measure the network of a package with engines, which take turns.
+
+    Engines that cannot run it are left out.
+
+    Args:
+        engines: The first one has to run it.
+        seconds: Measuring time per engine, unless a single inference takes longer.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the first engine cannot run it.
+    """
+    starts = {engine: start for engine in engines if (start := _started(files, engine)) is not None}
+    if engines[0] not in starts:
+        files.opened(engines[0])
+    inputs = _inputs(files.version)
+    loads = [partial(_loaded, files, engine, inputs) for engine in starts]
+    latencies = best_of_parts_ms(loads, seconds * len(loads))
+    return [
+        MeasuredEngine(engine=engine, latency_ms=float(ms.sum()), **start._asdict())
+        for (engine, start), ms in zip(starts.items(), latencies, strict=True)
+    ]
+
+
+def _started(files: EngineFiles, engine: Engine) -> _Start | None:
+    """Return the medians over several processes; None if the engine cannot run the network."""
+    try:
+        files.opened(engine)  # makes the file of its weights
+        starts = []
+        for _ in range(_STARTS):
+            with closing(DisposableProcess()) as process:
+                starts.append(process.call(_start, files.version.directory, files.weights, engine))
+    except (ValueError, RuntimeError, ProcessEndedError):  # including a `MistifyError`
+        return None
+    memory = [start.memory_bytes for start in starts if start.memory_bytes is not None]
+    return _Start(median(start.start_ms for start in starts), median(memory) if memory else None)
+
+
+def _start(directory: Path, weights: Path, engine: Engine) -> _Start:
+    """Open the network in this process, and run it once."""
+    version = Package.open(directory)
+    inputs, before = _inputs(version), _own_bytes()
+    start = time.perf_counter()
+    network = EngineFiles(version, weights).opened(engine)
+    network(inputs)
+    start_ms = 1e3 * (time.perf_counter() - start)
+    after = _own_bytes()
+    memory = None if before is None or after is None else max(1.0, after - before)
+    return _Start(start_ms, memory)
+
+
+def _own_bytes() -> float | None:
+    """Return the memory of this process, its share of shared memory included; None if it is not reported."""
+    try:
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024.0 * float(line.split()[1]) for line in lines if line.startswith("Pss:")), None)
+
+
+def _loaded(files: EngineFiles, engine: Engine, inputs: Tensors) -> Callable[[], Sequence[float]]:
+    network = files.opened(engine)
+
+    def seconds() -> Sequence[float]:
+        start = time.perf_counter()
+        network(inputs)
+        return (time.perf_counter() - start,)
+
+    return seconds
+
+
+def _inputs(version: Package) -> Tensors:
+    return {
+        info.name: random_input((max(1, size) for size in info.shape), info.dtype)
+        for info in version.manifest.inputs
+    }
