@@ -65,8 +65,11 @@ def for_probe(value: Any, probe: int) -> Any:
     return value.values[probe] if isinstance(value, BatchDependent) else value
 
 
-def sizes_of(value: "Array | BatchDependent") -> list[Size]:
+def sizes_of(value: "Array | BatchDependent", merged: Size = None) -> list[Size]:
     """Return the sizes in a shape.
+
+    Args:
+        merged: What stands for a multiple of the batch size; None if there may be none.
 
     Raises:
         UnsupportedNodeError: An entry is neither fixed nor the batch size itself.
@@ -74,12 +77,14 @@ def sizes_of(value: "Array | BatchDependent") -> list[Size]:
     if not isinstance(value, BatchDependent):
         return [int(size) for size in value.reshape(-1)]
     first, second = (array.reshape(-1) for array in value.values)
-    return [_size(int(one), int(other)) for one, other in zip(first, second, strict=True)]
+    return [_size(int(one), int(other), merged) for one, other in zip(first, second, strict=True)]
 
 
-def _size(one: int, other: int) -> Size:
+def _size(one: int, other: int, merged: Size) -> Size:
     if one == other:
         return one
     if (one, other) == PROBES:
         return None
+    if merged is not None and one * PROBES[1] == other * PROBES[0]:
+        return merged
     raise UnsupportedNodeError("merges the batch with another axis")

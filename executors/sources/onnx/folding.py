@@ -12,7 +12,7 @@ from executors.sources.onnx.batch import PROBES, Array, BatchDependent, for_prob
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.registry import Argument
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Merged, Value
 
 #: Operators whose result is as large as their inputs broadcast to each other.
 _BROADCAST: Final = frozenset([
@@ -50,12 +50,9 @@ FOLDED: Final = _BROADCAST | _SMALLER | {"Shape"} | _BOUNDS.keys()
 _LARGEST: Final = 2**24
 
 
-def shape_of(value: Value, first: int = 0, last: int | None = None) -> Array | BatchDependent:
+def shape_of(value: Value | Merged, first: int = 0, last: int | None = None) -> Array | BatchDependent:
     """Return the shape of a tensor, or a range of it, as a constant that depends on the batch size."""
-    shapes = [
-        np.array([batch if size is None else size for size in value.shape], np.int64)[first:last]
-        for batch in PROBES
-    ]
+    shapes = [np.array(value.sizes(batch), np.int64)[first:last] for batch in PROBES]
     return joined((shapes[0], shapes[1]))
 
 

@@ -18,14 +18,18 @@ from executors.sources.onnx.folding import FOLDED, folded, shape_of
 from executors.sources.onnx.fusion import fused
 from executors.sources.onnx.graph import Graph, tensor_of, with_inner
 from executors.sources.onnx.inputs import Input, network_inputs
+from executors.sources.onnx.merged import apart, together
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Merged, Value
 from executors.structure import keras_internals
 from mistify.errors import MistifyError
 
 #: Operators that the reader handles itself.
 _OWN: Final = frozenset({"If", "Shape"})
+
+#: Operators that take tensors in which the batch is merged with another axis as they are.
+_DIVIDING: Final = frozenset({"Reshape", "Transpose"})
 _DOMAINS: Final = ("", "ai.onnx")
 
 _ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
@@ -126,16 +130,21 @@ class _Walk:
         if proto.op_type == "If":
             return self._branch(proto, arguments[0])
         node = self._graph.node(proto)
-        if proto.op_type == "Shape" and isinstance(arguments[0], Value):
+        if proto.op_type == "Shape" and isinstance(arguments[0], Value | Merged):
             return [shape_of(arguments[0], node.get("start", 0), node.get("end"))]
-        if not any(isinstance(argument, Value) for argument in arguments):
+        if not any(isinstance(argument, Value | Merged) for argument in arguments):
             return folded(proto, arguments, self._graph.version)
-        made: Any = OPERATORS[proto.op_type](self._builder, node, *arguments)
+        made: Any
+        if proto.op_type in _DIVIDING or not any(isinstance(argument, Merged) for argument in arguments):
+            made = OPERATORS[proto.op_type](self._builder, node, *arguments)
+        else:
+            node, arguments, like = apart(node, arguments)
+            made = together(OPERATORS[proto.op_type](self._builder, node, *arguments), like)
         return made if isinstance(made, list) else [made]
 
     def _branch(self, proto: NodeProto, condition: Argument) -> Sequence[Argument]:
         if (
-            not isinstance(condition, Value)
+            not isinstance(condition, Value | Merged)
             and not isinstance(condition, BatchDependent)
             and condition is not None
         ):

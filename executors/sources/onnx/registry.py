@@ -6,10 +6,10 @@ from typing import Any, Final, TypeAlias
 
 from executors.sources.onnx.batch import Array, BatchDependent
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Merged, Value
 
 #: An input of a node; None if it is omitted.
-Argument: TypeAlias = Value | Array | BatchDependent | None
+Argument: TypeAlias = Value | Merged | Array | BatchDependent | None
 
 #: Called with the builder, the node and its inputs; returns its output or a list of them.
 Handler: TypeAlias = Callable[..., Any]
@@ -59,6 +59,8 @@ def tensor(argument: Argument) -> Value:
     Raises:
         UnsupportedNodeError: It is a constant or omitted.
     """
+    if isinstance(argument, Merged):
+        raise UnsupportedNodeError("merges the batch with another axis")
     if not isinstance(argument, Value):
         raise UnsupportedNodeError("has a constant where its data are expected")
     return argument
@@ -75,7 +77,7 @@ def constant(argument: Argument, role: str) -> Array:
     """
     if isinstance(argument, BatchDependent):
         return argument.constant
-    if argument is None or isinstance(argument, Value):
+    if argument is None or isinstance(argument, Value | Merged):
         raise UnsupportedNodeError(f"has a computed {role}; expected a constant")
     return argument
 
@@ -86,6 +88,6 @@ def optional(argument: Argument, role: str) -> Array | None:
     Raises:
         UnsupportedNodeError: It depends on the network's input.
     """
-    if argument is None or (not isinstance(argument, Value | BatchDependent) and argument.size == 0):
+    if argument is None or (not isinstance(argument, Value | Merged | BatchDependent) and argument.size == 0):
         return None
     return constant(argument, role)

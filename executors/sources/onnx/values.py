@@ -6,6 +6,7 @@ needed only where an operator cannot take the axes as they stand. The batch is a
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from executors.sources.onnx.batch import Array, Size
@@ -52,6 +53,10 @@ class Value:
         """Return the size of an ONNX axis other than the batch."""
         return int(self.tensor.shape[self.axes.index(axis % self.rank)])
 
+    def sizes(self, batch: int) -> list[int]:
+        """Return the sizes of the ONNX axes for a batch size."""
+        return [batch if size is None else size for size in self.shape]
+
     def position(self, axis: int) -> int:
         """Return the position of an ONNX axis, which may be negative, in the Keras tensor."""
         return self.axes.index(axis % self.rank)
@@ -59,3 +64,40 @@ class Value:
     def with_tensor(self, tensor: Any, not_negative: bool = False) -> "Value":
         """Return the result of a function that leaves the axes where they stand."""
         return replace(self, tensor=tensor, not_negative=not_negative)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A tensor with an axis that merges the batch with other axes, which are kept apart.
+
+    Attributes:
+        value: The tensor with all axes apart.
+        axis: The merged axis in ONNX.
+        before: Number of axes of the value, 0 or 1, that are merged with the batch and stand before it.
+        after: Number of these that stand after it.
+    """
+
+    value: Value
+    axis: int
+    before: int
+    after: int
+
+    @property
+    def rank(self) -> int:
+        """The number of axes in ONNX."""
+        return self.value.rank - self.before - self.after
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """What has to be equal for two tensors to be combined."""
+        return self.rank, self.axis, self.before, self.after
+
+    def parts(self, axis: int) -> range:
+        """Return the axes of the value that make up an ONNX axis."""
+        first = axis if axis <= self.axis else axis + self.before + self.after
+        return range(first, first + 1 + (self.before + self.after if axis == self.axis else 0))
+
+    def sizes(self, batch: int) -> list[int]:
+        """Return the sizes of the ONNX axes for a batch size."""
+        sizes = self.value.sizes(batch)
+        return [prod(sizes[part] for part in self.parts(axis)) for axis in range(self.rank)]

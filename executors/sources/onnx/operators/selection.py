@@ -1,4 +1,4 @@
-"""Operators that select, join or pad entries along axes."""
+"""Operators that select, join, repeat or pad entries along axes."""
 
 from itertools import zip_longest
 from math import ceil
@@ -7,12 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.sources.onnx.batch import Array, BatchDependent, sizes_of
+from executors.sources.onnx.batch import Array, BatchDependent, Size, sizes_of
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Merged, Value
 from executors.sources.onnx.windows import Pad, zero_padded
 
 layers = keras.layers
@@ -52,6 +52,23 @@ def _spread(builder: Builder, array: Array, like: Value, axis: int) -> Value:
     """Return a constant for each example of a batch, such as a class token: it is added to zeros."""
     zeros = selected(like, axis, slice(0, 1)).tensor * 0
     return like.with_tensor(keras.ops.add(zeros, builder.constant(array, like)))
+
+
+@operator("Expand")
+def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value:
+    """Repeat entries along axes of size 1."""
+    value = builder.ordered(tensor(data))
+    if isinstance(shape, Value | Merged) or shape is None:
+        raise UnsupportedNodeError("has a computed shape; expected a constant")
+    given = sizes_of(shape)
+    sizes: list[Size] = [*[1] * (value.rank - len(given)), *given]
+    if len(sizes) > value.rank or sizes[value.batch] not in (1, None):
+        raise UnsupportedNodeError("adds axes, or repeats the examples of a batch")
+    result = value.tensor
+    for position, axis in enumerate(value.axes[1:], 1):
+        if sizes[axis] not in (1, value.shape[axis]):
+            result = keras.ops.repeat(result, int(sizes[axis] or 1), axis=position)
+    return value.with_tensor(result, not_negative=value.not_negative)
 
 
 @operator("Split")

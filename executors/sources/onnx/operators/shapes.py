@@ -1,6 +1,7 @@
 """Operators that change the shape of a tensor, or the order of its axes."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -10,14 +11,17 @@ import numpy as np
 from executors.sources.onnx.batch import Size, sizes_of
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.merged import merged_to, transposed
 from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.registry import Argument, Node, operator, optional, tensor
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Merged, Value
 
 
 @operator("Transpose")
-def transpose(builder: Builder, node: Node, data: Argument) -> Value:
+def transpose(builder: Builder, node: Node, data: Argument) -> Value | Merged:
     """Rename the axes; nothing moves."""
+    if isinstance(data, Merged):
+        return transposed(data, node.get("perm", range(data.rank)[::-1]))
     value = builder.ordered(tensor(data))
     order = list(node.get("perm", range(value.rank)[::-1]))
     axes = tuple(order.index(axis) for axis in value.axes)
@@ -65,19 +69,27 @@ def flatten(builder: Builder, node: Node, data: Argument) -> Value:
 
 
 @operator("Reshape")
-def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value:
-    """Change the shape of a tensor, whose batch stays an axis."""
-    value = tensor(data)
-    if isinstance(shape, Value) or shape is None:
+def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value | Merged:
+    """Change the shape of a tensor, whose batch stays an axis or is merged with others."""
+    if isinstance(shape, Value | Merged) or shape is None:
         raise UnsupportedNodeError("has a computed shape; expected a constant")
-    target = sizes_of(shape)
-    if not node.get("allowzero", 0):
+    target = sizes_of(shape, merged=-1)
+    value = data.value if isinstance(data, Merged) else tensor(data)
+    if 0 in target and not node.get("allowzero", 0):
+        if isinstance(data, Merged):
+            raise UnsupportedNodeError("merges the batch with another axis")
         target = [value.shape[axis] if size == 0 else size for axis, size in enumerate(target)]
-    return reshaped_to(builder, value, _completed(target, value))
+    completed = _completed(target, value)
+    if completed is None:
+        return merged_to(value, target, partial(reshaped_to, builder))
+    return reshaped_to(builder, value, completed)
 
 
-def _completed(target: list[Size], value: Value) -> tuple[Size, ...]:
-    """Return a target shape in which the batch is marked and a size of -1 is computed."""
+def _completed(target: list[Size], value: Value) -> tuple[Size, ...] | None:
+    """Return a target shape in which the batch is marked and a size of -1 is computed.
+
+    None if the batch is no axis of its own.
+    """
     ahead = prod(size or 1 for size in value.shape[: value.batch])
     total = prod(size or 1 for size in value.shape)
     target = list(target)
@@ -89,7 +101,7 @@ def _completed(target: list[Size], value: Value) -> tuple[Size, ...]:
                 target[axis] = None
                 break
     if target.count(None) != 1:
-        raise UnsupportedNodeError("merges the batch with another axis, or divides it")
+        return None
     known = prod(size for size in target if size is not None and size != -1)
     if -1 in target and known:
         target[target.index(-1)] = total // known
@@ -192,23 +204,6 @@ def _flattened(builder: Builder, value: Value) -> Value:
     order = numbered.transpose([axis - 1 for axis in value.axes[1:]]).reshape(-1)
     result = keras.layers.Flatten(name=builder.helper("flatten"))(value.tensor)
     return Value(result, (0, 1), order, value, value.not_negative)
-
-
-@operator("Expand")
-def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value:
-    """Repeat entries along axes of size 1."""
-    value = builder.ordered(tensor(data))
-    if isinstance(shape, Value) or shape is None:
-        raise UnsupportedNodeError("has a computed shape; expected a constant")
-    given = sizes_of(shape)
-    sizes: list[Size] = [*[1] * (value.rank - len(given)), *given]
-    if len(sizes) > value.rank or sizes[value.batch] not in (1, None):
-        raise UnsupportedNodeError("adds axes, or repeats the examples of a batch")
-    result = value.tensor
-    for position, axis in enumerate(value.axes[1:], 1):
-        if sizes[axis] not in (1, value.shape[axis]):
-            result = keras.ops.repeat(result, int(sizes[axis] or 1), axis=position)
-    return value.with_tensor(result, not_negative=value.not_negative)
 
 
 @operator("DepthToSpace")

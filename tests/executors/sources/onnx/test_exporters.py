@@ -1,0 +1,78 @@
+"""Networks of PyTorch in the files of both of its exporters."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+import torch
+from torch import nn
+
+from executors.sources.onnx.loading import load_onnx
+
+
+class Gated(nn.Module):  # type: ignore[misc]
+    """A residual block with a gate for each channel."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.gate = nn.Sequential(
+            *(nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 4, 1), nn.ReLU()),
+            *(nn.Conv2d(4, channels, 1), nn.Hardsigmoid()),
+        )
+
+    def forward(self, image: Any) -> Any:
+        """Return the gated image, added to itself."""
+        hidden = nn.functional.hardswish(self.norm(self.expand(image)))
+        return image + hidden * self.gate(hidden)
+
+
+class Network(nn.Module):  # type: ignore[misc]
+    """Convolutions, then attention over positions with a class token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.SiLU(), nn.MaxPool2d(3, 2, 1))
+        self.block = Gated(16)
+        self.token = nn.Parameter(torch.randn(1, 1, 16))
+        self.places = nn.Parameter(torch.randn(1, 17, 16))
+        self.norm = nn.LayerNorm(16)
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.mixer = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, image: Any) -> Any:
+        """Return scores [n, 5] for images [n, 3, 16, 16]."""
+        hidden = self.block(self.stem(image))
+        hidden = torch.cat([hidden[:, :8].roll(1, 1), hidden.chunk(2, 1)[1]], 1)
+        tokens = hidden.flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.token.expand(tokens.shape[0], -1, -1), tokens], 1) + self.places
+        normal = self.norm(tokens)
+        tokens = tokens + self.attention(normal, normal, normal, need_weights=False)[0]
+        tokens = tokens + self.mixer(tokens)
+        return self.head(tokens[:, 0])
+
+
+@pytest.mark.slow
+def test_files_of_both_exporters_compute_what_pytorch_does(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network, image = Network().eval(), torch.randn(3, 3, 16, 16)
+    with torch.no_grad():
+        expected = network(image).numpy()
+    names = {"input_names": ["image"], "output_names": ["scores"]}
+    axes = {"dynamic_axes": {"image": {0: "n"}, "scores": {0: "n"}}}
+    torch.onnx.export(network, (image,), tmp_path / "traced.onnx", dynamo=False, **names, **axes)
+    shapes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
+    torch.onnx.export(network, (image,), tmp_path / "exported.onnx", dynamo=True, **names, **shapes)
+    for name in ("traced", "exported"):
+        model = load_onnx(tmp_path / f"{name}.onnx")
+        made = np.asarray(model(np.moveaxis(image.numpy(), 1, -1)))
+        np.testing.assert_allclose(made, expected, atol=1e-5, err_msg=name)
+        assert {"block.expand", "head"} <= {layer.name for layer in model.layers}
