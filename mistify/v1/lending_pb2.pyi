@@ -49,12 +49,14 @@ class Probe(_message.Message):
     def __init__(self, number: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class TensorContent(_message.Message):
-    __slots__ = ("content", "crc32")
+    __slots__ = ("content", "crc32", "in_bytes")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     CRC32_FIELD_NUMBER: _ClassVar[int]
+    IN_BYTES_FIELD_NUMBER: _ClassVar[int]
     content: bytes
     crc32: int
-    def __init__(self, content: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
+    in_bytes: bool
+    def __init__(self, content: _Optional[bytes] = ..., crc32: _Optional[int] = ..., in_bytes: _Optional[bool] = ...) -> None: ...
 
 class RunResponse(_message.Message):
     __slots__ = ("ready", "answer")

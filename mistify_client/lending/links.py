@@ -35,14 +35,14 @@ class Exchange:
         wall_ms: Milliseconds from sending to the answer, by the clock of this device.
         serving_ms: Milliseconds from the arrival of the message until its answer was sent, by the helper's
             clock.
-        transfer_ms: Milliseconds of the transfer, by the helper's clock.
+        transfer_ms: Milliseconds of the transfer, by the helper's clock; None if not measured.
     """
 
     sent: int
     received: int
     wall_ms: float
     serving_ms: float
-    transfer_ms: float
+    transfer_ms: float | None
 
 
 class Link:
@@ -54,9 +54,12 @@ class Link:
 
     def observe(self, exchange: Exchange) -> None:
         """Learn from a message."""
-        if exchange.sent >= MEASURING_BYTES:
-            self._byte_ms.append(max(0.0, exchange.transfer_ms) / exchange.sent)
-        transfers = exchange.transfer_ms + self.byte_ms * exchange.received
+        transfer_ms = exchange.transfer_ms
+        if transfer_ms is None:
+            transfer_ms = self.byte_ms * exchange.sent
+        elif exchange.sent >= MEASURING_BYTES:
+            self._byte_ms.append(max(0.0, transfer_ms) / exchange.sent)
+        transfers = transfer_ms + self.byte_ms * exchange.received
         self._round_trip_ms.append(max(0.0, exchange.wall_ms - exchange.serving_ms - transfers))
 
     @property
@@ -84,10 +87,13 @@ class HelperSpeed:
 
     Args:
         segment_ms: Milliseconds of each segment of the network, measured by the helper when it loaded them.
+
+    Attributes:
+        idle_ms: These milliseconds.
     """
 
     def __init__(self, segment_ms: Sequence[float]) -> None:
-        self._segment_ms = tuple(segment_ms)
+        self.idle_ms = tuple(segment_ms)
         self._ratios: deque[float] = deque(maxlen=_RECENT)
         self._overhead_ms: deque[float] = deque(maxlen=_RECENT)
 
@@ -99,11 +105,11 @@ class HelperSpeed:
             computing_ms: Milliseconds of the segments.
             serving_ms: Milliseconds from the arrival of the request until its answer was sent.
         """
-        self._ratios.append(computing_ms / sum(self._segment_ms[segment:]))
+        self._ratios.append(computing_ms / sum(self.idle_ms[segment:]))
         self._overhead_ms.append(serving_ms - computing_ms)
 
     def predicted_ms(self, segment: int) -> float:
         """Return the milliseconds of the segments from one on, and of what the helper does beside them."""
         ratio = median(self._ratios) if self._ratios else 1.0
         overhead_ms = median(self._overhead_ms) if self._overhead_ms else 0.0
-        return ratio * sum(self._segment_ms[segment:]) + overhead_ms
+        return ratio * sum(self.idle_ms[segment:]) + overhead_ms

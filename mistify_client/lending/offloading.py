@@ -5,8 +5,8 @@ import random
 import time
 import weakref
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
@@ -31,7 +31,7 @@ from mistify_client.lending.segments import fastest_run, load_segments, segment_
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.status import LendingStatus
 from mistify_client.lending.streams import HelperError
-from mistify_client.lending.tensors import bytes_of, zeros_of
+from mistify_client.lending.tensors import bytes_of, sent_bytes, zeros_of
 
 #: A network that is faster than this is never offloaded: a helper cannot answer sooner.
 FASTEST_MS: Final = 1.0
@@ -43,7 +43,20 @@ _LEAST_DEADLINE_MS: Final = 20.0
 _CHECKED: Final = 0.01
 _CHECKED_SECONDS: Final = 5.0
 
+#: Number of inferences after which it is seen again whether the inputs can be sent as bytes.
+_INPUTS_CHECKED: Final = 50
+
 logger = logging.getLogger(__name__)
+
+
+class Chooser(Protocol):
+    """Chooses where inferences run."""
+
+    def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
+        """Return the placement of the next inference, as `PlacementChooser.choose`."""
+
+    def observe(self, placement: Placement, milliseconds: float) -> None:
+        """Learn from an inference with a helper."""
 
 
 class LocalNetwork(NamedTuple):
@@ -70,6 +83,12 @@ class OffloadingNetwork:
     Args:
         local: The network on this device.
         precision: The precision of the package.
+
+    Attributes:
+        network: The network and its cuts.
+        chooser: Chooses where inferences run.
+        helpers: Address -> helper.
+        speed: The speed of this device.
     """
 
     def __init__(
@@ -80,31 +99,32 @@ class OffloadingNetwork:
         config: LendingConfig,
     ) -> None:
         """Connect to the helpers in the background."""
-        self._network = network
+        self.network = network
         self._precision = precision
         self._patience = config.patience
-        self._whole, self._segments, self._local = local
-        self._chooser = PlacementChooser(cuts_of(network), bytes_of(network.outputs), self._local)
+        self._whole, self._segments, self.speed = local
+        self.chooser: Chooser = PlacementChooser(cuts_of(network), bytes_of(network.outputs), self.speed)
         self._counts: Counter[str] = Counter()
-        self._last = self._chooser.choose({}), self._local.predicted_ms
+        self._input_bytes = bytes_of(network.inputs_of(0))
+        self._last = self.chooser.choose({}, 0), self.speed.predicted_ms
         self._random = random.Random()  # noqa: S311 (a helper cannot see it)
-        self._helpers: dict[str, RemoteHelper] = {}
-        if self._local.predicted_ms < FASTEST_MS:
+        self.helpers: dict[str, RemoteHelper] = {}
+        if self.speed.predicted_ms < FASTEST_MS:
             logger.warning(
                 "%s runs in %.2f ms on this device, so that no helper is asked",
                 network.directory,
-                self._local.predicted_ms,
+                self.speed.predicted_ms,
             )
             return
-        self._helpers = {address: RemoteHelper(address, network, config) for address in config.helpers}
-        for helper in self._helpers.values():
+        self.helpers = {address: RemoteHelper(address, network, config) for address in config.helpers}
+        for helper in self.helpers.values():
             weakref.finalize(self, helper.close)
 
     @property
     def status(self) -> LendingStatus:
         """The state of the lending."""
         placement, milliseconds = self._last
-        problems = {helper.address: helper.problem for helper in self._helpers.values()}
+        problems = {helper.address: helper.problem for helper in self.helpers.values()}
         return LendingStatus(placement, milliseconds, problems, dict(self._counts))
 
     def __call__(self, inputs: Tensors) -> dict[str, Array]:
@@ -116,18 +136,20 @@ class OffloadingNetwork:
         is_single = len(next(iter(inputs.values()))) == 1
         reachable = {
             helper.address: Reachable(helper.link, helper.speed)
-            for helper in self._helpers.values()
+            for helper in self.helpers.values()
             if is_single and helper.is_available and helper.speed is not None
         }
-        placement = self._chooser.choose(reachable)
+        if self._counts.total() % _INPUTS_CHECKED == 0:
+            self._input_bytes = sent_bytes(inputs)
+        placement = self.chooser.choose(reachable, self._input_bytes)
         started = time.perf_counter()
         if placement.helper is None or placement.cut is None:
             outputs = self._whole(inputs)
             milliseconds = self._finished("local", placement, started)
             if is_single:
-                self._local.observe(milliseconds)
+                self.speed.observe(milliseconds)
             return outputs
-        helper = self._helpers[placement.helper]
+        helper = self.helpers[placement.helper]
         return self._offloaded(helper, placement, placement.cut.segment, inputs, started)
 
     def run_here(self, inputs: Tensors) -> dict[str, Array]:
@@ -136,7 +158,7 @@ class OffloadingNetwork:
 
     def close(self) -> None:
         """End the sessions with the helpers."""
-        for helper in self._helpers.values():
+        for helper in self.helpers.values():
             helper.close()
 
     def _offloaded(
@@ -145,14 +167,16 @@ class OffloadingNetwork:
         """Return the outputs; this device computes them itself if the helper does not."""
         tensors = self._through(inputs, 0, cut)
         is_checked = (
-            not helper.is_trusted or self._local.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
+            not helper.is_trusted or self.speed.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
         )
         own = None
         try:
-            helper.start(cut, tensors)
+            sent = helper.start(cut, tensors)
+            if cut == 0:
+                self._input_bytes = sent
             if is_checked:
                 own = self._through(tensors, cut)
-                self._local.observe_segments(self._finished("checked", placement, started))
+                self.speed.observe_segments(self._finished("checked", placement, started))
             answer = helper.finish(max(_LEAST_DEADLINE_MS, self._patience * placement.remote_ms) / 1e3)
         except HelperError:
             if own is not None:
@@ -161,9 +185,9 @@ class OffloadingNetwork:
             self._finished("failed", placement, started)
             return outputs
         if own is None:
-            self._chooser.observe(placement, self._finished("offloaded", placement, started))
+            self.chooser.observe(placement, self._finished("offloaded", placement, started))
             return answer
-        wrong = wrong_output(answer, own, self._network.outputs, self._precision)
+        wrong = wrong_output(answer, own, self.network.outputs, self._precision)
         helper.is_trusted = wrong is None
         if wrong is not None:
             helper.drop(
@@ -173,7 +197,7 @@ class OffloadingNetwork:
 
     def _is_due(self) -> bool:
         """Check whether an inference has to run here as well, for a check and to know this device's speed."""
-        return self._local.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
+        return self.speed.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
 
     def _finished(self, kind: str, placement: Placement, started: float) -> float:
         """Count an inference, and return its milliseconds.

@@ -67,11 +67,12 @@ class LentPackages:
     @property
     def largest_message(self) -> int:
         """The largest message that an inference needs, in bytes."""
-        return MESSAGE_BYTES + max(
+        sizes = (
             bytes_of(store.tensors_at(position))
             for _, store in self._stores
             for position in range(store.last + 1)
         )
+        return MESSAGE_BYTES + max(sizes, default=0)
 
     def network(self, digests: Sequence[str], starts: Sequence[int]) -> BlockNetwork:
         """Return the network of blocks with these digests.

@@ -21,10 +21,11 @@ _DWELL_SECONDS: Final = 0.5
 #: Seconds for which the difference between predicted and measured times counts.
 _CORRECTION_SECONDS: Final = 30.0
 
-_RECENT: Final = 5
-
-#: A single slow inference says nothing.
-_FEWEST: Final = 3
+#: The number of differences that count, and the fewest that say anything. The first inferences after a change
+#: are slower than the following ones, and do not count.
+_RECENT: Final = 9
+_FEWEST: Final = 5
+_FIRST: Final = 3
 
 
 @dataclass(frozen=True)
@@ -97,22 +98,25 @@ class PlacementChooser:
         self._outputs = outputs
         self._local = local
         self._clock = clock
-        self._current: tuple[str, Cut] | None = None
+        self._current: tuple[str, int] | None = None
         self._since = 0.0
+        self._observed = 0
         self._corrections: dict[str, deque[tuple[float, float]]] = {}
 
-    def choose(self, helpers: Mapping[str, Reachable]) -> Placement:
+    def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
         """Return the placement of the next inference.
 
         Args:
             helpers: The helpers that can be asked now, by address.
+            input_bytes: Bytes of the inputs of the network as they would be sent.
         """
+        cuts = [Cut(0, input_bytes) if cut.segment == 0 else cut for cut in self._cuts]
         local_ms = self._local.predicted_ms
         here = Placement(None, None, local_ms, 0.0, local_ms)
         offers = {
-            (address, cut): self._predicted(address, helper, cut, local_ms)
+            (address, cut.segment): self._predicted(address, helper, cut, local_ms)
             for address, helper in helpers.items()
-            for cut in self._cuts
+            for cut in cuts
         }
         current = here if self._current is None else offers.get(self._current, here)
         best = min(offers.values(), key=lambda each: each.predicted_ms, default=here)
@@ -120,7 +124,8 @@ class PlacementChooser:
 
     def observe(self, placement: Placement, milliseconds: float) -> None:
         """Learn from an inference with a helper."""
-        if placement.helper is not None:
+        self._observed += 1
+        if placement.helper is not None and self._observed > _FIRST:
             correction = milliseconds - placement.predicted_ms + self._correction(placement.helper)
             known = self._corrections.setdefault(placement.helper, deque(maxlen=_RECENT))
             known.append((self._clock(), correction))
@@ -136,9 +141,9 @@ class PlacementChooser:
     def _entered(self, placement: Placement) -> Placement:
         chosen = None
         if placement.helper is not None and placement.cut is not None:
-            chosen = placement.helper, placement.cut
+            chosen = placement.helper, placement.cut.segment
         if chosen != self._current:
-            self._current, self._since = chosen, self._clock()
+            self._current, self._since, self._observed = chosen, self._clock(), 0
         return placement
 
     def _predicted(self, address: str, helper: Reachable, cut: Cut, local_ms: float) -> Placement:

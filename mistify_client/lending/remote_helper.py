@@ -13,7 +13,7 @@ from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
-from mistify_client.lending.tensors import arrays_of, checked_contents, zeros_of
+from mistify_client.lending.tensors import arrays_of, checked_contents, message_of, zeros_of
 
 #: Seconds for connecting and for loading the network on the helper.
 _LOADING_SECONDS: Final = 70.0
@@ -89,12 +89,15 @@ class RemoteHelper:
             return False
         return stream.owes_since is None or self._late_answer_came(stream)
 
-    def start(self, segment: int, tensors: Tensors) -> None:
+    def start(self, segment: int, tensors: Tensors) -> int:
         """Send an inference, whose outputs `finish` returns.
 
         Args:
             segment: Index of the first segment that the helper runs.
             tensors: The inputs of that segment by name, for one example.
+
+        Returns:
+            The number of bytes sent.
 
         Raises:
             HelperError: It cannot be asked now.
@@ -104,7 +107,9 @@ class RemoteHelper:
             raise HelperError(f"{self.address} is busy or gone")
         self._segment = segment
         inputs = self._network.inputs_of(segment)
-        stream.send_inference(segment, [tensors[tensor.name].tobytes() for tensor in inputs])
+        messages = [message_of(tensors[tensor.name], narrow=segment == 0) for tensor in inputs]
+        stream.send_inference(segment, messages)
+        return sum(len(message.content) for message in messages)
 
     def finish(self, seconds: float) -> dict[str, Array]:
         """Return the outputs of the inference that was started.
@@ -227,7 +232,7 @@ class RemoteHelper:
         if cut is not None:
             self._segment = cut.segment
             zeros = zeros_of(self._network.inputs_of(cut.segment)).values()
-            contents = [array.tobytes() for array in zeros]
+            contents = [message_of(array) for array in zeros]
             self._observe(stream.ask_inference(cut.segment, contents, _GONE_SECONDS))
         if cut is None or cut.size < MEASURING_BYTES:
             self._observe(stream.probe(_PROBE_BYTES, _GONE_SECONDS))

@@ -23,13 +23,16 @@ class LocalSpeed:
         whole_ms: Milliseconds of the whole network.
         segment_ms: Milliseconds of each of its segments.
         clock: Returns seconds.
+
+    Attributes:
+        idle_ms: Milliseconds of each segment when the network was measured.
     """
 
     def __init__(
         self, whole_ms: float, segment_ms: Sequence[float], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._whole_ms = whole_ms
-        self._segment_ms = tuple(segment_ms)
+        self.idle_ms = tuple(segment_ms)
         self._ratios: deque[tuple[float, float]] = deque([(clock(), 1.0)], maxlen=_MOST)
         self._clock = clock
 
@@ -39,7 +42,7 @@ class LocalSpeed:
 
     def observe_segments(self, milliseconds: float) -> None:
         """Learn from an inference of all segments, one after the other."""
-        self._ratios.append((self._clock(), milliseconds / sum(self._segment_ms)))
+        self._ratios.append((self._clock(), milliseconds / sum(self.idle_ms)))
 
     @property
     def ratio(self) -> float:
@@ -60,4 +63,4 @@ class LocalSpeed:
 
     def predicted_segments_ms(self, count: int) -> float:
         """Return the milliseconds of the first segments."""
-        return self.ratio * sum(self._segment_ms[:count])
+        return self.ratio * sum(self.idle_ms[:count])

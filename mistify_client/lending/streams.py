@@ -2,7 +2,6 @@
 
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,6 +25,9 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 10_000),
 )
 
+#: Seconds between two measurements of the transfer, each of which costs a message.
+_ANNOUNCING_SECONDS: Final = 0.3
+
 
 class HelperError(Exception):
     """A helper did not give an answer; the message says why."""
@@ -45,7 +47,7 @@ class Answered:
             sum(len(tensor.content) for tensor in answer.tensors),
             1e3 * (answered_at - asked_at),
             answer.serving_ms,
-            answer.transfer_ms,
+            answer.transfer_ms if answer.HasField("transfer_ms") else None,
         )
 
 
@@ -66,6 +68,7 @@ class HelperStream:
         metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._call = LendingStub(self._channel).Run(iter(self._requests.get, None), metadata=metadata)  # type: ignore[no-untyped-call]
         self._number = 0
+        self._announced_at = 0.0
         self._owed: tuple[int, float] | None = None
         threading.Thread(target=self._receive, name="mistify-helper-answers", daemon=True).start()
 
@@ -104,12 +107,12 @@ class HelperStream:
         if self._owed is not None and not self._responses.empty():
             yield self._answered(0.0)
 
-    def ask_inference(self, segment: int, tensors: Sequence[bytes], seconds: float) -> Answered:
+    def ask_inference(self, segment: int, tensors: Sequence[pb.TensorContent], seconds: float) -> Answered:
         """Send an inference, and wait for its answer.
 
         Args:
             segment: Index of the first segment to run.
-            tensors: The bytes of its inputs.
+            tensors: Its inputs.
             seconds: Time until the deadline.
 
         Raises:
@@ -119,16 +122,15 @@ class HelperStream:
         self.send_inference(segment, tensors)
         return self.answered(seconds)
 
-    def send_inference(self, segment: int, tensors: Sequence[bytes]) -> None:
+    def send_inference(self, segment: int, tensors: Sequence[pb.TensorContent]) -> None:
         """Send an inference, whose answer `answered` returns.
 
         Args:
             segment: Index of the first segment to run.
-            tensors: The bytes of its inputs.
+            tensors: Its inputs.
         """
-        contents = [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in tensors]
-        request = pb.InferenceRequest(number=self._number + 1, segment=segment, tensors=contents)
-        self._send(pb.RunRequest(inference=request), sum(map(len, tensors)))
+        request = pb.InferenceRequest(number=self._number + 1, segment=segment, tensors=tensors)
+        self._send(pb.RunRequest(inference=request), sum(len(tensor.content) for tensor in tensors))
 
     def probe(self, size: int, seconds: float) -> Answered:
         """Measure the link by a message of some bytes.
@@ -161,8 +163,11 @@ class HelperStream:
     def _send(self, request: pb.RunRequest, size: int) -> None:
         self._number += 1
         self._size = size
-        self._owed = (self._number, time.perf_counter())
-        self._requests.put(pb.RunRequest(announcement=pb.Announcement()))
+        now = time.perf_counter()
+        self._owed = (self._number, now)
+        if now - self._announced_at >= _ANNOUNCING_SECONDS:
+            self._announced_at = now
+            self._requests.put(pb.RunRequest(announcement=pb.Announcement()))
         self._requests.put(request)
 
     def _answered(self, seconds: float) -> Answered:

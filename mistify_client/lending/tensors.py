@@ -11,6 +11,9 @@ from mistify.v1 import lending_pb2 as pb
 from mistify.wording import counted
 from mistify_client.assembly.executions import Array, Tensors
 
+#: Numbers that are looked at first.
+_SAMPLE = 256
+
 #: Largest number of bytes of a message besides the content of its tensors.
 MESSAGE_BYTES = 4096
 
@@ -30,15 +33,30 @@ def zeros_of(tensors: Sequence[TensorInfo]) -> dict[str, Array]:
     return {tensor.name: np.zeros(shape_of(tensor), tensor.dtype) for tensor in tensors}
 
 
-def messages_of(arrays: Tensors, tensors: Sequence[TensorInfo]) -> list[pb.TensorContent]:
-    """Return the content of arrays as messages.
+def in_bytes(array: Array) -> Array | None:
+    """Return numbers as bytes; None unless all are integers from 0 to 255, such as those of an image."""
+    for values in (array.reshape(-1)[:_SAMPLE], array):  # most others show it at once
+        with np.errstate(invalid="ignore"):
+            narrow = values.astype(np.uint8)
+        if not np.array_equal(narrow, values):
+            return None
+    return narrow
+
+
+def sent_bytes(inputs: Tensors) -> int:
+    """Return the number of bytes in which the inputs of a network can be sent."""
+    return sum(array.size if in_bytes(array) is not None else array.nbytes for array in inputs.values())
+
+
+def message_of(array: Array, *, narrow: bool = False) -> pb.TensorContent:
+    """Return the content of an array as a message.
 
     Args:
-        arrays: Name -> array.
-        tensors: The tensors in the order of the messages.
+        narrow: Send numbers as bytes if possible.
     """
-    contents = [np.ascontiguousarray(arrays[tensor.name]).tobytes() for tensor in tensors]
-    return [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in contents]
+    smaller = in_bytes(array) if narrow and array.dtype.itemsize > 1 else None
+    content = np.ascontiguousarray(array if smaller is None else smaller).tobytes()
+    return pb.TensorContent(content=content, crc32=zlib.crc32(content), in_bytes=smaller is not None)
 
 
 def checked_contents(messages: Sequence[pb.TensorContent], tensors: Sequence[TensorInfo]) -> list[bytes]:
@@ -53,12 +71,7 @@ def checked_contents(messages: Sequence[pb.TensorContent], tensors: Sequence[Ten
     """
     if len(messages) != len(tensors):
         raise _wrong(f"got {counted(len(messages), 'tensor')}; expected {len(tensors)}")
-    for message, tensor in zip(messages, tensors, strict=True):
-        if (expected := bytes_of([tensor])) != len(message.content):
-            raise _wrong(f"{tensor.name} has {counted(len(message.content), 'byte')}; expected {expected}")
-        if zlib.crc32(message.content) != message.crc32:
-            raise _wrong(f"{tensor.name} was damaged on the way: its CRC-32 differs")
-    return [message.content for message in messages]
+    return [_checked(message, tensor) for message, tensor in zip(messages, tensors, strict=True)]
 
 
 def arrays_of(contents: Sequence[bytes | memoryview], tensors: Sequence[TensorInfo]) -> dict[str, Array]:
@@ -71,6 +84,19 @@ def arrays_of(contents: Sequence[bytes | memoryview], tensors: Sequence[TensorIn
         tensor.name: np.frombuffer(content, tensor.dtype).reshape(shape_of(tensor))
         for content, tensor in zip(contents, tensors, strict=True)
     }
+
+
+def _checked(message: pb.TensorContent, tensor: TensorInfo) -> bytes:
+    expected = bytes_of([tensor])
+    if message.in_bytes:
+        expected //= np.dtype(tensor.dtype).itemsize
+    if expected != len(message.content):
+        raise _wrong(f"{tensor.name} has {counted(len(message.content), 'byte')}; expected {expected}")
+    if zlib.crc32(message.content) != message.crc32:
+        raise _wrong(f"{tensor.name} was damaged on the way: its CRC-32 differs")
+    if not message.in_bytes:
+        return message.content
+    return np.frombuffer(message.content, np.uint8).astype(tensor.dtype).tobytes()
 
 
 def _wrong(message: str) -> MistifyError:

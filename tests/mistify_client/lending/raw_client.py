@@ -14,7 +14,7 @@ from mistify.v1 import lending_pb2 as pb
 from mistify.v1.lending_pb2_grpc import LendingStub
 from mistify.wire.errors import attached_error
 from mistify_client.assembly.executions import Array
-from mistify_client.lending.tensors import messages_of
+from mistify_client.lending.tensors import message_of
 from tests.mistify_client.lending.conftest import TOKEN
 
 
@@ -78,4 +78,6 @@ def network_message(package: Path) -> pb.NetworkOfBlocks:
 def inference(package: Path, number: int, segment: int, tensors: dict[str, Array]) -> pb.InferenceRequest:
     store, blocks = original(package)
     expected = store.tensors_at(blocks[segment].start)
-    return pb.InferenceRequest(number=number, segment=segment, tensors=messages_of(tensors, expected))
+    return pb.InferenceRequest(
+        number=number, segment=segment, tensors=[message_of(tensors[each.name]) for each in expected]
+    )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mistify.costs.quantization import Quantization
+from mistify.errors import MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
 from mistify_client.lending.answers import wrong_output
@@ -11,6 +12,7 @@ from mistify_client.lending.cuts import Cut, cuts_of, worthwhile_starts
 from mistify_client.lending.links import Exchange, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.speed import LocalSpeed
+from mistify_client.lending.tensors import checked_contents, message_of, sent_bytes
 from tests.support.paths import DATA
 
 
@@ -31,6 +33,13 @@ def test_small_messages_say_nothing_about_the_bandwidth() -> None:
     link.observe(Exchange(50_000, 0, 10.5, 0.0, 10.0))
     link.observe(Exchange(5_000, 0, 400.0, 0.0, 399.0))
     assert link.byte_ms == pytest.approx(10 / 50_000)
+
+
+def test_messages_without_a_measured_transfer_say_nothing_about_the_bandwidth() -> None:
+    link = Link()
+    link.observe(Exchange(50_000, 0, 10.5, 0.0, 10.0))
+    link.observe(Exchange(50_000, 0, 10.4, 0.0, None))
+    assert (link.byte_ms, link.round_trip_ms) == pytest.approx((10 / 50_000, 0.4))
 
 
 def test_a_link_that_becomes_slow_is_noticed_after_three_messages() -> None:
@@ -88,6 +97,22 @@ def test_tensors_that_do_not_fit_into_a_message_are_not_sent() -> None:
     large = TensorInfo(name="image", dtype="float32", shape=(-1, 4096, 4096, 3))
     network = BlockNetwork(DATA, store.model_copy(update={"inputs": (large,)}), blocks, (0, 3))
     assert cuts_of(network) == (Cut(1, 128),)
+
+
+def test_numbers_are_sent_as_bytes_only_if_nothing_is_lost() -> None:
+    info = TensorInfo(name="image", dtype="float32", shape=(-1, 2, 3))
+    values = np.array([[[0, 255, 3], [4, 5, 6]]], np.float32)
+    message = message_of(values, narrow=True)
+    assert (message.in_bytes, message.content) == (True, bytes([0, 255, 3, 4, 5, 6]))
+    assert checked_contents([message], [info]) == [values.tobytes()]
+    assert sent_bytes({"image": values}) == 6
+    for wrong in (0.5, -1, 256, float("nan"), float("inf")):
+        other = np.where(values == 6, np.float32(wrong), values)
+        assert not message_of(other, narrow=True).in_bytes
+        assert sent_bytes({"image": other}) == 24
+    message.content += b"1"
+    with pytest.raises(MistifyError, match="image has 7 bytes; expected 6"):
+        checked_contents([message], [info])
 
 
 OUTPUTS = (TensorInfo(name="scores", dtype="float32", shape=(-1, 3)),)

@@ -22,7 +22,7 @@ from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.segments import load_segments
 from mistify_client.lending.sessions import Session
 from mistify_client.lending.speed import LocalSpeed
-from mistify_client.lending.tensors import messages_of, zeros_of
+from mistify_client.lending.tensors import message_of, zeros_of
 from tests.mistify_client.lending.conftest import TOKEN, helper, until
 from tests.support.block_stores import ORIGINAL
 from tests.support.paths import DATA
@@ -200,7 +200,8 @@ def test_a_helper_that_becomes_wrong_is_dropped_at_the_next_check(float_package,
 
 def zeros_for(session: Session):
     inputs = session._network.inputs_of(3)
-    return messages_of(zeros_of(inputs), inputs)[0]
+    (zeros,) = zeros_of(inputs).values()
+    return message_of(zeros)
 
 
 def test_a_helper_that_sends_nonsense_is_left(float_package, monkeypatch) -> None:

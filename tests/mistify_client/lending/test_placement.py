@@ -51,7 +51,7 @@ class World:
     def chosen(self) -> tuple[str | None, int | None]:
         """Return the helper and the index of its first block, some time later."""
         self.clock.now += 1
-        placement = self.chooser.choose(self.helpers)
+        placement = self.chooser.choose(self.helpers, 600_000)
         return placement.helper, None if placement.cut is None else placement.cut.segment
 
 
@@ -73,7 +73,7 @@ def test_the_cut_with_the_least_time_is_chosen(slower, bytes_per_ms, there, firs
 
 def test_the_predicted_time_is_the_sum_of_its_parts() -> None:
     world = World(slower=4)
-    placement = world.chooser.choose(world.helpers)
+    placement = world.chooser.choose(world.helpers, 600_000)
     assert placement.local_ms == pytest.approx(80)
     assert placement.remote_ms == pytest.approx(0.5 + 54_000 / 1e4 + 14)
     assert placement.predicted_ms == pytest.approx(24 + placement.remote_ms)
@@ -115,6 +115,13 @@ def test_a_helper_that_cannot_be_asked_is_left_at_once() -> None:
     assert world.chosen() == (None, None)
 
 
+def test_inputs_that_can_be_sent_as_bytes_cost_less() -> None:
+    world = World(slower=4)
+    assert world.chooser.choose(world.helpers, 150_000).cut == Cut(
+        0, 150_000
+    )  # 0.5 + 15.4 + 20, 43.9 at cut 2
+
+
 def test_the_best_of_several_helpers_is_chosen() -> None:
     world = World(slower=4)
     world.helpers["car:7470"] = Reachable(link(1e4), HelperSpeed([each / 4 for each in SEGMENTS]))
@@ -123,13 +130,13 @@ def test_the_best_of_several_helpers_is_chosen() -> None:
 
 def test_what_a_helper_takes_beyond_the_prediction_is_remembered_for_a_while() -> None:
     world = World(slower=4)
-    placement = world.chooser.choose(world.helpers)
-    for _ in range(2):
+    placement = world.chooser.choose(world.helpers, 600_000)
+    for _ in range(7):  # three that do not count, and four that say nothing yet
         world.chooser.observe(placement, 120.0)
         assert world.chosen() == (HELPER, 2)
     world.chooser.observe(placement, 120.0)
     assert world.chosen() == (None, None)
     world.clock.now += 20
     assert world.chosen() == (None, None)
-    world.clock.now += 10
+    world.clock.now += 15
     assert world.chosen() == (HELPER, 2)

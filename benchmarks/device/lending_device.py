@@ -1,0 +1,122 @@
+"""The device of the benchmark of lending.
+
+`python -m benchmarks.device.lending_device PACKAGE HELPER TOKEN_FILE`
+
+It reads orders from standard input as JSON, one a line: a way to run inferences and its seconds. It answers
+with the milliseconds of each inference. The ways are `here` (the whole network on this device), `lending` (as
+in an app), `static` (the best cut for an idle device and the measured link, which Neurosurgeon and DADS
+choose), and the number of a segment from which on the helper runs every inference.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mistify.package.opened import Package
+from mistify_client.lending.config import LendingConfig
+from mistify_client.lending.cuts import Cut, cuts_of
+from mistify_client.lending.offloading import OffloadingNetwork, offloading_network
+from mistify_client.lending.placement import Placement, Reachable
+from mistify_client.lending.speed import LocalSpeed
+from mistify_client.lending.tensors import zeros_of
+
+#: Inferences at the beginning of each order that do not count.
+_FIRST: Final = 2
+
+_MILLISECONDS: Final = 1e3
+
+
+class FixedChooser:
+    """Runs every inference at one cut, and on this device while the helper cannot be asked."""
+
+    def __init__(self, cut: Cut | None, speed: LocalSpeed) -> None:
+        self._cut = cut
+        self._speed = speed
+
+    def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
+        """Return the cut with the only helper."""
+        for address, helper in helpers.items():
+            if self._cut is not None:
+                remote_ms = helper.link.predicted_ms(self._cut.size, 0)
+                remote_ms += helper.speed.predicted_ms(self._cut.segment)
+                return Placement(address, self._cut, 0.0, 2 * remote_ms, 0.0)
+        return Placement(None, None, 0.0, 0.0, 0.0)
+
+    def observe(self, placement: Placement, milliseconds: float) -> None:
+        """Ignore how long it took."""
+
+
+class Sides:
+    """The ways to run inferences: two sessions with the helper, so that none learns from the other's."""
+
+    def __init__(self, directory: Path, helper: str, token_file: Path) -> None:
+        package = Package.open(directory)
+        config = LendingConfig(helpers=(helper,), token_file=token_file)
+        self._lending, self._fixed = (offloading_network(package, config, 1) for _ in range(2))
+        self._cuts = cuts_of(self._fixed.network)
+        inputs = zeros_of(self._fixed.network.inputs_of(0))
+        rng = np.random.default_rng(0)
+        self._inputs = {
+            name: rng.integers(0, 256, each.shape).astype(each.dtype) for name, each in inputs.items()
+        }
+
+    def wait_for_helper(self) -> list[int]:
+        """Wait until the helper can be asked, and return the segments before which the network may be cut."""
+        for network in (self._lending, self._fixed):
+            while not all(helper.is_available for helper in network.helpers.values()):
+                time.sleep(0.05)
+        return [cut.segment for cut in self._cuts]
+
+    def run(self, way: str | int, seconds: float) -> list[float]:
+        """Return the milliseconds of each inference."""
+        network = self._network(way)
+        times: list[float] = []
+        ends = time.perf_counter() + seconds
+        while time.perf_counter() < ends or len(times) <= _FIRST:
+            started = time.perf_counter()
+            network(self._inputs)
+            times.append(_MILLISECONDS * (time.perf_counter() - started))
+        return times[_FIRST:]
+
+    def last(self) -> str:
+        """Return where the last inference of an app ran, and why."""
+        return self._lending.status.placement.reason
+
+    def _network(self, way: str | int) -> OffloadingNetwork:
+        if way == "lending":
+            return self._lending
+        cut = self._static_cut() if way == "static" else None
+        if isinstance(way, int):
+            (cut,) = (each for each in self._cuts if each.segment == way)
+        self._fixed.chooser = FixedChooser(cut, self._fixed.speed)
+        return self._fixed
+
+    def _static_cut(self) -> Cut | None:
+        """Return the best cut if both devices were idle; in a chain it is the minimum cut as well."""
+        (helper,) = self._fixed.helpers.values()
+        if helper.speed is None:
+            return None
+        idle, own = helper.speed.idle_ms, self._fixed.speed.idle_ms
+        times: dict[Cut | None, float] = {None: sum(own)}
+        for cut in self._cuts:
+            there = helper.link.predicted_ms(cut.size, 0) + sum(idle[cut.segment :])
+            times[cut] = sum(own[: cut.segment]) + there
+        return min(times, key=lambda cut: times[cut])
+
+
+def main(directory: Path, helper: str, token_file: Path) -> None:
+    """Carry out the orders."""
+    sides = Sides(directory, helper, token_file)
+    print(json.dumps(sides.wait_for_helper()), flush=True)
+    for line in sys.stdin:
+        way, seconds = json.loads(line)
+        print(json.dumps([sides.run(way, seconds), sides.last()]), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
