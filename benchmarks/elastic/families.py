@@ -14,6 +14,8 @@ A network is trained from scratch on CIFAR-10's training file, with flips and sh
   search finds the best network within shares of the original latency, on the validation data. Accuracies are
   measured on the test file. A share that one side cannot reach does not count in the mean. Times are CPU
   times of the preparation, with one thread.
+- Latencies: the blocks of `crowdhmt` that are not in the original network, as a device expects them before it
+  downloads and measures them.
 
 The data DIR has `cifar10/train.npz` and `cifar10/test.npz`. `--checkpoint DIR` keeps the trained networks and
 reuses them. The default is one seed, because each takes half an hour for a network. `--quick` uses a small
@@ -60,6 +62,7 @@ from mistify.costs.quantization import Quantization
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify_client.subnets.block_latencies import LatencyTable, latency_table
+from mistify_client.subnets.expected_latencies import expected_latencies_ms
 from mistify_client.subnets.scoring.reuse import GroupEvaluation
 from mistify_client.subnets.scoring.scores import SubnetScorer
 from mistify_client.subnets.search.additive import fastest
@@ -149,10 +152,15 @@ class Side(NamedTuple):
         accuracies: Share of the latency -> accuracy on the test file, in percent; without shares that cannot
             be reached.
         seconds: CPU seconds of the preparation.
+        latency_error: Error of the latencies that a device expects of all blocks after measuring those of the
+            original network: standard deviation of their natural logarithms.
+        proportional_error: The same for latencies proportional to multiply-adds.
     """
 
     accuracies: Mapping[float, float]
     seconds: float
+    latency_error: float
+    proportional_error: float
 
 
 class Run(NamedTuple):
@@ -206,6 +214,8 @@ def figures_of(runs: Sequence[Run]) -> dict[str, float]:
             reached = [getattr(run, side).accuracies.get(share) for run in runs]
             if None not in reached:
                 figures[f"{side}_at_{share}"] = median(reached)
+    for field in ("latency_error", "proportional_error"):
+        figures[field] = median(getattr(run.crowdhmt, field) for run in runs)
     for name in runs[0].families:
         for field in Family._fields:
             figures[f"{name}_{field}"] = median(getattr(run.families[name], field) for run in runs)
@@ -262,6 +272,7 @@ def measured_side(assignment: Assignment, params: AdaptiveNetParams, test: Datas
     accuracies = {}
     with TemporaryDirectory() as directory:
         table, store = _packaged(trained, Path(directory), extent)
+        errors = latency_errors(SubnetSpace(store), table)
         space = SubnetSpace(worthwhile(SubnetSpace(store), table))
         with BlockFiles(Path(directory)) as files:
             evaluation = GroupEvaluation(files, space.store, table, searched.inputs)
@@ -274,7 +285,20 @@ def measured_side(assignment: Assignment, params: AdaptiveNetParams, test: Datas
                     best = max(within, key=lambda one: one.score.worth)
                     subnet = tuple(numbers[block.file] for block in best.subnet)
                     accuracies[share] = _accuracy(trained.supernet, subnet, test)
-    return Side(accuracies, seconds)
+    return Side(accuracies, seconds, *errors)
+
+
+def latency_errors(space: SubnetSpace, table: LatencyTable) -> tuple[float, float]:
+    """Return the errors of expected latencies, and of those proportional to multiply-adds; see `Side`."""
+    others = [block for block in space.variants if block not in space.original]
+    measured_ms = np.array([table.of(block) for block in others])
+    expected = expected_latencies_ms(space.store, table, space.original)
+    expected_ms = np.array([expected[block] for block in others])
+    multiply_adds = np.array([block.estimate.flops if block.estimate else 1 for block in others])
+    error, proportional = (
+        float(np.std(np.log(guess / measured_ms))) for guess in (expected_ms, multiply_adds)
+    )
+    return error, proportional
 
 
 def _once(scorer: Scorer) -> Scorer:

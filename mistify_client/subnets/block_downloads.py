@@ -1,6 +1,6 @@
 """The blocks of a package on a device, and downloads of others that may be useful."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from mistify_client.origin import Origin, token_file_for
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff
 from mistify_client.subnets.block_latencies import LatencyTable
+from mistify_client.subnets.expected_latencies import expected_latencies_ms
 from mistify_client.subnets.search.additive import best_sums
 from mistify_client.subnets.space import SubnetSpace
 
@@ -26,9 +27,10 @@ _DRAWS: Final = 20
 _BEST: Final = 8
 _NEAR: Final = (0.8, 1.2)
 
-#: Assumed errors of latencies expected from multiply-adds, and of losses on other data: standard deviations
-#: of their natural logarithms. Variants that suit uneven data may lose much on even ones.
-_LATENCY_DOUBT: Final = 0.3
+#: Errors of expected latencies (0.13 and 0.15 for the blocks of a ResNet-20 and a MobileNet), and assumed
+#: errors of losses on other data: standard deviations of their natural logarithms. Variants that suit uneven
+#: data may lose much on even ones.
+_LATENCY_DOUBT: Final = 0.15
 _LOSS_DOUBT: Final = 1.5
 
 
@@ -110,9 +112,9 @@ class BlockDownloads:
 def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[BlockVariant]:
     """Return the variants that the best subnets near a latency are likely to contain.
 
-    They are the variants of the best subnets by the server's estimates, assuming that latencies are
-    proportional to multiply-adds and losses add up. Both assumptions are uncertain, so latencies and losses
-    are drawn at random around the estimates, several times.
+    They are the variants of the best subnets by expected latencies and the server's estimates of losses,
+    assuming that losses add up. Both are uncertain, so latencies and losses are drawn at random around them,
+    several times.
 
     Args:
         space: All subnets.
@@ -122,12 +124,11 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
     known = {variant: variant.estimate for variant in space.variants if variant.estimate is not None}
     if len(known) < len(space.variants):
         return set(space.variants)
-    original_flops = sum(known[variant].flops for variant in space.original)
-    ms_per_flop = table.latency_ms(space.original) / max(1, original_flops)
+    expected_ms = expected_latencies_ms(space.store, table, space.original)
     rng = np.random.default_rng(0)
     chosen = set[BlockVariant]()
     for _ in range(_DRAWS):
-        front = best_sums(space, *_drawn(known, table, ms_per_flop, rng))
+        front = best_sums(space, *_drawn(known, table, expected_ms, rng))
         near = budget_ms * np.linspace(*_NEAR, _BEST)
         places = np.searchsorted(front.latencies_ms, near, side="right") - 1
         chosen.update(*(front.subnet(place) for place in places.tolist() if place >= 0))
@@ -137,7 +138,7 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
 def _drawn(
     known: dict[BlockVariant, BlockEstimate],
     table: LatencyTable,
-    ms_per_flop: float,
+    expected_ms: Mapping[BlockVariant, float],
     rng: np.random.Generator,
 ) -> tuple[LatencyTable, dict[BlockVariant, float]]:
     """Draw random latencies and losses around the estimates."""
@@ -145,7 +146,7 @@ def _drawn(
     for variant, estimate in known.items():
         latency_doubt, loss_doubt = np.exp(rng.standard_normal(2) * (_LATENCY_DOUBT, _LOSS_DOUBT))
         measured = table.has(variant)
-        ms = table.of(variant) if measured else ms_per_flop * max(1, estimate.flops) * latency_doubt
+        ms = table.of(variant) if measured else expected_ms[variant] * latency_doubt
         latencies_ms[variant.content.sha256] = ms
         losses[variant] = estimate.loss * loss_doubt
     return table.model_copy(update={"latencies_ms": latencies_ms, "handover_ms": 0.0}), losses

@@ -16,7 +16,11 @@ from tests.executors.algorithms.adaptivenet.conftest import deep_resnet
 
 
 def run(adaptivenet, crowdhmt, seconds, latency):
-    return Run({"depth": Family(latency, 9.0, 4.0)}, Side(adaptivenet, 100.0), Side(crowdhmt, seconds))
+    return Run(
+        {"depth": Family(latency, 9.0, 4.0)},
+        Side(adaptivenet, 100.0, 0.2, 0.3),
+        Side(crowdhmt, seconds, 0.1, 0.3),
+    )
 
 
 def test_gains_are_means_over_the_shares_that_both_sides_reach():
@@ -36,6 +40,8 @@ def test_gains_are_means_over_the_shares_that_both_sides_reach():
             "adaptivenet_at_0.5": 70.0,
             "crowdhmt_at_0.5": 73.0,
             "crowdhmt_at_0.35": 60.0,
+            "latency_error": 0.1,
+            "proportional_error": 0.3,
             "depth_latency": 0.5,
             "depth_closed": 9.0,
             "depth_trained": 4.0,
