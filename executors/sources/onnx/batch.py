@@ -69,7 +69,7 @@ def sizes_of(value: "Array | BatchDependent", merged: Size = None) -> list[Size]
     """Return the sizes in a shape.
 
     Args:
-        merged: What stands for a multiple of the batch size; None if there may be none.
+        merged: Replaces multiples of the batch size; None to refuse them.
 
     Raises:
         UnsupportedNodeError: An entry is neither fixed nor the batch size itself.
