@@ -22,6 +22,9 @@ _ENTRYWISE: Final = frozenset(["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", 
 #: Operators that combine entries along the last axes only.
 _ALONG_LAST: Final = frozenset(["Gemm", "LayerNormalization", "LogSoftmax", "MatMul", "Softmax"])
 
+#: Operators that select or join entries along one axis.
+_ALONG_ONE: Final = frozenset(["Concat", "Gather", "Split"])
+
 #: Operators of single entries.
 _SINGLE: Final = frozenset([
     "Cast", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity",
@@ -74,13 +77,28 @@ def apart(node: Node, arguments: Sequence[Argument]) -> tuple[Node, list[Argumen
     """
     merged = [argument for argument in arguments if isinstance(argument, Merged)]
     like, kind = merged[0], node.operator
-    known = kind in _ENTRYWISE | _ALONG_LAST | _SINGLE
+    known = kind in _ENTRYWISE | _ALONG_LAST | _ALONG_ONE | _SINGLE
     alike = all(each.layout == like.layout for each in merged)
     if not known or not alike or any(isinstance(argument, Value) for argument in arguments):
         raise UnsupportedNodeError(_REASON)
     if kind in _ALONG_LAST:
         node = _along_last(node, like, arguments)
+    if kind in _ALONG_ONE:
+        node, like = _along_one(node, like, arguments)
     return node, [_part(each, like, kind in _ENTRYWISE) for each in arguments], like
+
+
+def _along_one(node: Node, like: Merged, arguments: Sequence[Argument]) -> tuple[Node, Merged]:
+    """Return a node with the axis of the separate axes, and the layout of its result."""
+    axis = node.get("axis", 0) % like.rank
+    joins_constant = node.operator == "Concat" and not all(isinstance(each, Merged) for each in arguments)
+    if axis == like.axis or joins_constant or not isinstance(arguments[0], Merged):
+        raise UnsupportedNodeError(_REASON)
+    (place,) = like.parts(axis)
+    index = arguments[1] if node.operator == "Gather" else None
+    drops = isinstance(index, np.ndarray) and index.ndim == 0
+    result = replace(like, axis=like.axis - 1) if drops and axis < like.axis else like
+    return replace(node, attributes={**node.attributes, "axis": place}), result
 
 
 def _along_last(node: Node, like: Merged, arguments: Sequence[Argument]) -> Node:

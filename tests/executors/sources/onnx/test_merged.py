@@ -75,11 +75,33 @@ def test_sizes_of_a_merged_axis_are_multiples_of_the_batch_size(tmp_path: Path) 
     token_case(tmp_path, nodes, weights)
 
 
+def test_entries_are_selected_beside_a_merged_axis(tmp_path: Path) -> None:
+    """As in attention within windows, which are merged with the batch."""
+    nodes = [
+        node("Reshape", "a windows", "w"),  # [n * 3, 2, 3, width]
+        node("Transpose", "w", "t", perm=[2, 0, 1, 3]),
+        node("Gather", "t first", "q", axis=0),
+        node("Gather", "t last", "k", axis=0),
+        node("Split", "t", "s1 s2", axis=2),
+        node("Gather", "s2 first", "g", axis=0),
+        node("Concat", "q k g", "c", axis=1),
+        node("Reshape", "c back", "y"),
+    ]
+    weights = {
+        "windows": np.array([-1, 2, HEADS, WIDTH]),
+        "first": np.int64(0),
+        "last": np.int64(-1),
+        "back": np.array([-1, 3 * 5 * WIDTH]),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
 @pytest.mark.parametrize(
     ("operator", "inputs", "options"),
     [
         ("Softmax", "m", {"axis": 0}),
         ("ReduceSum", "m", {}),
+        ("Gather", "m place", {"axis": 0}),
         ("Add", "m each", {}),
         ("MatMul", "left m", {}),
         ("Reshape", "m other", {}),
@@ -97,6 +119,7 @@ def test_operators_that_combine_examples_are_refused(
         **SHAPES,
         "each": normal(2 * TOKENS, 1),
         "left": normal(2 * TOKENS, 2 * TOKENS),
+        "place": np.int64(0),
         "other": np.array([CHANNELS, -1]),
     }
     proto = model(nodes, {"x": ["n", TOKENS, CHANNELS]}, weights, opset=13)
