@@ -16,6 +16,7 @@ _MODULES: Final = {
     **dict.fromkeys(("jobs", "fetch", "cancel", "remove"), "jobs"),
     "report": "report",
     "run": "run",
+    **dict.fromkeys(("versions", "rollback"), "versions"),
     **dict.fromkeys(("monitor", "status", "target"), "monitor"),
     **dict.fromkeys(("tune", "withdraw"), "tune"),
     **dict.fromkeys(("adapt", "subnets"), "subnets"),

@@ -7,6 +7,7 @@ Next to a package `P` is `P.state/`, shared by every process that uses the packa
     stitched/           the most recent subnets, each stitched into one network
     slices/             latencies of slices, by which networks for other tasks are chosen; the ladder of those
                         that a monitor may switch to, and the most recent ones of them
+    engines/            engines measured on this device, and files that several processes map
     origin.json         the token files of the servers from which blocks are downloaded
     current, previous   symlinks to versions; a missing link stands for P itself
     versions/NAME/      complete packages
