@@ -1,5 +1,6 @@
 """ONNX files: parsed within limits, and with external data only from files beside them."""
 
+import os
 import stat
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -71,10 +72,30 @@ def with_external_data(path: Path) -> bytes | None:
             path, f"an ONNX file and external data of {size:,} bytes", f"at most {_LARGEST:,} bytes",
             "give the directory with both as the model of a config",
         )  # fmt: skip
-    from onnx import load_external_data_for_model  # noqa: PLC0415 (optional)
-
-    load_external_data_for_model(model, str(file.parent))
+    read_external_data(model, file.parent)
     return bytes(model.SerializeToString())
+
+
+def read_external_data(model: Any, directory: Path) -> None:
+    """Read the external data of a model from `parse_onnx` into its tensors.
+
+    onnx itself refuses files with several hard links, which are how a server keeps uploads.
+
+    Args:
+        directory: The directory with the ONNX file.
+    """
+    from onnx import TensorProto  # noqa: PLC0415 (optional)
+
+    for weight in _weights(model.graph):
+        if weight.data_location != TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in weight.external_data}
+        handle = os.open(directory / entries["location"], os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(handle, "rb") as file:
+            file.seek(int(entries.get("offset", "0")))
+            weight.raw_data = file.read(_bytes_of(weight))
+        weight.data_location = TensorProto.DEFAULT
+        del weight.external_data[:]
 
 
 def check_installed(path: Path) -> None:
@@ -149,7 +170,7 @@ def _weights(graph: Any) -> Iterator[Any]:
 
 
 def _check_weight(path: Path, weight: Any, limits: Limits) -> None:
-    from onnx import TensorProto, helper  # noqa: PLC0415 (optional)
+    from onnx import TensorProto  # noqa: PLC0415 (optional)
 
     name = weight.name[:100] or "of a constant"
     if any(size < 0 for size in weight.dims):
@@ -157,13 +178,13 @@ def _check_weight(path: Path, weight: Any, limits: Limits) -> None:
     if prod(weight.dims) > limits.weights:
         raise too_large(path, f"a tensor {name} of {prod(weight.dims):,} entries", limits.weights)
     if weight.data_type == TensorProto.STRING:
+        if weight.data_location == TensorProto.EXTERNAL:
+            raise invalid(path, f"a tensor {name} of texts in another file", "numbers there", _EXPORT)
         return
     try:
-        bits = helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize * 8
+        needed = _bytes_of(weight)
     except KeyError as error:
         raise invalid(path, f"a tensor {name} of an unknown type", _EXPECTED, _EXPORT) from error
-    packed = "INT4" in TensorProto.DataType.Name(weight.data_type)
-    needed = (prod(weight.dims) * (4 if packed else bits) + 7) // 8
     if weight.data_location == TensorProto.EXTERNAL:
         _check_external(path, weight, needed)
     elif weight.HasField("raw_data") and len(weight.raw_data) != needed:
@@ -171,6 +192,19 @@ def _check_weight(path: Path, weight: Any, limits: Limits) -> None:
             path, f"a tensor {name} of shape {list(weight.dims)} with {len(weight.raw_data):,} bytes",
             f"{needed:,} bytes", _EXPORT,
         )  # fmt: skip
+
+
+def _bytes_of(weight: Any) -> int:
+    """Return the number of bytes that a tensor needs.
+
+    Raises:
+        KeyError: Its type is unknown.
+    """
+    from onnx import TensorProto, helper  # noqa: PLC0415 (optional)
+
+    bits = helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize * 8
+    packed = "INT4" in TensorProto.DataType.Name(weight.data_type)
+    return int(prod(weight.dims) * (4 if packed else bits) + 7) // 8
 
 
 def _check_external(path: Path, weight: Any, needed: int) -> None:

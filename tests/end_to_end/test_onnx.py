@@ -130,5 +130,6 @@ def test_files_with_external_data_and_functions_are_sent_to_a_server(tmp_path: P
     with server(tmp_path / "open", "--allow-code") as (address, _):
         called = planned(tmp_path, code, address)
     assert called.returncode == 0, called.stderr
-    costs = [json.loads(done.stdout)["batches"][0]["edges"] for done in (sized, called)]
-    assert costs[0] == costs[1]
+    first, second = (json.loads(done.stdout)["batches"][0] for done in (sized, called))
+    assert first["source_costs"]["params"] == second["source_costs"]["params"] == 4 * 10 + 145 * 10
+    assert first["present_accuracy"] == second["present_accuracy"]

@@ -10,7 +10,7 @@ import onnx
 from executors.inspection import inspect_source
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB, LIMITS
-from executors.inspection.onnx_file import onnx_file, parse_onnx
+from executors.inspection.onnx_file import onnx_file, parse_onnx, read_external_data
 from executors.sources.errors import first_line
 from executors.sources.keras.flat import check_finite, flatten
 from executors.sources.onnx import operators
@@ -60,7 +60,7 @@ def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> k
 
 def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> keras.Model:
     proto = parse_onnx(path, LIMITS)
-    onnx.load_external_data_for_model(proto, str(onnx_file(path).parent))
+    read_external_data(proto, onnx_file(path).parent)
     version = _version(path, proto)
     check_nodes(path, proto.graph, version)
     make_float(path, proto)

@@ -73,6 +73,7 @@ def test_data_named_after_the_file_belong_to_it(tmp_path: Path) -> None:
     options = {"save_as_external_data": True, "size_threshold": 0}
     onnx.save_model(small(), path, location="net.onnx.data", **options)
     (tmp_path / "another.onnx").write_bytes(b"not read")
+    (tmp_path / "link").hardlink_to(tmp_path / "net.onnx.data")  # as in the uploads of a server
     (expected,) = outputs_of(path, {"x": x})
     np.testing.assert_allclose(np.asarray(load_onnx(path)(np.moveaxis(x, 1, -1))), expected, atol=1e-5)
     whole = tmp_path / "elsewhere" / "whole.onnx"
@@ -242,9 +243,15 @@ def _too_large(proto: onnx.ModelProto, path: Path) -> None:
     proto.graph.initializer[0].dims[0] = 10**6
 
 
+def _texts(proto: onnx.ModelProto, path: Path) -> None:
+    _escaping(proto, path)
+    proto.graph.initializer[0].data_type = TensorProto.STRING
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
+        (_texts, "of texts in another file"),
         (_escaping, "with its data in '../secret.data'"),
         (_absolute, "expected the name of a file beside the model"),
         (_link, "which is a link or a device"),
