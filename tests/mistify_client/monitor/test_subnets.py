@@ -139,7 +139,8 @@ def test_status_shows_subnets_and_their_blocks(package, watched):
         ("subnet-1", "subnet"),
     ]
     assert [(each["blocks"], each["engine"]) for each in options] == [
-        (list(entry.files), {"execution": "interpreter", "threads": 1}) for entry in SUBNETS
+        (list(entry.files), {"execution": "interpreter", "threads": 1, "mapped_weights": False})
+        for entry in SUBNETS
     ]
     assert [each["accuracy"] for each in options] == [0.7, 0.9]
     assert watched.status["option"] == "subnet-0"
