@@ -20,7 +20,8 @@ import numpy as np
 from mistify.package.opened import Package
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import Cut, cuts_of
-from mistify_client.lending.offloading import OffloadingNetwork, offloading_network
+from mistify_client.lending.offloading import OffloadingNetwork
+from mistify_client.lending.opening import offloading_network
 from mistify_client.lending.placement import Placement, Reachable
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.tensors import zeros_of

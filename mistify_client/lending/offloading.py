@@ -9,29 +9,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from mistify.costs.quantization import Quantization
-from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import NETWORK
-from mistify.package.opened import Package
 from mistify_client.assembly.executions import (
     Array,
-    Execution,
     Run,
     Tensors,
-    open_network,
-    part_that_runs,
 )
-from mistify_client.assembly.shipped import blocks_of
 from mistify_client.lending.answers import wrong_output
 from mistify_client.lending.config import LendingConfig
-from mistify_client.lending.cuts import cuts_of, worthwhile_starts
+from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.placement import Placement, PlacementChooser, Reachable
 from mistify_client.lending.remote_helper import WRONG_SECONDS, RemoteHelper
-from mistify_client.lending.segments import fastest_run, load_segments, segment_times
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.status import LendingStatus
 from mistify_client.lending.streams import HelperError
-from mistify_client.lending.tensors import bytes_of, sent_bytes, zeros_of
+from mistify_client.lending.tensors import bytes_of, sent_bytes
 
 #: A network that is faster than this is never offloaded: a helper cannot answer sooner.
 FASTEST_MS: Final = 1.0
@@ -175,7 +167,7 @@ class OffloadingNetwork:
             if cut == 0:
                 self._input_bytes = sent
             if is_checked:
-                own = self._through(tensors, cut)
+                own = self._checked_here(helper, tensors, cut)
                 self.speed.observe_segments(self._finished("checked", placement, started))
             answer = helper.finish(max(_LEAST_DEADLINE_MS, self._patience * placement.remote_ms) / 1e3)
         except HelperError:
@@ -194,6 +186,14 @@ class OffloadingNetwork:
                 f"{helper.address} gave a wrong answer: {wrong} differs from this device's", WRONG_SECONDS
             )
         return own
+
+    def _checked_here(self, helper: RemoteHelper, tensors: Tensors, cut: int) -> dict[str, Array]:
+        """Return the outputs of this device while a helper computes them as well."""
+        try:
+            return self._through(tensors, cut)
+        except BaseException:
+            helper.abandon()
+            raise
 
     def _is_due(self) -> bool:
         """Check whether an inference has to run here as well, for a check and to know this device's speed."""
@@ -215,41 +215,3 @@ class OffloadingNetwork:
         for segment in self._segments[start:end]:
             tensors = segment(tensors)
         return dict(tensors)
-
-
-def offloading_network(package: Package, config: LendingConfig, threads: int) -> OffloadingNetwork:
-    """Open the network of a package, so that helpers may run its last blocks.
-
-    Args:
-        package: A package with blocks.
-        threads: Number of threads of LiteRT.
-
-    Raises:
-        MistifyError: NOT_FOUND, the package has no blocks, or its network does not consist of them;
-            CORRUPT_PACKAGE, a block cannot be used.
-    """
-    store, manifest = blocks_of(package), package.manifest
-    if not store.served or manifest.branches or manifest.tuned_from:
-        why = (
-            "has branches"
-            if manifest.branches
-            else "was tuned"
-            if manifest.tuned_from
-            else "has another network"
-        )
-        message = f"the package {package.directory} {why}, so that its blocks are not its network; "
-        raise MistifyError(ErrorCode.NOT_FOUND, message + "helpers run only blocks: load it without lending")
-    blocks = store.network_of(store.served)
-    network = BlockNetwork(package.directory, store, blocks, worthwhile_starts(store, blocks))
-    segments = load_segments(network, threads)
-    try:
-        content = part_that_runs(package.read(NETWORK), Execution.INTERPRETER)
-        whole = open_network(content, Execution.INTERPRETER, threads)
-        inputs = zeros_of(network.inputs_of(0))
-        _, whole_ms = fastest_run(whole, inputs, threads)
-        speed = LocalSpeed(whole_ms, segment_times(segments, inputs, threads))
-        local = LocalNetwork(whole, segments, speed)
-        return OffloadingNetwork(network, local, manifest.quantization, config)
-    except (ValueError, RuntimeError) as error:
-        message = f"{package.directory / NETWORK} cannot be used: {error}"
-        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error

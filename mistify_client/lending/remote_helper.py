@@ -12,6 +12,7 @@ from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.status import NOT_CONNECTED
 from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
 from mistify_client.lending.tensors import arrays_of, checked_contents, message_of, zeros_of
 
@@ -64,7 +65,7 @@ class RemoteHelper:
         self.address = address
         self.link = Link()
         self.speed: HelperSpeed | None = None
-        self.problem = "not connected yet"
+        self.problem = NOT_CONNECTED
         self.is_trusted = False
         self._network = network
         small = (cut for cut in cuts_of(network) if cut.size <= _PROBE_BYTES)
@@ -139,6 +140,10 @@ class RemoteHelper:
         self._pause = _LEAST_PAUSE
         return arrays_of(contents, self._network.outputs)
 
+    def abandon(self) -> None:
+        """Do not wait for the outputs of the inference that was started; they are ignored when they come."""
+        self._using.release()
+
     def drop(self, problem: str, seconds: float = 0.0) -> None:
         """End the session, and begin another one after a pause.
 
@@ -155,7 +160,10 @@ class RemoteHelper:
     def close(self) -> None:
         """End the session for good."""
         self._closed = True
-        self.drop("closed")
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        self._changed.set()
 
     def _rest(self, problem: str, seconds: float = 0.0) -> None:
         """Do not use the helper for a while, which is longer with each failure."""
@@ -189,7 +197,7 @@ class RemoteHelper:
             self._changed.clear()
             self._wait(self._rests_until - self._clock())
             if self._closed:
-                return
+                break
             stream = HelperStream(self.address, self._token, self._config.ca)
             try:
                 self.speed = HelperSpeed(

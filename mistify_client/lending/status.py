@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
     from mistify_client.lending.placement import Placement
+
+#: The problem of a helper until the first session has begun.
+NOT_CONNECTED: Final = "not connected yet"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from mistify_client.monitor.adapting import BackgroundAdaptation
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
+from mistify_client.monitor.lending import LendingLog
 from mistify_client.monitor.policies.base import Situation
 from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import read_examples
@@ -82,6 +83,7 @@ class Monitor:
         self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
         self._slices = BackgroundSlices(package, journal, clock)
+        self._lending = LendingLog(package, journal)
         self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
@@ -116,6 +118,7 @@ class Monitor:
             self._note_not_followed(outcome)
             self._note_other_metric(outcome)
             self._note_unknown_energy(outcome.situation)
+            self._lending.observe()
             self._outcome = outcome
             self._record(outcome)
             self._consider_replacement(now, outcome)
@@ -295,6 +298,7 @@ class Monitor:
                 "cutting": self._slices.cutting,
                 "replacement": replacement_status(replacement),
                 "adaptation": adaptation_status(self._adaptation_state),
+                "lending": [report.model_dump(mode="json") for report in self._lending.reports],
                 "problems": self._journal.problems,
                 "last": list(self._journal.last),
             }

@@ -19,6 +19,7 @@ _LATER = (
     "ladder",
     "cutting",
     "adaptation",
+    "lending",
     "computing_share",
     "memory_for_option",
     "measured_ms",
@@ -139,6 +140,9 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if (adaptation := status["adaptation"]) is not None:
         adapted = "adapted to the data" if adaptation["adapted"] else "not adapted to the data"
         yield f"{adapted}: shift {adaptation['shift']:.2f} after {counted(adaptation['examples'], 'example')}"
+    for report in status["lending"] or ():
+        counts = ", ".join(f"{count} {kind}" for kind, count in report["counts"].items())
+        yield f"inferences: {counts}; {report['reason']}"
     for about, problem in status["problems"].items():
         yield f"problem with the {about}: {problem}"
     for entry in status["last"]:

@@ -1,12 +1,15 @@
 """The network of a package whose last blocks may run on a helper."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify_client.lending.config import LendingConfig
-from mistify_client.lending.offloading import OffloadingNetwork, offloading_network
+from mistify_client.lending.offloading import OffloadingNetwork
+from mistify_client.lending.opening import offloading_network
+from mistify_client.lending.reports import LendingReporter
 from mistify_client.lending.status import LendingStatus
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Ran, Run, Shapes, zeros
@@ -20,10 +23,13 @@ class HelpedNetwork:
         threads: Number of threads of LiteRT.
     """
 
-    def __init__(self, manifest: Manifest, network: OffloadingNetwork, threads: int) -> None:
+    def __init__(
+        self, manifest: Manifest, network: OffloadingNetwork, threads: int, reporter: LendingReporter
+    ) -> None:
         self.manifest = manifest
         self.threads = threads
         self._network = network
+        self._reporter = reporter
         self._shapes: Shapes | None = None
 
     @property
@@ -54,17 +60,20 @@ class HelpedNetwork:
         self._network.run_here(zeros(self.manifest.inputs, shapes))
 
     def _run(self, inputs: Mapping[str, Array], option: int) -> Ran:
-        return Ran(self._network(inputs), option)
+        outputs = self._network(inputs)
+        self._reporter.offer(self._network.status)
+        return Ran(outputs, option)
 
 
 def with_helpers(
-    package: Package, options: PackageOptions, config: LendingConfig, threads: int
+    package: Package, options: PackageOptions, config: LendingConfig, threads: int, state: Path
 ) -> HelpedNetwork:
     """Open the network of a package, so that helpers may run its last blocks.
 
     Args:
         options: The options of the package.
         threads: Number of threads of LiteRT.
+        state: The state directory of the package, for reports to its monitor.
 
     Raises:
         MistifyError: NOT_FOUND, helpers cannot help with this package; CORRUPT_PACKAGE, a block cannot be
@@ -73,6 +82,7 @@ def with_helpers(
     if len(options.options) > 1 or options.paged:
         message = f"helpers help with a single network, but {package.directory} has several options"
         raise MistifyError(ErrorCode.NOT_FOUND, message)
-    network = HelpedNetwork(package.manifest, offloading_network(package, config, threads), threads)
+    offloading = offloading_network(package, config, threads)
+    network = HelpedNetwork(package.manifest, offloading, threads, LendingReporter(state))
     network.warm_up()
     return network

@@ -89,7 +89,7 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
     package.verify(with_blocks=False, skip=used)
     if settings.lending is not None:
-        helped = _helped(package, options, settings.lending, settings.threads or options.threads)
+        helped = _helped(package, options, settings.lending, settings.threads or options.threads, state)
         if helped is not None:
             return LoadedVersion(helped, options)
     if options.paged:
@@ -101,13 +101,13 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
 
 
 def _helped(
-    package: Package, options: PackageOptions, lending: "LendingConfig", threads: int
+    package: Package, options: PackageOptions, lending: "LendingConfig", threads: int, state: Path
 ) -> Runnable | None:
     """Return the network with helpers; None if they cannot help with it, and this device runs it alone."""
     from mistify_client.runtime.helped import with_helpers  # noqa: PLC0415 - gRPC, only with helpers
 
     try:
-        return with_helpers(package, options, lending, threads)
+        return with_helpers(package, options, lending, threads, state)
     except MistifyError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise

@@ -1,0 +1,135 @@
+"""The reports of apps on the help that they get, and what a monitor makes of them."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+import mistify_client
+from mistify_client.lending import reports
+from mistify_client.lending.cuts import Cut
+from mistify_client.lending.placement import Placement
+from mistify_client.lending.reports import LendingReporter, read_reports
+from mistify_client.lending.status import NOT_CONNECTED, LendingStatus
+from mistify_client.monitor.config import MonitorConfig
+from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.lending import LendingLog
+from mistify_client.monitor.sensing.sensors import SensorReading
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.status import lines, upgraded
+from mistify_client.runtime.versions import state_directory
+
+HERE = Placement(None, None, 30.0, 0.0, 30.0)
+HELPED = Placement("drone:7470", Cut(1, 50_000), 20.0, 12.0, 30.0)
+GONE = {"drone:7470": "drone:7470 cannot be reached: refused"}
+
+
+def status(placement: Placement, problems: dict[str, str]) -> LendingStatus:
+    return LendingStatus(placement, 21.0, problems, {"local": 3})
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_app_reports_changes_after_a_second_and_otherwise_every_five(tmp_path) -> None:
+    clock = Clock()
+    reporter = LendingReporter(tmp_path, clock)
+    shown = []
+    for now, placement in [
+        (0, HERE),
+        (0.5, HELPED),
+        (1.1, HELPED),
+        (5, HERE),
+        (6, HELPED),
+        (10.5, HELPED),
+        (11.2, HELPED),
+    ]:
+        clock.now = now
+        reporter.offer(LendingStatus(placement, float(now), {}, {}))
+        (report,) = read_reports(tmp_path)
+        shown.append((report.measured_ms, report.helper))
+    assert shown == [
+        (0.0, None),
+        (0.0, None),
+        (1.1, "drone:7470"),
+        (5.0, None),
+        (6.0, "drone:7470"),
+        (6.0, "drone:7470"),
+        (11.2, "drone:7470"),
+    ]
+
+
+def test_reports_of_apps_that_have_ended_are_removed_and_damaged_ones_ignored(tmp_path, monkeypatch) -> None:
+    LendingReporter(tmp_path).offer(status(HERE, {}))
+    (path,) = (tmp_path / "lending").iterdir()
+    path.with_name("1.json").write_text('{"half": ')
+    assert len(read_reports(tmp_path)) == 1
+    monkeypatch.setattr(reports, "_OLDEST_SECONDS", -1.0)
+    assert read_reports(tmp_path) == []
+    assert not path.exists()
+
+
+def test_an_app_that_cannot_write_reports_goes_on(tmp_path, caplog) -> None:
+    (tmp_path / "lending").write_text("a file in place of the directory")
+    reporter = LendingReporter(tmp_path)
+    for _ in range(3):
+        reporter.offer(status(HERE, {}))
+    assert caplog.text.count("no monitor can see which helpers are used") == 1
+
+
+def test_the_monitor_notes_every_change_of_the_helper_and_problems_once(float_package) -> None:
+    state = state_directory(float_package)
+    state.mkdir(exist_ok=True)
+    log = state / "decisions.jsonl"
+    journal = Journal(log, None)
+    watched = LendingLog(float_package, journal)
+    clock = Clock()
+    reporter = LendingReporter(state, clock)
+    steps = [
+        (HERE, {"drone:7470": NOT_CONNECTED}),
+        (HELPED, {"drone:7470": ""}),
+        (HELPED, {"drone:7470": ""}),
+    ]
+    for placement, problems in [*steps, (HERE, GONE), (HERE, GONE)]:
+        clock.now += 10
+        reporter.offer(status(placement, problems))
+        watched.observe()
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [entry["reason"] for entry in noted if entry["event"] == "lending"] == [HELPED.reason, HERE.reason]
+    assert journal.problems == {"lending": GONE["drone:7470"]}
+
+
+def lending_file(package: Path) -> Path:
+    path = package.with_name("monitor.toml")
+    path.write_text('[lending]\nhelpers = ["127.0.0.1:1"]\n')
+    return path
+
+
+def test_an_inference_of_an_app_is_reported_to_the_monitor_of_its_package(float_package) -> None:
+    model = mistify_client.load(float_package, lending=lending_file(float_package))
+    model(np.zeros((1, 8, 8, 3), np.float32))
+    (report,) = read_reports(state_directory(float_package))
+    assert (report.helper, report.counts) == (None, {"local": 1})
+    assert report.reason.endswith("no helper is faster")
+
+
+def test_the_status_of_a_monitor_shows_where_inferences_run(float_package) -> None:
+    mistify_client.load(float_package)
+    state = state_directory(float_package)
+    LendingReporter(state).offer(status(HELPED, GONE))
+    (state / "monitor").mkdir()
+    journal = Journal(MonitorState.of(float_package).log, None)
+    with closing(Monitor(float_package, MonitorConfig, journal, sensor=SensorReading)) as monitor:
+        monitor.step()
+    content = json.loads(MonitorState.of(float_package).status.read_bytes())
+    shown = list(lines(upgraded({**content, "running": True})))
+    assert f"inferences: 3 local; {HELPED.reason}" in shown
+    assert f"problem with the lending: {GONE['drone:7470']}" in shown
+    earlier = {key: value for key, value in content.items() if key != "lending"}
+    assert not any("inferences" in line for line in lines(upgraded({**earlier, "running": True, "last": []})))
