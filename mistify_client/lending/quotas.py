@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.lending.worker import WorkerLimits
+
+#: Requests that may come at once even at low rates: those with which a device measures the link at first.
+_LEAST_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Places:
 
 
 class RateLimit:
-    """A limit on events a second, of which those of one second may come at once (a token bucket).
+    """A limit on events a second, of which those of one second, or a few, may come at once (a token bucket).
 
     Args:
         rate: Events a second.
@@ -58,7 +62,7 @@ class RateLimit:
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
-        self._most = max(1.0, rate)
+        self._most = max(_LEAST_AT_ONCE, rate)
         self._left = self._most
         self._clock = clock
         self._counted_at = clock()

@@ -18,7 +18,7 @@ from mistify.v1 import lending_pb2 as pb
 from mistify.wire.listening import Certificate
 from mistify_client.lending.helper import serving
 from mistify_client.lending.packages import LentPackages
-from mistify_client.lending.quotas import Quotas
+from mistify_client.lending.quotas import Quotas, RateLimit
 from mistify_client.lending.sessions import PROBE_BYTES
 from tests.mistify_client.chains import load_chain
 from tests.mistify_client.lending.conftest import LIMITS, TOKEN, helper, until
@@ -170,11 +170,30 @@ def test_more_devices_than_allowed_are_refused_until_one_leaves(float_package) -
         until(has_room)
 
 
+def exhaust(client: RawClient) -> None:
+    """Send probes without a pause until one is refused."""
+    for number in range(1, 100_000):
+        client.asked(probe=pb.Probe(number=number))
+
+
+def test_the_rate_is_that_of_the_helper_after_a_few_requests_at_once() -> None:
+    now = [0.0]
+    limit = RateLimit(2, lambda: now[0])
+    for _ in range(16):
+        limit.count()
+    with pytest.raises(MistifyError, match="more than 2 inferences a second"):
+        limit.count()
+    now[0] = 0.5
+    limit.count()
+    with pytest.raises(MistifyError):
+        limit.count()
+
+
 def test_more_inferences_than_allowed_are_refused(float_package) -> None:
     with helper(float_package, rate=2) as address, raw_client(address) as client:
-        client.asked(probe=pb.Probe(number=1))
-        client.asked(probe=pb.Probe(number=2))
-        error = client.refused(probe=pb.Probe(number=3))
+        with pytest.raises(MistifyError) as caught:
+            exhaust(client)
+        error = caught.value
         assert (error.code, error.message[:31]) == (ErrorCode.NO_ROOM, "more than 2 inferences a second")
 
 

@@ -220,9 +220,11 @@ def test_a_helper_that_sends_nonsense_is_left(float_package, monkeypatch) -> Non
 
 
 def test_a_device_beyond_its_quota_goes_on_alone(float_package) -> None:
-    with helper(float_package, rate=8) as address, device(float_package, address) as slow:
+    """Even at this rate, the device can begin a session."""
+    with helper(float_package, rate=1) as address, device(float_package, address) as slow:
+        slow.runs_until("offloaded", 1)
         slow.runs_until("failed", 1)
-        assert "more than 8 inferences a second" in slow.problem
+        assert "more than 1 inferences a second" in slow.problem
         slow.runs_until("local", 1)
 
 
