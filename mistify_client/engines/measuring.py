@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.isolation.process import DisposableProcess, ProcessEndedError
+from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify.profiling.measuring import best_of_parts_ms, random_input
 from mistify_client.assembly.engine import Engine
@@ -19,7 +21,7 @@ from mistify_client.assembly.paged_engines import EngineFiles
 #: Measuring time per engine.
 SECONDS: Final = 1.0
 
-#: Number of processes that open the network with each engine.
+#: Number of processes that open the network with each engine, and are measured.
 _STARTS: Final = 3
 
 
@@ -35,7 +37,8 @@ def measured_engines(
 ) -> list[MeasuredEngine]:
     """Measure the network of a package with engines, which take turns.
 
-    Engines that cannot run it are left out.
+    Engines that cannot run it are left out. Each one runs in other processes first, because LiteRT crashes on
+    some networks.
 
     Args:
         engines: The first one has to run it.
@@ -44,9 +47,10 @@ def measured_engines(
     Raises:
         MistifyError: CORRUPT_PACKAGE, the first engine cannot run it.
     """
-    starts = {engine: start for engine in engines if (start := _started(files, engine)) is not None}
-    if engines[0] not in starts:
-        files.opened(engines[0])
+    starts = {engines[0]: _started(files, engines[0])}
+    for engine in engines[1:]:
+        with suppress(MistifyError):
+            starts[engine] = _started(files, engine)
     inputs = _inputs(files.version)
     loads = [partial(_loaded, files, engine, inputs) for engine in starts]
     latencies = best_of_parts_ms(loads, seconds * len(loads))
@@ -56,18 +60,22 @@ def measured_engines(
     ]
 
 
-def _started(files: EngineFiles, engine: Engine) -> _Start | None:
-    """Return the medians over several processes; None if the engine cannot run the network."""
+def _started(files: EngineFiles, engine: Engine) -> _Start:
+    """Return the medians over several processes, after one that makes the files of mapped weights.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the engine cannot run the network.
+    """
+    starts = []
     try:
-        files.opened(engine)  # makes the file of its weights
-        starts = []
-        for _ in range(_STARTS):
+        for _ in range(1 + _STARTS):
             with closing(DisposableProcess()) as process:
                 starts.append(process.call(_start, files.version.directory, files.weights, engine))
-    except (ValueError, RuntimeError, ProcessEndedError):  # including a `MistifyError`
-        return None
-    memory = [start.memory_bytes for start in starts if start.memory_bytes is not None]
-    return _Start(median(start.start_ms for start in starts), median(memory) if memory else None)
+    except (ProcessEndedError, MemoryError) as error:
+        message = f"LiteRT cannot run {files.version.directory / NETWORK} ({engine}): {error}"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+    memory = [start.memory_bytes for start in starts[1:] if start.memory_bytes is not None]
+    return _Start(median(start.start_ms for start in starts[1:]), median(memory) if memory else None)
 
 
 def _start(directory: Path, weights: Path, engine: Engine) -> _Start:

@@ -29,13 +29,13 @@ def wrong_output(
         precision: The precision of the package.
     """
     for info in outputs:
-        given, own = answer[info.name], expected[info.name]
+        received, own = answer[info.name], expected[info.name]
         if np.issubdtype(own.dtype, np.integer):
             allowed = 1.0
         else:
             share = _DYNAMIC_TOLERANCE if precision is Quantization.DYNAMIC else _TOLERANCE
             allowed = share * float(np.abs(own).max(initial=0.0))
-        difference = np.abs(given.astype(np.float64) - own.astype(np.float64))
+        difference = np.abs(received.astype(np.float64) - own.astype(np.float64))
         if not (difference <= allowed).all():  # also if a value is not finite
             return info.name
     return None

@@ -31,7 +31,7 @@ class LimitUse:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the package costs more than the limit."""
+        """True if the package costs more than the limit."""
         return self.share is not None and self.share > 1
 
     @property

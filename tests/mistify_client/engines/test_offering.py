@@ -5,6 +5,8 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.machine import machine, runtime
+from mistify.package.manifest import NETWORK
+from mistify.tflite.resizable import resizable
 from mistify_client import load
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.engine_table import ENGINES, EngineTable, MeasuredEngine
@@ -12,7 +14,7 @@ from mistify_client.assembly.executions import Execution
 from mistify_client.engines.offering import best_engines, offer_engines
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import install_options, open_current, state_directory
-from tests.mistify_client.pools import make_block_package, make_elastic_package, write_pool
+from tests.mistify_client.pools import list_files, make_block_package, make_elastic_package, write_pool
 from tests.support import elastic_stores
 
 OWN = Engine()
@@ -57,6 +59,26 @@ def test_engines_are_measured_and_the_own_one_comes_first(package):
     assert set(table.engines) <= set(tried)
     assert EngineTable.of(open_current(package), state_directory(package)) == table
     assert [option.id for option in load(package).options] == list(table.ids)
+
+
+def test_an_engine_that_cannot_run_the_network_is_left_out(tmp_path):
+    """`CompiledModel` needs the graph of fixed shapes."""
+    package = make_elastic_package(tmp_path / "package")
+    (package / NETWORK).write_bytes(resizable((package / NETWORK).read_bytes()))
+    list_files(package)
+    table, tried = offer_engines(package, [1, 2], seconds=1e-3)
+    assert [one.engine for one in tried] == [OWN, TWO_THREADS]
+    assert MAPPED not in [one.engine for one in table.engines]
+
+
+def test_a_network_that_its_own_engine_cannot_run_is_an_error(tmp_path):
+    package = make_elastic_package(tmp_path / "package")
+    (package / NETWORK).write_bytes(b"no network")
+    list_files(package)
+    with pytest.raises(MistifyError) as caught:
+        offer_engines(package, [1], seconds=1e-3)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert not (state_directory(package) / EngineTable.FILE).exists()
 
 
 @pytest.mark.parametrize(
