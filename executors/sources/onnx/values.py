@@ -89,7 +89,7 @@ class Merged:
 
     @property
     def layout(self) -> tuple[int, ...]:
-        """The number of axes and the place of the merged one; only tensors with equal layouts can be combined."""
+        """The number of axes and the place of the merged one, equal for tensors that can be combined."""
         return self.rank, self.axis, self.before, self.after
 
     def parts(self, axis: int) -> range:
