@@ -88,7 +88,7 @@ def measure(options: Namespace) -> Figures:
     """Return all figures, and print a table."""
     bursts = _BURSTS // 6 if options.quick else _BURSTS
     with TemporaryDirectory() as directory:
-        package = _package(Path(directory) / "package")
+        package = dense_package(Path(directory) / "package")
         other_way = "interpreters" if options.against is None else "load"
         with _opened(package, None) as ours, _opened(package, options.against, other_way) as other:
             memory = {side: [side.ask([size])["bytes"] for size in SIZES] for side in (ours, other)}
@@ -142,8 +142,8 @@ def _best_us(ours: _Side, other: _Side, sizes: Sequence[int], bursts: int) -> di
     return dict(zip((ours, other), map(min, *turns), strict=True))
 
 
-def _package(directory: Path) -> Path:
-    """Write a package of dense layers with random weights."""
+def dense_package(directory: Path) -> Path:
+    """Write a package with a network of two dense layers with random weights, and return its directory."""
     directory.mkdir()
     (directory / NETWORK).write_bytes(_network())
     features, scores = (

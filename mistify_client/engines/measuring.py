@@ -51,7 +51,7 @@ def measured_engines(
     for engine in engines[1:]:
         with suppress(MistifyError):
             starts[engine] = _started(files, engine)
-    inputs = _inputs(files.version)
+    inputs = random_inputs(files.version)
     loads = [partial(_loaded, files, engine, inputs) for engine in starts]
     latencies = best_of_parts_ms(loads, seconds * len(loads))
     return [
@@ -81,18 +81,18 @@ def _started(files: EngineFiles, engine: Engine) -> _Start:
 def _start(directory: Path, weights: Path, engine: Engine) -> _Start:
     """Open the network in this process, and run it once."""
     version = Package.open(directory)
-    inputs, before = _inputs(version), _own_bytes()
+    inputs, before = random_inputs(version), proportional_bytes()
     start = time.perf_counter()
     network = EngineFiles(version, weights).opened(engine)
     network(inputs)
     start_ms = 1e3 * (time.perf_counter() - start)
-    after = _own_bytes()
+    after = proportional_bytes()
     memory = None if before is None or after is None else max(1.0, after - before)
     return _Start(start_ms, memory)
 
 
-def _own_bytes() -> float | None:
-    """Return the memory of this process, its share of shared memory included; None if it is not reported."""
+def proportional_bytes() -> float | None:
+    """Return the memory of this process with its part of shared memory; None if it is not reported."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -111,7 +111,8 @@ def _loaded(files: EngineFiles, engine: Engine, inputs: Tensors) -> Callable[[],
     return seconds
 
 
-def _inputs(version: Package) -> Tensors:
+def random_inputs(version: Package) -> Tensors:
+    """Return an example for the inputs of a package."""
     return {
         info.name: random_input((max(1, size) for size in info.shape), info.dtype)
         for info in version.manifest.inputs
