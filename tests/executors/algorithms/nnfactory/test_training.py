@@ -47,7 +47,10 @@ def uninterrupted(assigned_once):
 def test_a_supernet_knows_its_tasks_and_their_quality(uninterrupted, assigned_once):
     content, progress = uninterrupted
     supernet = Supernet.loaded(content, assigned_once.source)
-    assert supernet.space == SPACE
+    answers = assigned_once.setup.train.answers
+    answered = [name for name, own in zip(SPACE.tasks, answers.T, strict=True) if {0, 1} <= {*own.tolist()}]
+    assert [*supernet.space.tasks] == answered != [*SPACE.tasks]
+    assert (supernet.space.axes, supernet.space.names) == (SPACE.axes, SPACE.names)
     assert len(supernet.quality.tasks) == 6
     assert supernet.limits[0] == pytest.approx(14 / 40)
     assert supernet.limits[-1] == 1
