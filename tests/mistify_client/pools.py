@@ -8,13 +8,18 @@ import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
 from mistify.costs.quantization import Quantization
+from mistify.files.writing import write_json
+from mistify.machine import machine, runtime
 from mistify.package.blocks import BlockStore
-from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify.package.records import describe_file
 from mistify_client.assembly.engine import Engine
+from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.runtime.versions import state_directory
+from mistify_client.subnets.block_latencies import LatencyTable
+from mistify_client.subnets.search_session import TABLES
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.chains import load_chain, stitch
 from tests.mistify_client.conftest import make_package
@@ -61,6 +66,28 @@ def list_files(package: Path) -> Path:
     files = {path.name: describe_file(path) for path in package.iterdir() if path.name != MANIFEST}
     Manifest.load(package).model_copy(update={"files": files}).save(package)
     return package
+
+
+def set_latencies(package: Path) -> None:
+    """Write the latencies of all blocks as if they were measured: proportional to their multiply-adds.
+
+    The shipped network takes a little less than the chain of its blocks.
+    """
+    version, store = Package.open(package), BlockStore.load(package)
+    latencies_ms = {one.content.sha256: 1e-7 * one.estimate.flops for one in store.variants}
+    shipped = version.manifest.files[NETWORK]
+    network = store.network_of(store.served or [one.file for one in SubnetSpace(store).original])
+    latencies_ms[shipped.sha256] = 0.95 * sum(latencies_ms[one.content.sha256] for one in network)
+    table = LatencyTable(
+        machine=machine(),
+        runtime=runtime(),
+        execution=Execution.INTERPRETER,
+        threads=1,
+        latencies_ms=latencies_ms,
+    )
+    tables = state_directory(package) / TABLES
+    tables.mkdir(parents=True)
+    write_json(tables / f"latency-{Execution.INTERPRETER}-1.json", table.model_dump(mode="json"))
 
 
 def write_pool(package: Path, entries: Sequence[PoolEntry] = SUBNETS, **changes: object) -> SubnetPool:

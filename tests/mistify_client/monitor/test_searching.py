@@ -22,7 +22,7 @@ from mistify_client.subnets.search_session import adapt
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.test_config import GOAL
 from tests.mistify_client.monitor.test_daemon import shown
-from tests.mistify_client.pools import make_elastic_package
+from tests.mistify_client.pools import make_elastic_package, set_latencies
 from tests.support import elastic_stores
 
 RATIO = 3.0
@@ -39,9 +39,10 @@ class Narrow:
 
     def __init__(self, tmp_path):
         self.package, self.data = make_elastic_package(tmp_path / "package"), tmp_path / "mine.npz"
+        set_latencies(self.package)
         images, classes = elastic_stores.digits()
         np.savez(self.data, x=images[1000:1100], y=classes[1000:1100])
-        self.whole = adapt(self.package, self.data, parse_time("1x"), seconds=1e-6).pool
+        self.whole = adapt(self.package, self.data, parse_time("1x")).pool
         narrow = self.whole.model_copy(update={"entries": self.whole.entries[:1]})
         install_options(self.package, narrow, expected=self.package)
         (tmp_path / "goal.json").write_text(json.dumps(GOAL))
