@@ -28,14 +28,13 @@ def evaluator(model: ModelProto) -> ReferenceEvaluator:
         corrected.append(BatchNormalization)
     if version < _SOFTMAX_ALONG_AXIS:
         corrected += [Softmax, LogSoftmax]
-    if any(_has_maxima_at_the_end(node) for node in model.graph.node):
+    if not any(_returns_indices(node) for node in model.graph.node):
         corrected.append(MaxPool)
     return ReferenceEvaluator(model, new_ops=corrected)
 
 
-def _has_maxima_at_the_end(node: NodeProto) -> bool:
-    padding = {each.name: each.s for each in node.attribute if each.name == "auto_pad"}
-    return node.op_type == "MaxPool" and padding.get("auto_pad") == b"SAME_LOWER" and len(node.output) == 1
+def _returns_indices(node: NodeProto) -> bool:
+    return node.op_type == "MaxPool" and len(node.output) > 1
 
 
 class BatchNormalization(OpRun):  # type: ignore[misc]
@@ -111,7 +110,10 @@ class GlobalMaxPool(OpRun):  # type: ignore[misc]
 
 
 class MaxPool(OpRun):  # type: ignore[misc]
-    """Maxima over windows; with SAME_LOWER, the evaluator rounds the number of windows down."""
+    """Maxima over windows.
+
+    With SAME_LOWER, the evaluator omits the last window; with `ceil_mode`, it moves them if there is padding.
+    """
 
     def _run(self, x: Array, kernel_shape: list[int], **options: Any) -> tuple[Array]:
         padding = _padding(x.shape[2:], kernel_shape, **options)

@@ -4,17 +4,20 @@ PyTorch's attention computes `[batch * heads, positions, features]`, and its pro
 features]`. Such a tensor is kept with its axes apart, until a reshape divides the merged axis again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
-from executors.sources.onnx.batch import Array, BatchDependent
+from executors.sources.onnx.batch import PROBES, Array, BatchDependent, for_probe
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.registry import Argument, Node
+from executors.sources.onnx.registry import Argument, Node, constant
 from executors.sources.onnx.values import Merged, Value
+
+#: Operators that take tensors with a merged axis as they are.
+_DIVIDING: Final = frozenset(["Reshape", "Transpose"])
 
 #: Operators that combine entries at equal positions.
 _ENTRYWISE: Final = frozenset(["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"])
@@ -24,6 +27,13 @@ _ALONG_LAST: Final = frozenset(["Gemm", "LayerNormalization", "LogSoftmax", "Mat
 
 #: Operators that select or join entries along one axis.
 _ALONG_ONE: Final = frozenset(["Concat", "Gather", "Split"])
+
+#: Operators that drop, select or reduce along some axes -> index of the input that lists them.
+_ALONG_SOME: Final[Mapping[str, int]] = {
+    "Slice": 3,
+    "Squeeze": 1,
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), 1),
+}
 
 #: Operators of single entries.
 _SINGLE: Final = frozenset([
@@ -68,6 +78,40 @@ def transposed(merged: Merged, order: Sequence[int]) -> Merged:
     return replace(merged, value=value, axis=[*order].index(merged.axis))
 
 
+def divides(node: Node, arguments: Sequence[Argument]) -> bool:
+    """Check whether an operator takes a tensor with a merged axis as it is."""
+    first = arguments[0]
+    views = node.operator == "Gather" and isinstance(first, Merged) and first.rank == 1
+    return views or node.operator in _DIVIDING
+
+
+def viewed(merged: Merged, indices: Argument, reshaped: Callable[..., Value]) -> Value:
+    """Return all entries of a tensor that is a single axis, divided into axes again in any order.
+
+    PyTorch exports views with given strides so: `indices` has the place of each entry.
+
+    Args:
+        reshaped: Returns a value in a shape with the batch apart.
+
+    Raises:
+        UnsupportedNodeError: Entries are repeated, omitted or moved to other examples.
+    """
+    entries = prod(merged.value.sizes(1))
+    first, second = (for_probe(indices, probe) for probe in (0, 1))
+    places = first[0] if isinstance(first, np.ndarray) and first.ndim > 1 else np.zeros(0)
+    for probe, array in zip(PROBES, (first, second), strict=True):
+        starts = np.arange(probe).reshape(-1, *[1] * places.ndim) * entries
+        if not np.array_equal(array, places + starts):
+            raise UnsupportedNodeError(f"{_REASON}, or selects examples of a batch")
+    steps = [np.diff(places, axis=axis).max(initial=0) for axis in range(places.ndim)]
+    order = sorted(range(places.ndim), key=lambda axis: -steps[axis])
+    if not np.array_equal(places.transpose(order).reshape(-1), np.arange(entries)):
+        raise UnsupportedNodeError(f"{_REASON}, and repeats or omits entries")
+    value = reshaped(merged.value, (None, *(places.shape[axis] for axis in order)))
+    placed = [0, *(axis + 1 for axis in order)]
+    return replace(value, axes=tuple(placed[axis] for axis in value.axes))
+
+
 def apart(node: Node, arguments: Sequence[Argument]) -> tuple[Node, list[Argument], Merged]:
     """Return a node and its inputs with the merged axes apart, and one of these inputs.
 
@@ -77,7 +121,7 @@ def apart(node: Node, arguments: Sequence[Argument]) -> tuple[Node, list[Argumen
     """
     merged = [argument for argument in arguments if isinstance(argument, Merged)]
     like, kind = merged[0], node.operator
-    known = kind in _ENTRYWISE | _ALONG_LAST | _ALONG_ONE | _SINGLE
+    known = kind in _ENTRYWISE | _ALONG_LAST | _ALONG_ONE | _ALONG_SOME.keys() | _SINGLE
     alike = all(each.layout == like.layout for each in merged)
     if not known or not alike or any(isinstance(argument, Value) for argument in arguments):
         raise UnsupportedNodeError(_REASON)
@@ -85,6 +129,8 @@ def apart(node: Node, arguments: Sequence[Argument]) -> tuple[Node, list[Argumen
         node = _along_last(node, like, arguments)
     if kind in _ALONG_ONE:
         node, like = _along_one(node, like, arguments)
+    if kind in _ALONG_SOME:
+        node, arguments, like = _along_some(node, like, arguments)
     return node, [_part(each, like, kind in _ENTRYWISE) for each in arguments], like
 
 
@@ -99,6 +145,25 @@ def _along_one(node: Node, like: Merged, arguments: Sequence[Argument]) -> tuple
     drops = isinstance(index, np.ndarray) and index.ndim == 0
     result = replace(like, axis=like.axis - 1) if drops and axis < like.axis else like
     return replace(node, attributes={**node.attributes, "axis": place}), result
+
+
+def _along_some(
+    node: Node, like: Merged, arguments: Sequence[Argument]
+) -> tuple[Node, Sequence[Argument], Merged]:
+    """Return a node and its inputs with the numbers of the separate axes, and the layout of its result."""
+    place = _ALONG_SOME[node.operator]
+    listed = arguments[place] if place < len(arguments) else None
+    axes = node.get("axes") if listed is None else constant(listed, "axes").reshape(-1).tolist()
+    chosen = [axis % like.rank for axis in axes or range(like.rank)]
+    if like.axis in chosen:
+        raise UnsupportedNodeError(_REASON)
+    separate = [part for axis in chosen for part in like.parts(axis)]
+    drops = node.operator == "Squeeze" or (node.operator != "Slice" and not node.get("keepdims", 1))
+    dropped = sum(axis < like.axis for axis in chosen) if drops else 0
+    changed = [np.array(separate) if index == place else each for index, each in enumerate(arguments)]
+    if listed is None:
+        node = replace(node, attributes={**node.attributes, "axes": separate})
+    return node, arguments if listed is None else changed, replace(like, axis=like.axis - dropped)
 
 
 def _along_last(node: Node, like: Merged, arguments: Sequence[Argument]) -> Node:

@@ -18,7 +18,7 @@ from executors.sources.onnx.folding import FOLDED, folded, shape_of
 from executors.sources.onnx.fusion import fused
 from executors.sources.onnx.graph import Graph, tensor_of, with_inner
 from executors.sources.onnx.inputs import Input, network_inputs
-from executors.sources.onnx.merged import apart, together
+from executors.sources.onnx.merged import apart, divides, together
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument
 from executors.sources.onnx.values import Merged, Value
@@ -28,8 +28,6 @@ from mistify.errors import MistifyError
 #: Operators that the reader handles itself.
 _OWN: Final = frozenset({"If", "Shape"})
 
-#: Operators that take tensors in which the batch is merged with another axis as they are.
-_DIVIDING: Final = frozenset({"Reshape", "Transpose"})
 _DOMAINS: Final = ("", "ai.onnx")
 
 _ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
@@ -135,7 +133,7 @@ class _Walk:
         if not any(isinstance(argument, Value | Merged) for argument in arguments):
             return folded(proto, arguments, self._graph.version)
         made: Any
-        if proto.op_type in _DIVIDING or not any(isinstance(argument, Merged) for argument in arguments):
+        if not any(isinstance(argument, Merged) for argument in arguments) or divides(node, arguments):
             made = OPERATORS[proto.op_type](self._builder, node, *arguments)
         else:
             node, arguments, like = apart(node, arguments)

@@ -1,5 +1,6 @@
 """Operators that select, join, repeat or pad entries along axes."""
 
+from functools import partial
 from itertools import zip_longest
 from math import ceil
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 from executors.sources.onnx.batch import Array, BatchDependent, Size, sizes_of
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.merged import viewed
 from executors.sources.onnx.operators.reduction import without
+from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Merged, Value
 from executors.sources.onnx.windows import Pad, zero_padded
@@ -128,6 +131,8 @@ def _range(value: Value, axis: int, start: int, end: int, step: int) -> Value:
 @operator("Gather")
 def gather(builder: Builder, node: Node, data: Argument, indices: Argument) -> Value:
     """Look up rows of a constant table, or select entries by constant indices."""
+    if isinstance(data, Merged):
+        return viewed(data, indices, partial(reshaped_to, builder))
     if isinstance(indices, Value):
         return _embedded(builder, node, constant(data, "table"), indices)
     value, chosen = builder.ordered(tensor(data)), constant(indices, "index")

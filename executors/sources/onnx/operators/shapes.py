@@ -8,7 +8,7 @@ from math import prod
 import keras
 import numpy as np
 
-from executors.sources.onnx.batch import Size, sizes_of
+from executors.sources.onnx.batch import PROBES, Array, BatchDependent, Size, for_probe, joined, sizes_of
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.merged import merged_to, transposed
@@ -73,8 +73,8 @@ def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Va
     """Change the shape of a tensor, whose batch stays an axis or is merged with others."""
     if isinstance(shape, Value | Merged) or shape is None:
         raise UnsupportedNodeError("has a computed shape; expected a constant")
-    target = sizes_of(shape, merged=-1)
     value = data.value if isinstance(data, Merged) else tensor(data)
+    target = sizes_of(_without_open_size(shape, value), merged=-1)
     if 0 in target and not node.get("allowzero", 0):
         if isinstance(data, Merged):
             raise UnsupportedNodeError("merges the batch with another axis")
@@ -83,6 +83,19 @@ def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Va
     if completed is None:
         return merged_to(value, target, partial(reshaped_to, builder))
     return reshaped_to(builder, value, completed)
+
+
+def _without_open_size(shape: Array | BatchDependent, value: Value) -> Array | BatchDependent:
+    """Return a shape that contains the batch with a computed size in place of -1."""
+    if not isinstance(shape, BatchDependent):
+        return shape
+    computed = []
+    for probe, batch in enumerate(PROBES):
+        sizes = for_probe(shape, probe).reshape(-1).copy()
+        if 0 not in sizes:
+            sizes[sizes == -1] = prod(value.sizes(batch)) // -prod(sizes.tolist())
+        computed.append(sizes)
+    return joined((computed[0], computed[1]))
 
 
 def _completed(target: list[Size], value: Value) -> tuple[Size, ...] | None:
@@ -128,7 +141,7 @@ def reshaped_to(builder: Builder, value: Value, target: tuple[Size, ...]) -> Val
     """
     if target == value.shape:
         return value
-    value = builder.ordered(value)
+    value = value.flattened or builder.ordered(value)
     blocks = _blocks(value.shape, target)
     if _flattens(value, target):
         return _flattened(builder, value)

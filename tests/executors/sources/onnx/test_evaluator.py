@@ -53,6 +53,9 @@ CASES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
     "maxima, rounded up": (
         17, "MaxPool", "x", {"kernel_shape": [3, 3], "strides": [3, 3], "ceil_mode": 1},
     ),
+    "maxima, padded and rounded up": (
+        17, "MaxPool", "x", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+    ),
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tensors in which the batch is merged with attention heads or positions, against ONNX Runtime."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,11 +97,92 @@ def test_entries_are_selected_beside_a_merged_axis(tmp_path: Path) -> None:
     token_case(tmp_path, nodes, weights)
 
 
+def test_axes_beside_a_merged_one_are_reduced_cut_and_dropped(tmp_path: Path) -> None:
+    nodes = [
+        node("Reshape", "a windows", "w"),  # [n * 3, 2, heads, width]
+        node("Transpose", "w", "t", perm=[1, 0, 2, 3]),
+        node("ReduceMean", "t", "m", axes=[0], keepdims=1),
+        node("Squeeze", "m axis", "q"),  # [n * 3, heads, width]
+        node("Slice", "q zero two one", "c"),
+        node("ReduceSum", "c two", "u", keepdims=0),  # [n * 3, 2]
+        node("Reshape", "u back", "y"),
+    ]
+    weights = {
+        "windows": np.array([-1, 2, HEADS, WIDTH]),
+        "axis": np.array([0]),
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "two": np.array([2]),
+        "back": np.array([-1, 6]),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+def test_a_size_is_left_open_beside_a_multiple_of_the_batch_size(tmp_path: Path) -> None:
+    nodes = [
+        *(node("Shape", "a", "s"), node("Gather", "s zero", "n"), node("Mul", "n tokens", "many")),
+        node("Concat", "many heads_open", "target", axis=0),
+        node("Reshape", "a target", "m"),  # [n * tokens, heads, width]
+        node("Tanh", "m", "e"),
+        node("Reshape", "e back", "y"),
+    ]
+    weights = {
+        "zero": np.array([0]),
+        "tokens": np.array([TOKENS]),
+        "heads_open": np.array([HEADS, -1]),
+        "back": np.array([-1, TOKENS, CHANNELS]),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+def view_of(order: list[int], sizes: tuple[int, ...]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the nodes of a view with strides, as PyTorch writes them, from `a` to `v`, with its axes in this
+    order."""
+    places = np.arange(TOKENS * CHANNELS).reshape(sizes).transpose(order)
+    nodes = [
+        node("Reshape", "a open", "flat"),
+        *(node("Shape", "a", "s"), node("Gather", "s none", "n")),
+        node("Range", "none n each", "counted"),
+        node("Mul", "counted entries", "starts"),
+        node("Reshape", "starts column", "first"),
+        node("Add", "first places", "indices"),
+        node("Gather", "flat indices", "v"),
+    ]
+    weights = {
+        "open": np.array([-1]),
+        "none": np.int64(0),
+        "each": np.int64(1),
+        "entries": np.int64(places.size),
+        "column": np.array([-1, *[1] * places.ndim]),
+        "places": places[None],
+    }
+    return nodes, weights
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes"), [([0, 1], (TOKENS, CHANNELS)), ([2, 0, 1], (TOKENS, HEADS, WIDTH)), ([1, 0], (8, 9))]
+)
+def test_a_view_of_all_entries_is_a_reshape_and_a_transposition(
+    tmp_path: Path, order: list[int], sizes: tuple[int, ...]
+) -> None:
+    nodes, weights = view_of(order, sizes)
+    token_case(tmp_path, [*nodes, node("Tanh", "v", "y")], weights)
+
+
+def test_a_view_that_repeats_entries_is_refused(tmp_path: Path) -> None:
+    nodes, weights = view_of([0, 1], (TOKENS, CHANNELS))
+    weights["places"] = np.minimum(weights["places"], 5)
+    proto = model([node("Relu", "x", "a"), *nodes], {"x": ["n", TOKENS, CHANNELS]}, weights, outputs=["v"])
+    with pytest.raises(MistifyError, match=r"node Gather .*repeats or omits entries"):
+        load_onnx(written(tmp_path / "net.onnx", proto))
+
+
 @pytest.mark.parametrize(
     ("operator", "inputs", "options"),
     [
         ("Softmax", "m", {"axis": 0}),
         ("ReduceSum", "m", {}),
+        ("Slice", "m place_ place_ place_", {}),
         ("Gather", "m place", {"axis": 0}),
         ("Add", "m each", {}),
         ("MatMul", "left m", {}),
@@ -120,6 +202,7 @@ def test_operators_that_combine_examples_are_refused(
         "each": normal(2 * TOKENS, 1),
         "left": normal(2 * TOKENS, 2 * TOKENS),
         "place": np.int64(0),
+        "place_": np.array([0]),
         "other": np.array([CHANNELS, -1]),
     }
     proto = model(nodes, {"x": ["n", TOKENS, CHANNELS]}, weights, opset=13)
