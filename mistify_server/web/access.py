@@ -84,8 +84,12 @@ class Sessions:
         """
         if self._token is None or _equal(headers.get("authorization", ""), f"Bearer {self._token}"):
             return
-        if self._ends.get(session_of(headers), 0.0) <= self._now():
+        if not self.has_open(headers):
             raise _unknown()
+
+    def has_open(self, headers: Headers) -> bool:
+        """Return whether a request belongs to an open session."""
+        return self._ends.get(session_of(headers), 0.0) > self._now()
 
     @property
     def needed(self) -> bool:
@@ -100,6 +104,9 @@ class AccessMiddleware:
       name indicates DNS rebinding.
     - Requests with side effects must not come from pages of other sites, according to `Origin`.
     - All paths except `OPEN_PATHS` need the token or a session.
+
+    Pages read from `request.state.needs_token` whether the server needs a token, and from
+    `request.state.in_session` whether the browser has sent it.
 
     Args:
         app: Handles accepted requests.
@@ -125,7 +132,12 @@ class AccessMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        host = Headers(scope=scope).get("host", "").lower()
+        headers = Headers(scope=scope)
+        needed = self._sessions.needed
+        scope.setdefault("state", {}).update(
+            needs_token=needed, in_session=needed and self._sessions.has_open(headers)
+        )
+        host = headers.get("host", "").lower()
         scope["scheme"] = self._schemes.get(host, scope["scheme"])
         answer = self._refusal(scope) or self._app
         await answer(scope, receive, send_with_headers)

@@ -14,6 +14,7 @@ from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
 from mistify_server.web.bodies import bounded_body
+from mistify_server.web.compression import PageCompressionMiddleware
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
 from mistify_server.web.metrics import TimingMiddleware, metrics_routes
@@ -67,6 +68,7 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
         docs_url=None,  # its pages load files from other sites
         redoc_url=None,
     )
+    app.add_middleware(PageCompressionMiddleware)
     app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)

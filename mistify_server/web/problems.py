@@ -19,7 +19,7 @@ from starlette.routing import Match, Route
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
-from mistify_server.web.rendering import render
+from mistify_server.web.rendering import render_page
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -173,7 +173,7 @@ def _answer(request: Request, error: MistifyError, status: int | None = None) ->
     if not wants_page(request.headers):
         return problem_response(error, status)
     title = error.code.name.replace("_", " ").capitalize()
-    page = render("problem.html", path="", title=title, detail=as_written(str(error)))
+    page = render_page(request, "problem.html", title=title, detail=as_written(str(error)))
     return HTMLResponse(page, status or error.code.http_status)
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
 
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
@@ -23,16 +24,25 @@ from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes
 from mistify.uploads import as_written
 from mistify.wording import counted
+from mistify_server.web.pages.assets import asset_url
 
 
 def render(name: str, **shown: object) -> str:
-    """Return a rendered page.
-
-    Args:
-        name: Name of the template.
-        shown: Values for the template; `path` is the path of the page.
-    """
+    """Return a rendered template with these values."""
     return _environment().get_template(name).render(shown)
+
+
+def render_page(request: Request, name: str, **shown: object) -> str:
+    """Return the page of a template with these values, in answer to a request."""
+    state = request.state
+    return render(
+        name,
+        path=request.url.path,
+        base_url=str(request.base_url),
+        needs_token=state.needs_token,
+        in_session=state.in_session,
+        **shown,
+    )
 
 
 @cache
@@ -56,6 +66,7 @@ def _environment() -> Environment:
         "adapts": _adapts,
         "amount": amount,
         "as_written": as_written,
+        "asset_url": asset_url,
         "compared_quality": compared_quality,
         "counted": counted,
         "duration": duration,

@@ -139,7 +139,7 @@ def test_markup_in_names_is_shown_as_text(page: Page, url: str) -> None:
     assert "1" not in page.title()
 
 
-def test_with_a_token_every_page_redirects_to_the_login_page(browser: Browser, tmp_path: Path) -> None:
+def test_with_a_token_a_browser_logs_in_and_out(browser: Browser, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct horse battery staple")
     token.chmod(0o600)
@@ -154,6 +154,10 @@ def test_with_a_token_every_page_redirects_to_the_login_page(browser: Browser, t
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
         assert page.evaluate("document.cookie") == ""
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
+        page.goto(f"{url}fleet")
+        assert urlsplit(page.url).path == "/login"
         page.close()
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.web
 def test_a_plan_shows_accuracies_as_percentages_and_errors_as_numbers(
     page: Page, metric: str, score: str
 ) -> None:
-    open_page(page, render("submit.html", path="/submit", example=""), "/submit")
+    open_page(page, render("submit.html", path="/submit", in_session=False, example=""), "/submit")
     interval = Interval(0.70123, 0.6, 0.8)
     edge = PlannedEdge(("half",), None, {}, "morphnet", "", {}, interval, (), steps=1, seconds=1.0)
     batch = PlannedBatch("digits-resnet", Metric(metric), {}, None, 1, 1.0, (edge,), 1.0, evidence="")

@@ -269,6 +269,7 @@ def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> 
     page = render(
         "fleet.html",
         path="/fleet",
+        in_session=False,
         reports=[DeviceReport(status, datetime(2026, 11, 25, tzinfo=UTC))],
         summary=FleetSummary(devices=1, missing=0),
         next_page_token="",

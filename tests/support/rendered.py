@@ -26,6 +26,7 @@ def job_page(
     return render(
         "job.html",
         path=f"/jobs/{job.id}",
+        in_session=False,
         part=JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals)),
         job=job,
         inputs=inputs,
@@ -46,6 +47,7 @@ def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
     return render(
         "goal.html",
         path=f"/jobs/{job.id}/goals/{goal.id}",
+        in_session=False,
         job=job,
         goal=goal,
         data=next(each for each in reported["goals"] if each["id"] == goal.id),

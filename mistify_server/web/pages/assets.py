@@ -1,32 +1,90 @@
-"""Routes for static files and the plotting library."""
+"""Static files and the plotting library: compressed once, cached until their content changes."""
 
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Final
 
-from fastapi import APIRouter
-from starlette.responses import FileResponse
+from fastapi import APIRouter, Request, Response
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.web.pages.plots import plotly_script
 
+#: Name of the plotting library.
+PLOTLY: Final = "plotly.js"
+
 _STATIC: Final = Path(__file__).parent.parent / "static"
 
 #: The pages' own files.
-_ASSETS: Final = {path.name: path for path in _STATIC.iterdir()}
+_NAMES: Final = frozenset(path.name for path in _STATIC.iterdir())
+
+#: For addresses with the digest of the content, which never changes.
+_FOREVER: Final = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A static file.
+
+    Attributes:
+        compressed: The content, compressed with gzip.
+        digest: Part of the SHA-256 digest of the content, in hexadecimal.
+    """
+
+    content: bytes
+    compressed: bytes
+    media_type: str
+    digest: str
+
+
+@cache
+def asset_of(name: str) -> Asset:
+    """Return a static file.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is none with this name, or the plotting library is not installed.
+    """
+    if name != PLOTLY and name not in _NAMES:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no file "{name}"')
+    content = (plotly_script() if name == PLOTLY else _STATIC / name).read_bytes()
+    return Asset(
+        content,
+        gzip.compress(content, mtime=0),
+        guess_type(name)[0] or "application/octet-stream",
+        sha256(content).hexdigest()[:16],
+    )
+
+
+def asset_url(name: str) -> str:
+    """Return the address of a static file; it changes with the content."""
+    return f"/static/{name}?v={asset_of(name).digest}"
 
 
 def asset_routes() -> APIRouter:
     """Return the routes."""
     router = APIRouter(include_in_schema=False)
 
-    @router.get("/static/plotly.js", response_class=FileResponse)
-    async def plotly() -> FileResponse:
-        return FileResponse(plotly_script(), headers={"cache-control": "private, max-age=86400"})
-
-    @router.get("/static/{name}", response_class=FileResponse)
-    async def asset(name: str) -> FileResponse:
-        if name not in _ASSETS:
-            raise MistifyError(ErrorCode.NOT_FOUND, f'there is no file "{name}"')
-        return FileResponse(_ASSETS[name], headers={"cache-control": "no-cache"})
+    @router.get("/static/{name}", response_class=Response)
+    def static_file(request: Request, name: str) -> Response:
+        return _response(request, asset_of(name))
 
     return router
+
+
+def _response(request: Request, asset: Asset) -> Response:
+    known = request.query_params.get("v") == asset.digest
+    tag = f'W/"{asset.digest}"'  # weak, because it is the same for both encodings
+    headers = {
+        "cache-control": _FOREVER if known else "no-cache",
+        "etag": tag,
+        "vary": "accept-encoding",
+    }
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        compressed = {"content-encoding": "gzip"}
+        return Response(asset.compressed, media_type=asset.media_type, headers=headers | compressed)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -1,23 +1,21 @@
 """The report of a job: a self-contained file that needs no server."""
 
 import base64
-import gzip
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 from mistify.jobs.job import Job
+from mistify_server.web.pages.assets import PLOTLY, asset_of
 from mistify_server.web.pages.goal_table import goal_table
 from mistify_server.web.pages.goal_tree import draw_tree
-from mistify_server.web.pages.plots import plotly_script, plots_of
+from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
-_STATIC: Final = Path(__file__).parent.parent / "static"
 _SCRIPTS: Final = ("plots.js", "report.js")
 
 
@@ -42,16 +40,16 @@ def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
         plots=plots,
         policy=report_policy(),
         style=_static("mistify.css"),
-        icon=base64.b64encode(_static("icon.svg").encode()).decode(),
+        icon=base64.b64encode(asset_of("icon.svg").content).decode(),
         scripts=[_static(name) for name in _SCRIPTS],
-        packed_plotly=_packed_plotly() if plots else "",
+        packed_plotly=base64.b64encode(asset_of(PLOTLY).compressed).decode() if plots else "",
     )
 
 
 @cache
 def report_policy() -> str:
     """Return the content security policy of reports: only their own scripts run, and nothing is loaded."""
-    scripts = [*(_static(name).encode() for name in _SCRIPTS), plotly_script().read_bytes()]
+    scripts = [asset_of(name).content for name in (*_SCRIPTS, PLOTLY)]
     return (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; img-src data:; "
         "style-src 'unsafe-inline'; "  # Plotly sets inline styles
@@ -63,11 +61,5 @@ def _hash(script: bytes) -> str:
     return f"'sha256-{base64.b64encode(sha256(script).digest()).decode()}'"
 
 
-@cache
 def _static(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
-
-
-@cache
-def _packed_plotly() -> str:
-    return base64.b64encode(gzip.compress(plotly_script().read_bytes(), mtime=0)).decode()
+    return asset_of(name).content.decode()

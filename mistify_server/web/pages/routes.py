@@ -24,7 +24,7 @@ from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
-from mistify_server.web.rendering import render
+from mistify_server.web.rendering import render_page
 
 _DEVICES_PER_PAGE: Final = 100
 
@@ -95,7 +95,7 @@ def page_routes(services: Services) -> APIRouter:
 
 
 def _page(request: Request, name: str, **shown: Any) -> HTMLResponse:
-    return HTMLResponse(render(name, path=request.url.path, base_url=str(request.base_url), **shown))
+    return HTMLResponse(render_page(request, name, **shown))
 
 
 def _job_page(

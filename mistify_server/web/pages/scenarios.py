@@ -17,7 +17,7 @@ from mistify_server.services import Services
 from mistify_server.web.bodies import bounded_body
 from mistify_server.web.pages.scenario_form import ScenarioForm
 from mistify_server.web.pages.task_tables import expected_table
-from mistify_server.web.rendering import render
+from mistify_server.web.rendering import render_page
 
 #: Maximum size of a form, which may name thousands of classes.
 _MOST_BYTES: Final = 1_000_000
@@ -74,14 +74,14 @@ async def _page(
     part = await services.porting.part(job_id)
     measured = {device.name for device in await asyncio.to_thread(services.devices.devices)}
     hardware = sorted({*catalogue(), *measured} - {HOST.name})
-    page = await asyncio.to_thread(_rendered, request.url.path, part.job, [*forms.values()], hardware)
+    page = await asyncio.to_thread(_rendered, request, part.job, [*forms.values()], hardware)
     return HTMLResponse(page, status, _HEADERS)
 
 
-def _rendered(path: str, job: Job, forms: Sequence[ScenarioForm], hardware: Sequence[str]) -> str:
-    return render(
+def _rendered(request: Request, job: Job, forms: Sequence[ScenarioForm], hardware: Sequence[str]) -> str:
+    return render_page(
+        request,
         "scenarios.html",
-        path=path,
         job=job,
         forms=[(form, expected_table(job, form.batch)) for form in forms],
         hardware=hardware,

@@ -96,9 +96,16 @@ async def test_a_browser_logs_in_with_the_token_and_logs_out(serve: Serve) -> No
         assert TOKEN not in cookie
         assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
         assert (await web.get("/v1/jobs")).status_code == 200
+        assert "Log out" in (await web.get("/")).text
         kept = cookie.partition(";")[0]
         assert (await web.delete("/v1/session")).status_code == 204
         assert (await web.get("/v1/jobs", headers={"cookie": kept})).status_code == 401
+        assert "Log out" not in (await web.get("/login", headers={"cookie": kept})).text
+
+
+async def test_without_a_token_there_is_nothing_to_log_out_of(web: httpx.AsyncClient) -> None:
+    await web.post("/v1/session", json={"token": "any"})
+    assert "Log out" not in (await web.get("/")).text
 
 
 async def test_the_size_of_a_login_is_limited(serve: Serve) -> None:

@@ -9,6 +9,7 @@ import httpx
 
 from mistify_server.store.directory import open_store
 from mistify_server.tuning.groups import add_group
+from mistify_server.web.pages.assets import asset_url
 from tests.mistify_server.web.conftest import Serve
 
 Config = Callable[..., dict[str, object]]
@@ -88,7 +89,7 @@ async def test_user_input_is_shown_as_text(web: httpx.AsyncClient, site: Any, ma
         store.jobs.record(job, [], 1.0, {EVIL: 1.0})
     page = Tags((await web.get(f"/jobs/{job}")).text)
     assert EVIL in page.text
-    own = {*(f"/static/{name}.js" for name in ("plotly", "plots", "goals", "mistify")), None}
+    own = {*(asset_url(f"{name}.js") for name in ("plotly", "plots", "goals", "mistify")), None}
     assert {attributes.get("src") for tag, attributes in page.tags if tag == "script"} <= own
     assert "location_km" in (await web.get("/fleet")).text
 
