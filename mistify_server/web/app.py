@@ -13,13 +13,13 @@ from mistify.jobs.part import GoalSelection
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
+from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import bounded_body
 from mistify_server.web.compression import PageCompressionMiddleware
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
 from mistify_server.web.metrics import TimingMiddleware, metrics_routes
 from mistify_server.web.packages import package_routes
-from mistify_server.web.pages.assets import asset_routes
 from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.pages.scenarios import scenario_routes
 from mistify_server.web.problems import add_handlers, responses

@@ -24,7 +24,7 @@ from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes
 from mistify.uploads import as_written
 from mistify.wording import counted
-from mistify_server.web.pages.assets import asset_url
+from mistify_server.web.assets import asset_url
 
 
 def render(name: str, **shown: object) -> str:

@@ -2,22 +2,11 @@
 
 from collections.abc import Iterator
 from html import escape
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import TradeOff, trade_offs
-
-
-def plotly_script() -> Path:
-    """Return the path of the plotting library, the only bundle in its Python package."""
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
-    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
 
 
 def plots_of(job: Job) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from mistify.jobs.job import Job
-from mistify_server.web.pages.assets import PLOTLY, asset_of
+from mistify_server.web.assets import PLOTLY, asset_of
 from mistify_server.web.pages.goal_table import goal_table
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.plots import plots_of

@@ -20,8 +20,8 @@ from mistify.costs.formats import AxisFormat
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
+from mistify_server.web.assets import plotly_script
 from mistify_server.web.pages.goal_table import Figure, goal_table
-from mistify_server.web.pages.plots import plotly_script
 from mistify_server.web.pages.report_page import report_page
 from mistify_server.web.pages.task_tables import TaskRow, TaskTable, task_table
 from tests.support.stored import digits_job

@@ -9,7 +9,7 @@ import httpx
 
 from mistify_server.store.directory import open_store
 from mistify_server.tuning.groups import add_group
-from mistify_server.web.pages.assets import asset_url
+from mistify_server.web.assets import asset_url
 from tests.mistify_server.web.conftest import Serve
 
 Config = Callable[..., dict[str, object]]

@@ -4,6 +4,7 @@ import gzip
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Final
@@ -11,12 +12,11 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.web.pages.plots import plotly_script
 
 #: Name of the plotting library.
 PLOTLY: Final = "plotly.js"
 
-_STATIC: Final = Path(__file__).parent.parent / "static"
+_STATIC: Final = Path(__file__).parent / "static"
 
 #: The pages' own files.
 _NAMES: Final = frozenset(path.name for path in _STATIC.iterdir())
@@ -61,6 +61,14 @@ def asset_of(name: str) -> Asset:
 def asset_url(name: str) -> str:
     """Return the address of a static file; it changes with the content."""
     return f"/static/{name}?v={asset_of(name).digest}"
+
+
+def plotly_script() -> Path:
+    """Return the path of the plotting library, the only bundle in its Python package."""
+    spec = find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
+    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
 
 
 def asset_routes() -> APIRouter:

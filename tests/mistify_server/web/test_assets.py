@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import mistify_server.web
-from mistify_server.web.pages.plots import plotly_script
+from mistify_server.web.assets import plotly_script
 from tests.mistify_server.web.conftest import Serve
 from tests.mistify_server.web.pages.test_routes import ported
 
