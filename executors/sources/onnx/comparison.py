@@ -43,19 +43,19 @@ def check_equal(path: Path, proto: ModelProto, translation: Translation) -> None
         return
     node, most = _first_difference(path, proto, translation, feed), np.max([*apart.values()])
     raise invalid(
-        path, f"outputs that differ from ONNX's by {most:.2g} of their magnitude, first after {node}",
+        path, f"outputs that differ from ONNX's by {most:.2g} of the largest value, first after {node}",
         "equal outputs", "check the file with onnx.checker.check_model, and report it if it is valid",
     )  # fmt: skip
 
 
 def _examples(translation: Translation, below: int) -> dict[str, Array]:
     rng = np.random.default_rng(0)
-    return {each.name: _example(rng, each, below) for each in translation.inputs}
+    return {**translation.constants, **{each.name: _example(rng, each, below) for each in translation.inputs}}
 
 
 def _example(rng: np.random.Generator, each: Input, below: int) -> Array:
     """Return random values, in ONNX's order of axes: whole numbers below a limit for integers."""
-    shape = [each.batch or 2, *(int(size or 1) for size in each.value.shape[1:])]
+    shape = each.value.sizes(each.batch or 2)
     dtype = helper.tensor_dtype_to_np_dtype(each.kind)
     if dtype.kind in "iu":
         return rng.integers(0, below, shape).astype(dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_rnn import RNN_14
 
 from executors.sources.onnx.batch import Array
 
@@ -23,7 +24,7 @@ _STORED_STATISTICS: Final = 14
 def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
     version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
-    corrected: list[type[OpRun]] = [AveragePool, GlobalMaxPool, LRN, LpNormalization]
+    corrected: list[type[OpRun]] = [AveragePool, GlobalMaxPool, LRN, LpNormalization, RNN]
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
     if version < _SOFTMAX_ALONG_AXIS:
@@ -119,6 +120,18 @@ class MaxPool(OpRun):  # type: ignore[misc]
         padding = _padding(x.shape[2:], kernel_shape, **options)
         axes = tuple(range(-len(kernel_shape), 0))
         return (_windows(x, kernel_shape, padding, -np.inf, **options).max(axes).astype(x.dtype),)
+
+
+class RNN(RNN_14):  # type: ignore[misc]
+    """A simple recurrent layer; the evaluator has no ReLU for it."""
+
+    def choose_act(self, name: str, alpha: float | None, beta: float | None) -> Any:
+        """Return an activation function."""
+        return _relu if name.lower() == "relu" else super().choose_act(name, alpha, beta)
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
 
 
 def _padding(

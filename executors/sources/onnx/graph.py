@@ -44,6 +44,7 @@ class Graph:
             self.version,
             tuple(self.readers[name] for name in proto.input),
             tuple(self.makers.get(name, "") for name in proto.input),
+            tuple(bool(name) and self.readers[name] > 0 for name in proto.output),
         )
 
     @property
@@ -123,6 +124,8 @@ def tensor_of(path: Path, tensor: TensorProto) -> Array:
 
 def _value(attribute: AttributeProto) -> Any:
     value = helper.get_attribute_value(attribute)
+    if attribute.type == AttributeProto.STRINGS:
+        return [each.decode(errors="replace") for each in value]
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import keras
-from onnx import TensorProto
+import numpy as np
+from onnx import TensorProto, helper
 
 from executors.inspection.errors import invalid
+from executors.sources.onnx.batch import Array
 from executors.sources.onnx.graph import Graph
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.values import Value
@@ -19,6 +21,8 @@ _WITH_CHANNELS: Final = frozenset([
     "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool",
     "GlobalMaxPool", "InstanceNormalization", "MaxPool", "Resize", "SpaceToDepth", "Upsample",
 ])  # fmt: skip
+
+_RECURRENT: Final = frozenset(["GRU", "LSTM", "RNN"])
 
 #: Operators after which axis 1 has the same meaning.
 _KEEPING: Final = frozenset([
@@ -54,7 +58,7 @@ class Input:
 
 
 def network_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> list[Input]:
-    """Return the inputs of a network.
+    """Return the inputs of a network, without those that have no axes.
 
     Args:
         sizes: Input -> its sizes without the batch, in ONNX's order.
@@ -68,10 +72,50 @@ def network_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]])
         if name not in names:
             expected, fix = unknown_name(name, names)
             raise invalid(path, f"sizes of an input {name!r}", expected, fix)
-    return [_input(path, graph, each, sizes.get(each.name)) for each in graph.inputs]
+    inputs: list[Input] = []
+    batch: int | str | None = None
+    for info in graph.inputs:
+        if not _is_number(info):
+            made, batch = _input(path, graph, info, sizes.get(info.name), batch)
+            inputs.append(made)
+    return inputs
 
 
-def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None) -> Input:
+def constant_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
+    """Return the inputs that are single numbers without axes, such as a sampling rate, with given values.
+
+    Args:
+        sizes: Input -> a single value.
+
+    Raises:
+        MistifyError: INVALID_MODEL if there is no value.
+    """
+    values = {}
+    for info in filter(_is_number, graph.inputs):
+        given = sizes.get(info.name, ())
+        if len(given) != 1:
+            raise invalid(
+                path, f"an input {info.name!r} that is a single number", "its value as a constant",
+                f'give it in the model\'s name: "{path.name}?{info.name}=1"',
+            )  # fmt: skip
+        dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        values[info.name] = np.array(given[0], dtype)
+    return values
+
+
+def _is_number(info: Any) -> bool:
+    kind = info.type.tensor_type
+    return bool(kind.HasField("shape")) and not kind.shape.dim
+
+
+def _input(
+    path: Path, graph: Graph, info: Any, given: Sequence[int] | None, shared: int | str | None
+) -> tuple[Input, int | str]:
+    """Return an input, and the size of its batch as the file declares it.
+
+    Args:
+        shared: The size of another input's batch; None for the first input.
+    """
     kind = info.type.tensor_type
     sizes = kind.shape.dim
     declared = [size.dim_value if size.HasField("dim_value") else size.dim_param or "?" for size in sizes]
@@ -79,35 +123,66 @@ def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None) -> 
     if dtype is None or not declared:
         raise invalid(
             path, f"an input {info.name!r} of shape {declared} and type {kind.elem_type}",
-            "numbers with a batch as their first axis", "export the model with such inputs",
+            "numbers with a batch", "export the model with such inputs",
         )  # fmt: skip
     own = [size if isinstance(size, int) and size > 0 else None for size in declared]  # some tools write -1
-    batch, shape = own[0], own[1:]
-    if given is not None:
-        fits = len(given) == len(shape) and all(
-            size in (None, wanted) for size, wanted in zip(shape, given, strict=True)
-        )
-        if not fits:
+    batch = 1 if _has_steps(graph, info.name) else _batch_axis(declared, own, shared)
+    if given is not None and not _fits(given, own, batch):
+        batch = 0
+        if not _fits(given, own, batch):
             raise invalid(
                 path, f"sizes {','.join(map(str, given))} of the input {info.name!r}",
                 f"sizes that fit {declared} without the batch", "write those of ONNX, channels first",
             )  # fmt: skip
-        shape = list(given)
+    shape = [*own[:batch], *own[batch + 1 :]] if given is None else list(given)
     if None in shape:
         example = ",".join(str(size or 224) for size in shape)
         raise invalid(
             path, f"an input {info.name!r} with free sizes {declared}", "fixed sizes, except for the batch",
             f'give them in its name: "{path.name}?{info.name}={example}"',
         )  # fmt: skip
-    rank = len(declared)
-    axes = (
-        (0, *range(2, rank), 1)
-        if rank in (3, 4, 5) and _has_channels(graph, info.name)
-        else tuple(range(rank))
+    axes = _placed(graph, info.name, len(declared), batch)
+    by_axis = [*shape[:batch], None, *shape[batch:]]
+    tensor = keras.Input([by_axis[axis] for axis in axes[1:]], name=usable(info.name), dtype=dtype)
+    return Input(info.name, Value(tensor, axes), own[batch], kind.elem_type), declared[batch]
+
+
+def _batch_axis(declared: Sequence[int | str], own: Sequence[int | None], shared: int | str | None) -> int:
+    """Return the axis of an input's batch: the first, unless it is fixed and another one is the batch.
+
+    That is the only one with the size or name of the other inputs' batch, or else the only free one.
+    """
+    same = [axis for axis, size in enumerate(declared) if size == shared and size != "?"]
+    free = [axis for axis, size in enumerate(own) if size is None]
+    if own[0] is None or 0 in same:
+        return 0
+    if len(same) == 1:
+        return same[0]
+    return free[0] if len(free) == 1 and own[0] > 1 else 0
+
+
+def _has_steps(graph: Graph, name: str) -> bool:
+    """Check whether an input is the data or state of a recurrent layer, whose batch is the second axis."""
+    return any(
+        name in (*node.input[:1], *node.input[5:7])
+        and not any(attribute.name == "layout" and attribute.i for attribute in node.attribute)
+        for node in graph.nodes
+        if node.op_type in _RECURRENT
     )
-    placed = [shape[axis - 1] for axis in axes[1:]]
-    tensor = keras.Input(placed, name=usable(info.name), dtype=dtype)
-    return Input(info.name, Value(tensor, axes), batch, kind.elem_type)
+
+
+def _fits(given: Sequence[int], own: Sequence[int | None], batch: int) -> bool:
+    others = [*own[:batch], *own[batch + 1 :]]
+    return len(given) == len(others) and all(
+        size in (None, wanted) for size, wanted in zip(others, given, strict=True)
+    )
+
+
+def _placed(graph: Graph, name: str, rank: int, batch: int) -> tuple[int, ...]:
+    """Return the order of an input's axes: the batch first, and channels last if it has any."""
+    if batch == 0 and rank in (3, 4, 5) and _has_channels(graph, name):
+        return (0, *range(2, rank), 1)
+    return (batch, *(axis for axis in range(rank) if axis != batch))
 
 
 def _has_channels(graph: Graph, name: str) -> bool:

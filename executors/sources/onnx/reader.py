@@ -11,13 +11,13 @@ from onnx import NodeProto
 
 from executors.inspection.errors import invalid
 from executors.sources.errors import first_line
-from executors.sources.onnx.batch import BatchDependent
+from executors.sources.onnx.batch import Array, BatchDependent
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.folding import FOLDED, folded, shape_of
 from executors.sources.onnx.fusion import fused
 from executors.sources.onnx.graph import Graph, tensor_of, with_inner
-from executors.sources.onnx.inputs import Input, network_inputs
+from executors.sources.onnx.inputs import Input, constant_inputs, network_inputs
 from executors.sources.onnx.merged import apart, divides, together
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument
@@ -39,12 +39,14 @@ class Translation:
 
     Attributes:
         inputs: The inputs, in the order of the model's.
+        constants: Other inputs of the graph, which have fixed values.
         outputs: Name in ONNX -> value, in the order of the model's outputs.
         values: The tensors of the graph that are tensors of the model as well, in order.
     """
 
     model: keras.Model
     inputs: Sequence[Input]
+    constants: Mapping[str, Array]
     outputs: Mapping[str, Value]
     values: Mapping[str, Value]
 
@@ -60,9 +62,10 @@ def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> 
     """
     _check_operators(path, graph)
     inputs = network_inputs(path, graph, sizes)
+    constants = constant_inputs(path, graph, sizes)
     outputs = [output.name for output in graph.proto.output]
     builder = Builder([*(usable(each.name) for each in inputs), *map(usable, outputs)])
-    values: dict[str, Argument] = {**graph.weights, **{each.name: each.value for each in inputs}}
+    values: dict[str, Argument] = {**graph.weights, **constants, **{each.name: each.value for each in inputs}}
     nodes = fused(graph.nodes, graph.weights, outputs)
     _Walk(path, graph, builder, values).visit(nodes)
     made = {name: values[name] for name in outputs}
@@ -80,18 +83,19 @@ def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> 
         for name, value in values.items()
         if isinstance(value, Value) and id(value.tensor) in made_by
     }
-    return Translation(model, inputs, results, tensors)
+    return Translation(model, inputs, constants, results, tensors)
 
 
 def _output(path: Path, builder: Builder, name: str, value: Argument, image_ranks: Iterable[int]) -> Value:
-    """Return an output under its name in ONNX: channels last if inputs of its rank are."""
-    if not isinstance(value, Value) or value.batch != 0:
+    """Return an output under its ONNX name: the batch first, and channels last if inputs of its rank are."""
+    if not isinstance(value, Value):
         raise invalid(
-            path, f"an output {name!r} without a batch as its first axis", "outputs for each example",
+            path, f"an output {name!r} without a batch as an axis of its own", "outputs for each example",
             "export the model without this output",
         )  # fmt: skip
     value = builder.ordered(value)
-    value = builder.channels_last(value) if value.rank in image_ranks else builder.as_in_onnx(value)
+    is_image = value.batch == 0 and value.rank in image_ranks
+    value = builder.channels_last(value) if is_image else builder.as_in_onnx(value)
     return value.with_tensor(keras.layers.Identity(name=usable(name))(value.tensor))
 
 

@@ -27,6 +27,7 @@ class Node:
         version: Version of the operator set.
         readers: Number of nodes and graph outputs that read each of its inputs.
         makers: Operator that makes each of its inputs; "" for initializers and inputs of the network.
+        read: Whether any node or graph output reads each of its outputs.
     """
 
     operator: str
@@ -37,6 +38,7 @@ class Node:
     version: int
     readers: tuple[int, ...]
     makers: tuple[str, ...]
+    read: tuple[bool, ...]
 
     def get(self, attribute: str, default: Any = None) -> Any:
         """Return an attribute, or its default."""
