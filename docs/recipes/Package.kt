@@ -96,7 +96,7 @@ class Package(shipped: File, milliseconds: Double = Double.MAX_VALUE) : AutoClos
         /** Return the manifest after verifying the digests of all files. */
         fun verified(directory: File): JSONObject {
             val manifest = JSONObject(File(directory, "manifest.json").readText())
-            check(manifest.getInt("format_version") in 2..3) { "unsupported package format" }
+            check(manifest.getInt("format_version") in 2..5) { "unsupported package format" }
             val files = manifest.getJSONObject("files")
             for (name in files.keys()) {
                 val expected = files.getJSONObject(name).getString("sha256")

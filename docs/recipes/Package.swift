@@ -110,7 +110,7 @@ final class Package {
   private static func verified(_ directory: URL) throws -> Manifest {
     let content = try Data(contentsOf: directory.appendingPathComponent("manifest.json"))
     let manifest = try JSONDecoder().decode(Manifest.self, from: content)
-    guard (2...3).contains(manifest.format_version) else { throw PackageError.format(manifest.format_version) }
+    guard (2...5).contains(manifest.format_version) else { throw PackageError.format(manifest.format_version) }
     for (name, file) in manifest.files {
       let digest = try sha256(directory.appendingPathComponent(name))
       guard digest == file.sha256 else { throw PackageError.damaged(name) }

@@ -20,7 +20,7 @@ def current(package: Path) -> Path:
 def verified(package: Path) -> dict:
     """Return the manifest after verifying the digests of all files."""
     manifest = json.loads((package / "manifest.json").read_bytes())
-    if manifest["format_version"] not in (2, 3):
+    if manifest["format_version"] not in (2, 3, 4, 5):
         raise ValueError(f"{package} has an unsupported format; see Mistify's changelog")
     for name, file in manifest["files"].items():
         if hashlib.sha256((package / name).read_bytes()).hexdigest() != file["sha256"]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from executors.data.storage import Array
 from executors.outputs.objectives import IGNORED
-from executors.readers.formats import Request, Schema, X
+from executors.readers.formats import Request, Schema, X, fits
 from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
 from mistify.wording import counted, listed
@@ -113,13 +113,12 @@ class InputCells(Cells):
         return _padded(ids, length, _PADDING)
 
     def _shaped(self, numbers: Array) -> Array:
-        wanted = self._tensor.shape
-        if wanted == (1,) and not numbers.ndim:
+        shapes = self._tensor.data_shapes
+        if shapes == ((1,),) and not numbers.ndim:
             return numbers.reshape(1)
-        if len(wanted) != numbers.ndim or any(
-            size not in (None, length) for size, length in zip(wanted, numbers.shape, strict=True)
-        ):
-            raise CellError(f"figures of shape {list(numbers.shape)}", f"shape {list(wanted)}")
+        if not any(fits(numbers.shape, shape) for shape in shapes):
+            expected = " or ".join(f"shape {list(shape)}" for shape in shapes)
+            raise CellError(f"figures of shape {list(numbers.shape)}", expected)
         return numbers
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from executors.data.dataset import ClassNames
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
-from executors.structure.signature import Activation, Output, Signature, Tensor
+from executors.structure.signature import Activation, Output, Shape, Signature, Tensor
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
 from mistify.scenarios.space import TaskSpace
@@ -135,6 +135,13 @@ class Reader(ABC):
             MistifyError: As for `read`.
         """
         return ""
+
+
+def fits(shape: Sequence[int], wanted: Shape) -> bool:
+    """Check whether an example has a shape in which None is any size."""
+    return len(shape) == len(wanted) and all(
+        size in (None, length) for size, length in zip(wanted, shape, strict=True)
+    )
 
 
 def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:

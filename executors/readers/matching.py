@@ -15,7 +15,7 @@ from executors.outputs.objectives import (
     class_count,
     objective_of,
 )
-from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, first_of
+from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, first_of, fits
 from executors.structure.signature import Activation, Input, Output, Tensor
 from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue
@@ -59,8 +59,15 @@ def matched_to_model(arrays: Arrays, request: Request, source: str) -> Dataset:
             problems += _few_names(source, targets[output.name], output, request)
     if problems:
         raise invalid(*problems)
-    inputs = {tensor.name: named[tensor][1] for tensor in signature.inputs}
+    inputs = {tensor.name: _channels_last(named[tensor][1], tensor) for tensor in signature.inputs}
     return Dataset(inputs, targets, request.schema.classes)
+
+
+def _channels_last(array: Array, wanted: Input) -> Array:
+    """Return an input with the channels at the end."""
+    if wanted.channels_first and fits(array.shape[1:], wanted.data_shapes[0]):
+        return np.moveaxis(array, 1, -1)
+    return array
 
 
 def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
@@ -121,18 +128,13 @@ def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterat
 
 
 def _misshapen_inputs(source: str, name: str, array: Array, wanted: Tensor) -> Iterator[Problem]:
-    if array.ndim and not _has_shape(array, wanted):
-        sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
+    shapes = wanted.data_shapes if isinstance(wanted, Input) else (wanted.shape,)
+    if array.ndim and not any(fits(array.shape[1:], shape) for shape in shapes):
+        written = (", ".join("any" if size is None else str(size) for size in shape) for shape in shapes)
         yield Problem(
-            source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
+            source, f"{name} of shape {array.shape}", " or ".join(f"[examples, {each}]" for each in written),
             f"reshape {name} to the shape of the input",
         )  # fmt: skip
-
-
-def _has_shape(array: Array, wanted: Tensor) -> bool:
-    return array.ndim == len(wanted.shape) + 1 and all(
-        size in (None, length) for size, length in zip(wanted.shape, array.shape[1:], strict=True)
-    )
 
 
 def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:

@@ -133,7 +133,8 @@ def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request
         return _shaped(np.asarray(values, np.float32 if figures else np.int64), tensor)
     except ValueError as error:
         actual = f"{place}: {name} is {error}"
-        expected = request.expected_class(tensor) if named else f"numbers of shape {list(tensor.shape)}"
+        shape = tensor.data_shapes[0] if isinstance(tensor, Input) else tensor.shape
+        expected = request.expected_class(tensor) if named else f"numbers of shape {list(shape)}"
         raise invalid(Problem(str(path), actual, expected, "write the record again")) from error
 
 
@@ -160,5 +161,5 @@ def _texts(values: Any) -> list[str]:
 def _shaped(values: Array, tensor: Tensor) -> Array:
     """Return numbers in the shape of an input or of an output's targets."""
     if isinstance(tensor, Input):
-        return values.reshape([-1 if size is None else size for size in tensor.shape])
+        return values.reshape([-1 if size is None else size for size in tensor.data_shapes[0]])
     return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]

@@ -31,6 +31,11 @@ class SourceModel(ABC):
     def signature(self) -> Signature:
         """The inputs and outputs."""
 
+    @property
+    def channels_first(self) -> tuple[str, ...]:
+        """The inputs whose channels are first in the file from which the source was loaded."""
+        return ()
+
     @abstractmethod
     def export(self) -> NamedFunction:
         """Return the function to convert, with its weights as constants."""

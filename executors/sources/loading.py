@@ -35,9 +35,9 @@ def load_source(
     """
     if is_onnx(path):
         check_installed(path)
-        from executors.sources.onnx.loading import load_onnx  # noqa: PLC0415 (needs onnx, which is optional)
+        from executors.sources.onnx.loading import read_onnx  # noqa: PLC0415 (needs onnx, which is optional)
 
-        return KerasSource(load_onnx(path, sizes))
+        return KerasSource(*read_onnx(path, sizes))
     return load_graph(path) if is_graph(path) else KerasSource(load_keras(path, sequence, classes))
 
 

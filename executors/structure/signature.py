@@ -1,7 +1,7 @@
 """The signature of a model: names, shapes and types of its inputs and outputs."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -38,10 +38,22 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Input(Tensor):
-    """An input with its type; token ids are below `ids`, the size of their lookup table."""
+    """An input with its type.
+
+    Attributes:
+        ids: Size of the lookup table for token ids; None for other inputs.
+        channels_first: Whether data may have channels first, which are moved to the end.
+    """
 
     dtype: str
     ids: int | None = None
+    channels_first: bool = False
+
+    @property
+    def data_shapes(self) -> tuple[Shape, ...]:
+        """The shapes that an example may have in data; the source's comes first."""
+        first = ((self.shape[-1], *self.shape[:-1]),) if self.channels_first else ()
+        return (*first, self.shape)
 
     @property
     def figures(self) -> bool:
@@ -62,6 +74,12 @@ class Signature:
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
+
+
+def with_channels_first(signature: Signature, names: Collection[str]) -> Signature:
+    """Return a signature whose inputs with these names may have channels first in data."""
+    inputs = (replace(each, channels_first=each.name in names) for each in signature.inputs)
+    return replace(signature, inputs=tuple(inputs))
 
 
 def signature_of(model: keras.Model) -> Signature:

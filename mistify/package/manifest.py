@@ -33,7 +33,7 @@ from mistify.package.records import (
 from mistify.package.training import Training
 from mistify.parsing.validation import InvalidValue
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 MANIFEST = "manifest.json"
 
 #: The network of a package, for inference.
@@ -78,7 +78,8 @@ class TensorInfo(Record):
     """An input or output of the network; -1 in the shape is the batch dimension.
 
     Integers q of a quantized tensor represent the values `scale * (q - zero_point)`; both are None for other
-    tensors.
+    tensors. The network has channels last; with `channels_first`, apps may also pass arrays in which the
+    channels follow the batch, as in the file of the source.
     """
 
     name: str
@@ -86,6 +87,12 @@ class TensorInfo(Record):
     shape: tuple[int, ...]
     scale: Annotated[float, Field(gt=0)] | None = None
     zero_point: int | None = None
+    channels_first: bool = Field(default=False, exclude_if=lambda first: not first)
+
+    @property
+    def source_shape(self) -> tuple[int, ...] | None:
+        """The shape with channels first; None if apps may not pass such arrays."""
+        return (self.shape[0], self.shape[-1], *self.shape[1:-1]) if self.channels_first else None
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return values as stored in the tensor.
@@ -205,7 +212,7 @@ class Manifest(Record):
         created: Time of creation, with its time zone.
     """
 
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[5] = FORMAT_VERSION
     job: str
     goal: str
     budget: dict[str, float]
@@ -245,8 +252,10 @@ class Manifest(Record):
     @model_serializer(mode="wrap")
     def _in_the_oldest_format(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = serialize(self)
-        if self.task is not None:
+        if any(info.channels_first for info in self.inputs):
             return content
+        if self.task is not None:
+            return content | {"format_version": 4}
         del content[_SINCE_FORMAT_4]
         if self.labels or self.preparation:
             return content | {"format_version": 3}
@@ -287,10 +296,11 @@ class Manifest(Record):
 def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
-    Format 3 has no task. Format 2 has neither names of classes nor preparations. Format 1 has accuracies on
-    the test data only, which were also the basis for choosing between branches, and a single target.
+    In format 4, no input takes channels first. Format 3 has no task. Format 2 has neither names of classes
+    nor preparations. Format 1 has accuracies on the test data only, which were also the basis for choosing
+    between branches, and a single target.
     """
-    if isinstance(content, dict) and content.get("format_version") in (2, 3):
+    if isinstance(content, dict) and content.get("format_version") in (2, 3, 4):
         return {**content, "format_version": FORMAT_VERSION}
     if not isinstance(content, dict) or content.get("format_version") != 1:
         return content

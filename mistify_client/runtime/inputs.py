@@ -56,7 +56,7 @@ def bind(
 def checked(
     inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """Check the array of each input and return it unchanged, for callers with too much data to copy.
+    """Check the array of each input and return it or a view of it, for callers with too much data to copy.
 
     Args:
         inputs: The network's inputs in order.
@@ -126,6 +126,8 @@ def _fitting(
         batch = batch or len(array) if array.ndim else 0
         if not batch or info.shape[:1] != (-1,) or array.shape != (batch, *info.shape[1:]):
             return None
+        if info.source_shape is not None and _has_shape(array, info.source_shape):
+            return None
         fitting[info.name] = array
     return fitting
 
@@ -166,7 +168,15 @@ def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
         return np.empty(0), [Problem(info.name, "uneven lists", _expected(info), "give an array")]
     if not hasattr(value, "dtype"):
         array = _typed(array, np.dtype(_values(info)))
+    if info.source_shape is not None and _has_shape(array, info.source_shape):
+        array = np.moveaxis(array, 1, -1)
     return array, list(_misfits(info, array))
+
+
+def _has_shape(array: Array, shape: Sequence[int]) -> bool:
+    return array.ndim == len(shape) and all(
+        expected in (-1, actual) for expected, actual in zip(shape, array.shape, strict=True)
+    )
 
 
 def _typed(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -187,8 +197,7 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
     if array.dtype != info.dtype and not np.can_cast(array.dtype, values, "safe"):
         fix = f"convert it, for example with .astype(numpy.{values})"
         yield Problem(info.name, str(array.dtype), f"{values}, or what it can hold exactly", fix)
-    sizes = zip(info.shape, array.shape, strict=False)
-    if array.ndim != len(info.shape) or not all(expected in (-1, actual) for expected, actual in sizes):
+    if not _has_shape(array, info.shape):
         fix = "reshape it"
         if array.shape == tuple(info.shape[1:]):
             fix = "add the batch dimension: array[numpy.newaxis]"
@@ -203,7 +212,9 @@ def _values(info: TensorInfo) -> str:
 
 
 def _shape(info: TensorInfo) -> str:
-    return f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"
+    shapes = [info.shape] if info.source_shape is None else [info.shape, info.source_shape]
+    written = (", ".join("batch" if size == -1 else str(size) for size in shape) for shape in shapes)
+    return " or ".join(f"({shape})" for shape in written)
 
 
 def _expected(info: TensorInfo) -> str:

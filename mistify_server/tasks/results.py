@@ -40,6 +40,7 @@ class Inspection(TaskDone):
         costs: Costs of the source by axis; empty if they could not be measured.
         floor: Minimum costs to which the source can be cut, by axis; its own costs if it cannot be adapted.
         inputs: Names of the source's inputs.
+        channels_first: Names of the inputs whose data may have channels first.
         classes: Names of the classes of the source's only output, or their numbers if they have no names;
             empty if a task cannot choose between classes, None if that is unknown.
         adaptable: Whether the source's architecture can be changed.
@@ -60,6 +61,7 @@ class Inspection(TaskDone):
     costs: dict[str, float]
     floor: dict[str, float]
     inputs: tuple[str, ...] = ()
+    channels_first: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
     adaptable: bool = True
     hardware: dict[str, Profile] = Field(default_factory=dict)

@@ -21,6 +21,7 @@ class ModelSource(Message):
         sequence: Number of tokens in the input texts of a keras_hub preset.
         external_data: The file with the weights of an ONNX file, if they are in a file of their own.
         sizes: Inputs of an ONNX file with their sizes, without the batch, where the file leaves them free.
+        channels_first: Whether data and apps may have channels first, as an ONNX file does.
     """
 
     path: str | None = None
@@ -33,6 +34,7 @@ class ModelSource(Message):
     call: str | None = Field(default=None, exclude_if=lambda name: name is None)
     external_data: str | None = Field(default=None, exclude_if=lambda name: name is None)
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = Field(default=(), exclude_if=lambda sizes: not sizes)
+    channels_first: bool = Field(default=False, exclude_if=lambda first: not first)
 
 
 class DataSource(Message):
@@ -49,6 +51,7 @@ class DataSource(Message):
         settings: Settings of the data, including the validation data: a share of the training data, or a
             path.
         labelled: Whether the targets of the test data are true labels rather than pseudo-labels.
+        channels_first: Inputs whose data may have channels first, once an inspection has found them.
     """
 
     train: str | None = None
@@ -57,6 +60,7 @@ class DataSource(Message):
     answered: dict[str, str] = Field(default_factory=dict, exclude_if=lambda files: not files)
     settings: DataSettings = DataSettings()
     labelled: bool = True
+    channels_first: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
     @property
     def names(self) -> tuple[str, ...]:

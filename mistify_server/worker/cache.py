@@ -15,7 +15,7 @@ from executors.sources.keras.flat import flatten
 from executors.sources.keras.loading import load_application
 from executors.sources.keras.source import KerasSource
 from executors.sources.loading import load_call, load_source
-from executors.structure.signature import Signature
+from executors.structure.signature import Signature, with_channels_first
 from executors.timing import activity
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
@@ -56,7 +56,8 @@ class SourceCache:
 class DataPart:
     """A part of the data, and the part that defines its classes, if any: usually the training data.
 
-    If it is not `labelled`, only inputs are read. `tasks` is the file of the tasks that it answers.
+    If it is not `labelled`, only inputs are read. `tasks` is the file of the tasks that it answers. The
+    inputs in `channels_first` may have channels first.
     """
 
     source: str
@@ -65,6 +66,7 @@ class DataPart:
     text: TextSettings | None
     labelled: bool = True
     tasks: str | None = None
+    channels_first: tuple[str, ...] = ()
 
     def paths(self) -> list[str]:
         """Return the paths from which the data are read."""
@@ -104,6 +106,7 @@ def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, Data
             data.settings.text,
             source is not None,
             data.settings.tasks,
+            data.channels_first,
         )
 
     train, test = (part(data.answered.get(name, getattr(data, name))) for name in ("train", "test"))
@@ -136,7 +139,12 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
 def _load_data(part: DataPart) -> Dataset:
     space = None if part.tasks is None else TaskSpace.read(Path(part.tasks))
     return load_dataset(
-        part.source, part.signature, part.schema_source, part.text, labelled=part.labelled, space=space
+        part.source,
+        with_channels_first(part.signature, part.channels_first),
+        part.schema_source,
+        part.text,
+        labelled=part.labelled,
+        space=space,
     )
 
 

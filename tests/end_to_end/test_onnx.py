@@ -19,7 +19,7 @@ import torch
 from executors.readers.builtin import read_builtin
 from mistify_client import load
 from tests.end_to_end.test_sources import DIGITS, goals_in, port
-from tests.support.onnx_files import outputs_of
+from tests.support.onnx_files import model, node, normal, outputs_of, written
 from tests.support.servers import MISTIFY, server
 
 
@@ -83,6 +83,36 @@ def test_a_network_from_pytorch_is_cut_to_half_and_quantized(tmp_path: Path) -> 
         model = load(tmp_path / "out" / "goals" / name)
         answers = np.asarray(model(images)).argmax(-1)
         assert np.mean(answers == expected.argmax(-1)) >= 0.9
+
+
+@pytest.mark.slow
+def test_data_and_apps_may_have_channels_first(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "image conv.weight", "c"),
+        node("Relu", "c", "r"),
+        node("GlobalAveragePool", "r", "g"),
+        node("Flatten", "g", "f"),
+        node("Gemm", "f head.weight", "digit", transB=1),
+    ]
+    weights = {"conv.weight": normal(8, 3, 3, 3), "head.weight": normal(4, 8)}
+    proto = model(nodes, {"image": ["n", 3, 6, 5]}, weights, outputs=["digit"])
+    written(tmp_path / "net.onnx", proto)
+    images = np.random.default_rng(0).normal(size=(80, 3, 6, 5)).astype(np.float32)
+    (scores,) = outputs_of(tmp_path / "net.onnx", {"image": images})
+    np.savez(tmp_path / "first.npz", image=images, digit=scores.argmax(-1))
+    np.savez(tmp_path / "last.npz", image=np.moveaxis(images, 1, -1), digit=scores.argmax(-1))
+    data = {"train": "first.npz", "test": "last.npz"}
+    goal = {"id": "same", "dataset": data, "adaptation_goal": {"FLOP": "1x"}}
+    refused = port(tmp_path, [{**goal, "model": "net.onnx"}])
+    assert "got image of shape (80, 3, 6, 5)" in " ".join((refused.stdout + refused.stderr).split())
+    done = port(tmp_path, [{**goal, "model": "net.onnx?layout=channels_first"}])
+    assert done.returncode == 0, done.stdout + done.stderr
+    package = load(tmp_path / "out" / "goals" / "same")
+    (info,) = package.inputs
+    assert (info.name, info.shape, info.channels_first) == ("image", (-1, 6, 5, 3), True)
+    first, last = package(images[:9]), package(np.moveaxis(images[:9], 1, -1))
+    np.testing.assert_array_equal(first, last)
+    assert np.mean(np.asarray(first).argmax(-1) == scores[:9].argmax(-1)) >= 0.8
 
 
 CODE = """

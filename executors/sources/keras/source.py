@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 from zipfile import ZipFile, ZipInfo
@@ -20,17 +21,27 @@ _SAVED_AT: Final = "date_saved"
 
 
 class KerasSource(SourceModel):
-    """A flat functional Keras model."""
+    """A flat functional Keras model.
+
+    Args:
+        channels_first: The inputs whose channels are first in the file from which the model was translated.
+    """
 
     suffix = ".keras"
 
-    def __init__(self, network: keras.Model) -> None:
+    def __init__(self, network: keras.Model, channels_first: Sequence[str] = ()) -> None:
         self._network = network
+        self._channels_first = tuple(channels_first)
 
     @property
     def network(self) -> keras.Model:
         """The model."""
         return self._network
+
+    @property
+    def channels_first(self) -> tuple[str, ...]:
+        """The inputs whose channels were moved to the end."""
+        return self._channels_first
 
     @property
     def signature(self) -> Signature:

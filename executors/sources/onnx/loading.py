@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import keras
 import onnx
@@ -21,7 +21,7 @@ from executors.sources.onnx.reader import translated
 from executors.sources.resource_limits import limited_resources
 from mistify.errors import MistifyError
 
-__all__ = ["load_onnx", "operators"]
+__all__ = ["load_onnx", "operators", "read_onnx"]
 
 #: Memory limit for loading a model, as a multiple of its weights in float32: the file, its arrays, the model,
 #: its flat copy, the comparison.
@@ -32,8 +32,25 @@ _LEAST_MEMORY: Final = 2 * GIB
 _OLDEST: Final = 7
 
 
+class OnnxNetwork(NamedTuple):
+    """The network of an ONNX file.
+
+    Attributes:
+        model: A flat functional Keras model with channels last.
+        channels_first: The inputs whose channels are first in the file.
+    """
+
+    model: keras.Model
+    channels_first: tuple[str, ...]
+
+
 def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> keras.Model:
-    """Load an ONNX file as a flat functional Keras model with channels last.
+    """Return the model of `read_onnx`."""
+    return read_onnx(path, sizes).model
+
+
+def read_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> OnnxNetwork:
+    """Load an ONNX file.
 
     Args:
         path: The file, or the directory with the file and its external data.
@@ -58,7 +75,7 @@ def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> k
             ) from error
 
 
-def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> keras.Model:
+def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     proto = parse_onnx(path, LIMITS)
     read_external_data(proto, onnx_file(path).parent)
     version = _version(path, proto)
@@ -68,7 +85,9 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> keras.Model:
     translation = translated(path, graph, sizes)
     check_finite(path, translation.model)
     check_equal(path, proto, translation)
-    return flatten(path, translation.model)
+    moved = (each.value for each in translation.inputs if each.value.axes != tuple(range(each.value.rank)))
+    images = tuple(value.tensor.name for value in moved if value.batch == 0)
+    return OnnxNetwork(flatten(path, translation.model), images)
 
 
 def _version(path: Path, proto: onnx.ModelProto) -> int:

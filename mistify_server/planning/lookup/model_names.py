@@ -3,7 +3,7 @@
 `keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is a Keras architecture.
 `keras_hub/bert_tiny?sequence=64` is the directory of a preset below a data root. `https://tfhub.dev/...` is a
 TensorFlow Hub handle, which is read from the cache of tensorflow_hub or kagglehub. `net.onnx?image=3,224,224`
-is an ONNX file with the sizes of an input.
+is an ONNX file with the sizes of an input; with `layout=channels_first`, its data have channels first.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -34,6 +35,8 @@ _KAGGLE = re.compile(
 #: Inputs of an ONNX file with their sizes.
 Sizes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 
+_LAYOUTS: Mapping[str, bool] = {"layout=channels_last": False, "layout=channels_first": True}
+
 _SIZES = re.compile(r"(?P<name>[^=]{1,200})=(?P<sizes>[1-9]\d{0,5}(,[1-9]\d{0,5}){0,7})", re.ASCII)
 
 #: Option -> minimum and maximum.
@@ -56,35 +59,56 @@ def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
     return None
 
 
-def onnx_sizes(name: str) -> tuple[str, Sizes]:
-    """Divide `net.onnx?image=3,224,224` into the model's name and the sizes; names without sizes stay whole.
+@dataclass(frozen=True)
+class OnnxOptions:
+    """What a config adds to the name of an ONNX file.
+
+    Attributes:
+        sizes: The sizes of inputs, without the batch.
+        channels_first: Whether data and apps may have channels first, as the file does.
+    """
+
+    sizes: Sizes = ()
+    channels_first: bool = False
+
+
+def onnx_options(name: str) -> tuple[str, OnnxOptions]:
+    """Divide `net.onnx?image=3,224,224` into the model's name and options; names without any stay whole.
 
     Raises:
-        InvalidValue: Sizes are wrong.
+        InvalidValue: An option is wrong.
     """
     model, mark, query = name.rpartition("?")
     if not mark or "=" not in query:
-        return name, ()
-    sizes = []
+        return name, OnnxOptions()
+    sizes, channels_first = [], False
     for option in query.split("&"):
+        if option in _LAYOUTS:
+            channels_first = _LAYOUTS[option]
+            continue
         given = _SIZES.fullmatch(unquote(option))
         if given is None:
-            fix = f"write {model}?image=3,224,224, for example"
-            raise InvalidValue(name, "an input with its sizes, without the batch", fix)
+            fix = f"write {model}?image=3,224,224 or {model}?layout=channels_first, for example"
+            raise InvalidValue(name, "inputs with their sizes, without the batch, or a layout", fix)
         sizes.append((given["name"], tuple(map(int, given["sizes"].split(",")))))
-    return model, tuple(sizes)
+    return model, OnnxOptions(tuple(sizes), channels_first)
 
 
-def model_in(path: Path, name: str, sizes: Sizes = ()) -> ModelSource:
-    """Return the model in a file or directory, with the sizes that its name in a config gives.
+def model_in(path: Path, name: str, options: OnnxOptions) -> ModelSource:
+    """Return the model in a file or directory, with the options in its name in a config.
 
     Raises:
-        InvalidValue: There are sizes, but it is not an ONNX file.
+        InvalidValue: There are options, but it is not an ONNX file.
     """
-    if sizes and not is_onnx(path):
+    if options != OnnxOptions() and not is_onnx(path):
         raise InvalidValue(name, "options only for ONNX files", "remove the question mark and what follows")
     data = external_data_of(path)
-    return ModelSource(path=str(path), external_data=None if data is None else str(data), sizes=sizes)
+    return ModelSource(
+        path=str(path),
+        external_data=None if data is None else str(data),
+        sizes=options.sizes,
+        channels_first=options.channels_first,
+    )
 
 
 def _application(name: str, rest: str, roots: DataRoots) -> ModelSource:

@@ -11,7 +11,7 @@ from mistify.config.files import ONNX, ModelCall, PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.lookup.data_roots import DataRoots
-from mistify_server.planning.lookup.model_names import model_in, onnx_sizes, parse_name
+from mistify_server.planning.lookup.model_names import model_in, onnx_options, parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.names import check_name
@@ -77,10 +77,10 @@ class ModelRepository:
         Raises:
             InvalidValue: The name has sizes that are wrong, or the model is not an ONNX file.
         """
-        plain, sizes = onnx_sizes(name)
+        plain, options = onnx_options(name)
         model = self.names.find(plain)
         if model is not None:
-            return model_in(self._intact(model), name, sizes)
+            return model_in(self._intact(model), name, options)
         if name.casefold() in BUILTIN_MODELS:
             return ModelSource(builtin=name.casefold())
         return None
@@ -113,7 +113,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     model = repository.find(name) or parse_name(name, roots)
     if model is not None:
         return model
-    plain, sizes = onnx_sizes(name)
+    plain, options = onnx_options(name)
     try:
         path = roots.find(plain, PathKind.EITHER)
     except InvalidValue as error:
@@ -123,7 +123,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
             f"a model name ({', '.join(names)}, keras.applications/NAME) or {error.expected}",
             error.fix,
         ) from error
-    return model_in(path, name, sizes)
+    return model_in(path, name, options)
 
 
 def find_data(name: str, part: str, roots: DataRoots) -> str:

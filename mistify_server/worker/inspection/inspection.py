@@ -12,6 +12,7 @@ from executors.contract.params import Params
 from executors.data import Dataset
 from executors.outputs.metrics import output_metrics
 from executors.outputs.objectives import Categorical, OutputObjective, check_balanced, objectives_of
+from executors.sources.contract import SourceModel
 from executors.sources.keras.scaling import scaled
 from executors.structure import (
     analyse,
@@ -33,6 +34,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
+from mistify.parsing.validation import InvalidValue
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
@@ -93,6 +95,8 @@ class SourceInspector:
         problems = ProblemCollector()
         source = problems.load("model", lambda: self._cache.source(task.recipe.model))
         params = problems.load("algorithm.config", lambda: params_of(task.recipe))
+        if source is not None and task.recipe.model.channels_first:
+            task = problems.check("model", partial(_with_layout, task, source)) or task
         if source is not None and source.network is None:
             return inspect_unchanged(source, task, self._cache, problems)
         return self._inspect(task, params, source and source.network, problems)
@@ -125,6 +129,7 @@ class SourceInspector:
             costs=dict(costs),
             floor=dict(floor),
             inputs=tuple(input_names(model)),
+            channels_first=recipe.data.channels_first,
             classes=None if data is None else data.classes,
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
@@ -186,6 +191,23 @@ class SourceInspector:
         classes = _classes(model, objectives, data.settings, train)
         counts, left_out = inspected.class_counts, inspected.left_out
         return _Data(train, validation, metric, tested, metrics, counts, left_out, classes)
+
+
+def _with_layout(task: InspectTask, source: SourceModel) -> InspectTask:
+    """Return a task with the inputs whose data may have channels first, as in the source's file.
+
+    Raises:
+        InvalidValue: There are none.
+    """
+    if not source.channels_first:
+        names = ", ".join(each.name for each in source.signature.inputs)
+        raise InvalidValue(
+            f"layout=channels_first for inputs without channels ({names})",
+            "an input that convolutions or pooling read",
+            "leave the layout out",
+        )
+    data = task.recipe.data.model_copy(update={"channels_first": source.channels_first})
+    return task.model_copy(update={"recipe": task.recipe.model_copy(update={"data": data})})
 
 
 def _classes(

@@ -1,6 +1,6 @@
 """The manifest of a package: its goal and its measurements."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -30,7 +30,7 @@ def manifest_of(
         files: Name -> content of each file except the manifest.
     """
     spec, networks, own = task.spec, conversion.networks, measured.own
-    inputs, outputs = _tensors(conversion)
+    inputs, outputs = _tensors(conversion, task.recipe.data.channels_first)
     return Manifest(
         job=task.job_id,
         goal=task.goal_id,
@@ -64,10 +64,19 @@ def manifest_of(
     )
 
 
-def _tensors(conversion: Conversion) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Return the inputs and the outputs of a package, in order."""
+def _tensors(
+    conversion: Conversion, channels_first: Sequence[str]
+) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Return the inputs and the outputs of a package, in order.
+
+    Args:
+        channels_first: Inputs that apps may also pass with channels first.
+    """
     runner = Runner(conversion.networks.serve)
-    inputs = tuple(runner.inputs[name] for name in conversion.inputs)
+    inputs = tuple(
+        runner.inputs[name].model_copy(update={"channels_first": name in channels_first})
+        for name in conversion.inputs
+    )
     return inputs, tuple(runner.outputs[name] for name in conversion.outputs)
 
 

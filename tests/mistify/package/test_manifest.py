@@ -112,7 +112,7 @@ def test_an_invalid_manifest_is_a_corrupt_package(package, text):
 
 def test_the_error_of_a_newer_format_says_what_to_do(package):
     directory, _ = package
-    change(directory, format_version=5, something="new")
+    change(directory, format_version=6, something="new")
     error = failure(directory, Manifest.load)
 
     assert error.code is ErrorCode.STORE_VERSION
@@ -143,7 +143,17 @@ def test_a_manifest_without_new_fields_stays_readable_by_older_clients(package):
     assert Manifest.load(directory).format_version == manifest.format_version == FORMAT_VERSION
 
 
-def test_only_a_task_needs_the_newest_format(package):
+def test_inputs_with_channels_first_need_the_newest_format(package):
+    directory, manifest = package
+    inputs = tuple(info.model_copy(update={"channels_first": True}) for info in manifest.inputs)
+    manifest = manifest.model_copy(update={"inputs": inputs})
+    manifest.save(directory)
+    content = json.loads((directory / MANIFEST).read_text())
+    assert (content["format_version"], content["inputs"][0]["channels_first"]) == (5, True)
+    assert Manifest.load(directory) == manifest
+
+
+def test_a_task_needs_format_four(package):
     directory, manifest = package
     task = TaskConfig(classes=("cat", "dog"))
     Manifest.model_validate(manifest.model_dump() | {"task": task}).save(directory)

@@ -148,3 +148,29 @@ def test_floats_are_checked_before_quantization() -> None:
     quantized = TensorInfo(name="x", dtype="int8", shape=(-1, 2), scale=0.1, zero_point=0)
     with pytest.raises(MistifyError, match="nan"):
         bind((quantized,), (np.array([[np.nan, 1]], np.float32),), {}, finite=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_images_may_have_channels_first_if_the_package_says_so(dtype: Any) -> None:
+    info = TensorInfo(name="image", dtype="float32", shape=(-1, 4, 5, 3), channels_first=True)
+    last = np.arange(120, dtype=dtype).reshape(2, 4, 5, 3)
+    first = np.ascontiguousarray(np.moveaxis(last, -1, 1))
+    for given in (last, first, first.tolist()):
+        bound = bind((info,), (given,), {})["image"]
+        np.testing.assert_array_equal(bound, last)
+        assert bound.flags.c_contiguous
+    with pytest.raises(MistifyError) as caught:
+        bind((info,), (last[:, :3],), {})
+    assert r"expected shape (batch, 4, 5, 3) or (batch, 3, 4, 5)" in str(caught.value)
+
+
+def test_ambiguous_images_have_channels_first() -> None:
+    info = TensorInfo(name="image", dtype="float32", shape=(-1, 3, 3, 3), channels_first=True)
+    given = np.arange(54, dtype=np.float32).reshape(2, 3, 3, 3)
+    np.testing.assert_array_equal(bind((info,), (given,), {})["image"], np.moveaxis(given, 1, -1))
+
+
+def test_images_have_channels_last_otherwise() -> None:
+    info = TensorInfo(name="image", dtype="float32", shape=(-1, 4, 5, 3))
+    with pytest.raises(MistifyError):
+        bind((info,), (np.zeros((2, 3, 4, 5), np.float32),), {})

@@ -5,7 +5,7 @@ import pytest
 
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.lookup.data_roots import DataRoots
-from mistify_server.planning.lookup.model_names import onnx_sizes, parse_name
+from mistify_server.planning.lookup.model_names import OnnxOptions, onnx_options, parse_name
 from mistify_server.tasks.sources import ModelSource
 
 
@@ -53,15 +53,24 @@ def test_invalid_names_are_refused(roots: DataRoots, name: str, expected: str, f
 
 def test_sizes_of_an_onnx_file_are_parsed() -> None:
     sizes = (("image", (3, 224, 224)), ("a/b:0", (7,)))
-    assert onnx_sizes("net.onnx?image=3,224,224&a/b:0=7") == ("net.onnx", sizes)
-    assert onnx_sizes("net.onnx") == ("net.onnx", ())
+    assert onnx_options("net.onnx?image=3,224,224&a/b:0=7") == ("net.onnx", OnnxOptions(sizes))
+    assert onnx_options("net.onnx") == ("net.onnx", OnnxOptions())
 
 
-@pytest.mark.parametrize("name", ["net.onnx?image=3,-1", "net.onnx?=3", "net.onnx?image="])
+def test_the_layout_of_an_onnx_file_is_parsed() -> None:
+    options = OnnxOptions((("image", (3, 8, 8)),), channels_first=True)
+    assert onnx_options("net.onnx?image=3,8,8&layout=channels_first") == ("net.onnx", options)
+    assert onnx_options("net.onnx?layout=channels_last") == ("net.onnx", OnnxOptions())
+    assert onnx_options("net.onnx?layout=7") == ("net.onnx", OnnxOptions((("layout", (7,)),)))
+
+
+@pytest.mark.parametrize(
+    "name", ["net.onnx?image=3,-1", "net.onnx?=3", "net.onnx?image=", "net.onnx?layout=nchw"]
+)
 def test_wrong_sizes_are_refused(name: str) -> None:
     with pytest.raises(InvalidValue) as caught:
-        onnx_sizes(name)
-    assert "an input with its sizes, without the batch" in caught.value.expected
+        onnx_options(name)
+    assert "inputs with their sizes, without the batch, or a layout" in caught.value.expected
 
 
 HANDLE = "https://tfhub.dev/google/imagenet/mobilenet_v2_035_96/classification/5"
