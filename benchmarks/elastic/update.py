@@ -60,7 +60,7 @@ from mistify_client.assembly.stitched_networks import STITCHED, STITCHER
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import Ran, Run, Shapes, zeros
-from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.loaded import LoadedVersion, recorded
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.paged import PagedOptions, open_paged
 from mistify_client.runtime.switchboard import Switchboard
@@ -240,9 +240,8 @@ class _App:
         switchboard = Switchboard.open(state)
         switchboard.option = best
         self.subnets = SlowableSubnets(subnets)
-        self.model = PortedModel(
-            package, switchboard, recorded(self.subnets, options, state, switchboard.generation)
-        )
+        version = LoadedVersion(self.subnets, options, package)
+        self.model = PortedModel(package, switchboard, recorded(version, state, switchboard.generation))
         self.best = options.options[best].id
         self._image = image
 

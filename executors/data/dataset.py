@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from mistify.wording import listed
 #: An unknown answer.
 UNANSWERED: Final = -1
 
+#: What the values of an input were made of: a decoded and resized image, or a text split into tokens.
+Origin: TypeAlias = Literal["image", "text"]
+
 #: Output -> names of its classes in the order of their numbers.
 ClassNames = Mapping[str, tuple[str, ...]]
 
@@ -32,6 +35,7 @@ class Dataset:
         targets: Name of the model's output -> [examples, ...], in the model's order: classes are int64
             (-1 for an ignored position), figures float32.
         classes: Names of classes, if they have names.
+        origins: Input -> what its values were made of; inputs whose values were read as numbers are omitted.
         left_out: Summary of the skipped files, such as "12 .heic in cat"; empty if there are none.
         rows: Indices of the examples among those that were read [examples]; None if all of them are included.
         answers: Answers to the tasks of `space`, in its order: 1 for yes, 0 for no, -1 for unknown [examples,
@@ -42,6 +46,7 @@ class Dataset:
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
     classes: ClassNames = field(default_factory=dict)
+    origins: Mapping[str, Origin] = field(default_factory=dict)
     left_out: str = ""
     rows: npt.NDArray[np.int64] | None = None
     answers: npt.NDArray[np.int8] | None = None

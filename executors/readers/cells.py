@@ -10,11 +10,9 @@ import numpy as np
 from executors.data.storage import Array
 from executors.outputs.objectives import IGNORED
 from executors.readers.formats import Request, Schema, X, fits
-from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
+from mistify.tokenizer import PADDING, Tokenizer
 from mistify.wording import counted, listed
-
-_PADDING: Final = 0
 
 #: The class name that marks an ignored position.
 NO_CLASS: Final = str(IGNORED)
@@ -110,7 +108,7 @@ class InputCells(Cells):
             if len(self._tensor.shape) != 1:
                 return self._shaped(numbers)
             ids = numbers.reshape(-1).tolist()
-        return _padded(ids, length, _PADDING)
+        return _padded(ids, length, PADDING)
 
     def _shaped(self, numbers: Array) -> Array:
         shapes = self._tensor.data_shapes

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from executors.data.dataset import Origin
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.readers.cells import (
@@ -82,6 +83,18 @@ def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
     }
     numbered = {output.name: whole[output] or output.name in classes for output in targets}
     return Schema(classes, numbered, _figure_columns(columns, request))
+
+
+def origins_of_table(rows: Iterator[Row], request: Request) -> dict[str, Origin]:
+    """Return the inputs of token ids that are text in the first row."""
+    _, cells = next(rows, (0, {}))
+    inputs = request.signature.inputs
+    origins: dict[str, Origin] = {}
+    for tensor in inputs if request.text else ():
+        column = _column([*cells], tensor.name, X, len(inputs))
+        if column is not None and isinstance(cells[column], str) and not tensor.figures:
+            origins[tensor.name] = "text"
+    return origins
 
 
 def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:

@@ -2,12 +2,13 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from executors.data.dataset import Origin
 from executors.data.errors import invalid
-from executors.readers.columns import Row, read_columns, schema_of_table
+from executors.readers.columns import Row, origins_of_table, read_columns, schema_of_table
 from executors.readers.formats import Arrays, Reader, Request, Schema
 from mistify.errors import Problem
 from mistify.wording import counted
@@ -33,6 +34,10 @@ class CsvReader(Reader):
     def schema(self, path: Path, request: Request) -> Schema:
         """Return the schema of all targets, and the other columns if none is named after the only input."""
         return schema_of_table(_rows(path), request)
+
+    def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
+        """Return the inputs of token ids that are text in the first row."""
+        return origins_of_table(_rows(path), request)
 
 
 def _rows(path: Path) -> Iterator[Row]:

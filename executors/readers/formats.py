@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.data.dataset import ClassNames
+from executors.data.dataset import ClassNames, Origin
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.structure.signature import Activation, Output, Shape, Signature, Tensor
@@ -127,6 +127,14 @@ class Reader(ABC):
         Raises:
             MistifyError: As for `read`.
         """
+
+    def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
+        """Return what the values of inputs were made of, without inputs whose values are numbers.
+
+        Raises:
+            MistifyError: As for `read`.
+        """
+        return {}
 
     def left_out(self, path: Path, request: Request) -> str:
         """Describe the number and kinds of files that `read` skips without an error; empty if none.

@@ -1,12 +1,13 @@
 """Image folders: one directory per class, with images at any depth; or images without labels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from executors.data.dataset import Origin
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.readers.decoding import FORMATS, decode_image, takes_images
@@ -50,6 +51,10 @@ class ImageFolderReader(Reader):
         names = [directory.name for directory in directories(path)]
         outputs = [output.name for output in request.outputs]
         return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
+
+    def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
+        """Return that the only input takes images."""
+        return {request.signature.inputs[0].name: "image"}
 
     def left_out(self, path: Path, request: Request) -> str:
         """Describe the files that are not readable images, or are not in a class directory."""

@@ -71,6 +71,7 @@ def load_dataset(
         request = replace(request, schema=_decided(source, train or source, request))
         reader, path = _reader(source), Path(source)
         arrays, left_out = reader.read(path, request), reader.left_out(path, request)
+        origins = reader.origins(path, request)
     except StorageError:
         raise
     except OSError as error:
@@ -78,7 +79,7 @@ def load_dataset(
         raise invalid(problem) from error
     data = matched_to_model(with_answers_of_tasks(arrays, request, source), request, source)
     data = data if space is None or not labelled else answering(data, space)
-    return replace(data, left_out=left_out)
+    return replace(data, origins=origins, left_out=left_out)
 
 
 def _decided(source: str, schema_source: str, request: Request) -> Schema:

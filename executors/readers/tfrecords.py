@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from executors.data.dataset import Origin
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
 from executors.readers.decoding import decode_image, takes_images
@@ -49,6 +50,17 @@ class TFRecordReader(Reader):
                 rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
                 append(arrays.setdefault(name, Rows()), path, name, rows)
         return {name: rows.array() for name, rows in arrays.items()}
+
+    def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
+        """Return the inputs whose feature in the first record is an encoded image."""
+        _, example = next(_records(path), ("", tf.train.Example()))
+        features = example.features.feature
+        wanted = request.wanted(list(features)).items()
+        return {
+            tensor.name: "image"
+            for name, tensor in wanted
+            if isinstance(tensor, Input) and features[name].HasField("bytes_list")
+        }
 
     def left_out(self, path: Path, request: Request) -> str:
         """Describe the files other than shards, and links that lead out of the directory."""

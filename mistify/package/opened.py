@@ -98,6 +98,20 @@ class Package:
         if problems:
             raise corrupt_package(self.directory, problems)
 
+    def verify_file(self, name: str) -> None:
+        """Verify one file against the manifest.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, it is missing, differs, or is not a file of the package.
+        """
+        path, expected = self.directory / name, self.manifest.files.get(name)
+        if expected is None:
+            problem = Problem(str(path), "not in the manifest", "a listed file", "fetch the package again")
+            raise corrupt_package(self.directory, [problem])
+        actual = describe_file(path) if path.is_file() else None
+        if actual != expected:
+            raise corrupt_package(self.directory, [_difference(path, actual, expected)])
+
     def _differences(self, with_blocks: bool, skip: Collection[str]) -> Iterator[Problem]:
         blocks = self._names_of_blocks()
         for name, expected in self.manifest.files.items():

@@ -1,51 +1,17 @@
 """Conversion of images to network inputs in NumPy: resizing, channel order, scaling."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from mistify.config.data.preparation import ImagePreparation
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.package.manifest import Manifest, TensorInfo
+from mistify.package.manifest import TensorInfo
 from mistify_client.runtime.inputs import Array
 
 Floats = npt.NDArray[np.float32]
 
 #: Shares of red, green and blue in a grey value (ITU-R BT.601).
 _GREY = np.array([0.2989, 0.5870, 0.1140], np.float32)
-
-
-def prepared_input(manifest: Manifest, image: Array, name: str | None = None) -> Array:
-    """Return an image as an input of a package.
-
-    Args:
-        image: An image for `prepared_image`.
-        name: Name of the input; None for the only input that takes images.
-
-    Raises:
-        MistifyError: NOT_FOUND, the manifest declares no preparation; INVALID_DATASET, the image is invalid.
-    """
-    infos = {info.name: info for info in manifest.inputs}
-    images = {key: each.image for key, each in manifest.preparation.items() if each.image is not None}
-    wanted = next(iter(images)) if name is None and len(images) == 1 else name
-    if wanted is None or wanted not in images:
-        raise _undeclared(wanted, list(infos), list(images))
-    return prepared_image(image, images[wanted], infos[wanted])
-
-
-def _undeclared(wanted: str | None, inputs: Sequence[str], images: Sequence[str]) -> MistifyError:
-    problem = Problem(
-        wanted or "the input",
-        "an image",
-        f"the name of one of {', '.join(images)}"
-        if images
-        else "arrays as the source takes them: no preparation is declared",
-        "name it"
-        if images
-        else f'declare it in the config: "preparation": {{"{inputs[0]}": {{"image": {{}}}}}}',
-    )
-    return MistifyError(ErrorCode.NOT_FOUND, "the package does not say how to prepare it", [problem])
 
 
 def prepared_image(image: Array, preparation: ImagePreparation, info: TensorInfo) -> Array:

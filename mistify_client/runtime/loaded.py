@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy.typing as npt
 
@@ -50,26 +50,33 @@ class Runnable(Protocol):
         """
 
 
+class LoadedVersion(NamedTuple):
+    """A loaded version of a package, and its directory."""
+
+    network: Runnable
+    options: PackageOptions
+    directory: Path
+
+
 class LoadedPackage:
     """A loaded package. Several threads may call it; calls run one at a time.
 
     Attributes:
         network: Runs the options.
+        directory: The directory of the version.
         recorder: Records the inferences.
         generation: The generation of the version (`Switchboard.generation`).
     """
 
     def __init__(
         self,
-        network: Runnable,
-        options: PackageOptions,
+        version: LoadedVersion,
         recorder: Recorder,
         generation: int,
         samples: InputSamples,
     ) -> None:
-        self.manifest = network.manifest
-        self.network = network
-        self.options = options
+        self.network, self.options, self.directory = version
+        self.manifest = self.network.manifest
         self.recorder = recorder
         self.generation = generation
         self._samples = samples
@@ -151,14 +158,14 @@ def _refused(values: Mapping[str, Array]) -> MistifyError:
     return MistifyError(ErrorCode.INVALID_DATASET, message)
 
 
-def recorded(network: Runnable, options: PackageOptions, state: Path, generation: int) -> LoadedPackage:
+def recorded(version: LoadedVersion, state: Path, generation: int) -> LoadedPackage:
     """Return a loaded package; a monitor can read its statistics if the state directory is writable.
 
     Args:
-        network: Runs the options of the package.
         state: The state directory of the package.
         generation: The generation of the version (`Switchboard.generation`).
     """
+    network, options, _ = version
     count = len(options.options)
     try:
         recorder = Recorder.open(state, count, generation, network.threads)
@@ -170,4 +177,4 @@ def recorded(network: Runnable, options: PackageOptions, state: Path, generation
         )
         recorder = Recorder(count, generation, network.threads)
     samples = InputSamples(state, network.manifest.inputs)
-    return LoadedPackage(network, options, recorder, generation, samples)
+    return LoadedPackage(version, recorder, generation, samples)

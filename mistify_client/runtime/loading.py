@@ -163,7 +163,7 @@ def _open(package: Path, given: _Settings) -> PortedModel:
         logger.warning(message, package, str(error))
         generation = switchboard.generation_before  # so that the current version is retried
         opened = load_version(shipped, state, settings, switchboard.option_in(generation))
-    loaded = recorded(*opened, state, generation)
+    loaded = recorded(opened, state, generation)
     return PortedModel(package, switchboard, loaded, settings, check=given.check)
 
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from mistify.package.manifest import Branch, Manifest, TensorInfo
 from mistify_client.lending.status import Helped, LendingStatus
-from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
+from mistify_client.runtime.preparing import prepared_input
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.version_loading import LoadSettings, load_current
@@ -92,23 +92,23 @@ class PortedModel:
         labels = self.manifest.labels
         return dict(labels) if len(labels) > 1 else next(iter(labels.values()), None)
 
-    def prepare(self, image: Array, name: str | None = None) -> Array:
-        """Prepare an image as an input, as declared in the package.
+    def prepare(self, raw: Array | str, name: str | None = None) -> Array:
+        """Prepare an image or a text as an input, as described in the package.
 
         Preparation inside the network, such as Keras's `Rescaling`, is not repeated.
 
         Args:
-            image: RGB, uint8 [height, width, 3].
-            name: Name of the input; optional if only one takes images.
+            raw: An image, RGB, uint8 [height, width, 3]; or a text.
+            name: Name of the input; optional if only one takes images, or texts.
 
         Returns:
             An array [1, ...] that the model accepts unchanged.
 
         Raises:
-            MistifyError: NOT_FOUND, the package declares no preparation; INVALID_DATASET, the image is
-                invalid.
+            MistifyError: NOT_FOUND, the package describes no such preparation; INVALID_DATASET, the image is
+                invalid; CORRUPT_PACKAGE, its vocabulary is missing or damaged.
         """
-        return prepared_input(self.manifest, image, name)
+        return prepared_input(self.manifest, self._loaded.directory, raw, name)
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -219,6 +219,6 @@ class PortedModel:
                 state = state_directory(self._package)
                 opened, generation = load_current(self._package, state, self._switchboard, self._settings)
                 opened.network.warm_up(self._loaded.network.shapes)
-                self._loaded = recorded(*opened, state, generation)
+                self._loaded = recorded(opened, state, generation)
             except Exception:
                 self._keep_current_version()

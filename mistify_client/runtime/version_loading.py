@@ -10,7 +10,7 @@ from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify_client.runtime.exits import with_exits
 from mistify_client.runtime.interpreter import open_network
-from mistify_client.runtime.loaded import Runnable
+from mistify_client.runtime.loaded import LoadedVersion, Runnable
 from mistify_client.runtime.options import PackageOptions, options_of
 from mistify_client.runtime.paged import open_paged
 from mistify_client.runtime.served_task import ServedTask
@@ -35,13 +35,6 @@ class LoadSettings(NamedTuple):
     threads: int | None = None
     task: ServedTask | None = None
     lending: "LendingConfig | None" = None
-
-
-class LoadedVersion(NamedTuple):
-    """A loaded version of a package."""
-
-    network: Runnable
-    options: PackageOptions
 
 
 def load_current(
@@ -91,13 +84,14 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     if settings.lending is not None:
         helped = _helped(package, options, settings.lending, settings.threads or options.threads, state)
         if helped is not None:
-            return LoadedVersion(helped, options)
+            return LoadedVersion(helped, options, package.directory)
     if options.paged:
-        return LoadedVersion(open_paged(package, options, state, chosen, settings.threads), options)
+        paged = open_paged(package, options, state, chosen, settings.threads)
+        return LoadedVersion(paged, options, package.directory)
     network = open_network(package, settings.threads or options.threads)
     if options.exits is None:
-        return LoadedVersion(network, options)
-    return LoadedVersion(with_exits(package, network, options.exits), options)
+        return LoadedVersion(network, options, package.directory)
+    return LoadedVersion(with_exits(package, network, options.exits), options, package.directory)
 
 
 def _helped(

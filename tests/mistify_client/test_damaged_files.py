@@ -90,7 +90,7 @@ def run_monitor(package: Path) -> None:
 
 def run_command(package: Path) -> None:
     np.save(package.with_name("image.npy"), IMAGE)
-    list(try_package(package, [package.with_name("image.npy")], None, None))
+    list(try_package(package, [package.with_name("image.npy")]))
 
 
 ACTIONS: dict[str, Callable[[Path], object]] = {

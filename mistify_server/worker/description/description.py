@@ -11,7 +11,11 @@ from mistify.config.data.dataset import DataSettings
 from mistify.config.data.preparation import Preparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.worker.description.inputs import preparation_of, vocabularies_of
+from mistify_server.worker.description.inputs import (
+    preparation_as_read,
+    preparation_of,
+    vocabularies_of,
+)
 from mistify_server.worker.description.labels import label_count, labels_of
 
 
@@ -21,7 +25,7 @@ class Description:
 
     Attributes:
         labels: Output -> names of its classes, in order.
-        preparation: Input -> its preprocessing; vocabularies are among the `files`.
+        preparation: Input -> its preparation; vocabularies are among the `files`.
         files: Name -> content of additional package files.
     """
 
@@ -47,7 +51,10 @@ def description_of(
     problems = ProblemCollector()
     counts = {output.name: label_count(output, objectives[output.name]) for output in signature.outputs}
     labels = labels_of(settings.labels, counts, train.classes, problems)
-    preparation = preparation_of(settings.preparation, signature.inputs, problems)
+    declared = preparation_of(settings.preparation, signature.inputs, problems)
+    taken = vocabularies_of(declared, ProblemCollector())
+    as_read = preparation_as_read(train.origins, settings.text, signature.inputs, taken)
+    preparation = as_read | declared
     vocabularies = vocabularies_of(preparation, problems)
     if problems:
         raise MistifyError(ErrorCode.INVALID_CONFIG, "the package cannot be described", problems.problems)

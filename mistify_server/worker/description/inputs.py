@@ -1,14 +1,17 @@
-"""The preprocessing of inputs, and its vocabularies in packages."""
+"""The preparation of inputs, as declared or as the training data were read, and vocabularies in packages."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from executors.data.dataset import Origin
 from executors.structure.signature import Input
-from mistify.config.data.preparation import Preparation
+from mistify.config.data.dataset import TextSettings
+from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.records import FileName
 from mistify.package.training import TRAIN
@@ -23,10 +26,10 @@ _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 def preparation_of(
     declared: Mapping[str, Preparation], inputs: tuple[Input, ...], problems: ProblemCollector
 ) -> dict[str, Preparation]:
-    """Return the preprocessing of inputs by name, completed from their shapes.
+    """Return the declared preparation of inputs by name, completed from their shapes.
 
     Args:
-        declared: Input -> preprocessing in the config.
+        declared: Input -> preparation in the config.
         inputs: The network's inputs.
         problems: Collects declarations that do not fit the inputs.
     """
@@ -40,11 +43,42 @@ def preparation_of(
     return {name: preparation for name, preparation in made.items() if preparation is not None}
 
 
+def preparation_as_read(
+    origins: Mapping[str, Origin],
+    text: TextSettings | None,
+    inputs: tuple[Input, ...],
+    vocabularies: Mapping[str, Path],
+) -> dict[str, Preparation]:
+    """Return the preparation with which the training data were read from images, or from text.
+
+    Inputs of any size and images with four channels have none; neither have hashed tokens.
+
+    Args:
+        origins: Input -> what its values in the training data were made of.
+        text: How text was converted to token ids.
+        inputs: The network's inputs.
+        vocabularies: Vocabularies in the package by file name, to which the one of the text is added.
+    """
+    made: dict[str, Preparation] = {}
+    shapes = {tensor.name: tensor.shape for tensor in inputs}
+    for name, origin in origins.items():
+        shape = shapes[name]
+        with suppress(InvalidValue):
+            if origin == "image":
+                made[name] = Preparation(image=ImagePreparation()).of(shape)
+            elif text is not None and text.vocabulary is not None:
+                _add(Path(text.vocabulary), dict(vocabularies))
+                length = text.length if shape[:1] == (None,) else None
+                tokens = TokenPreparation(vocabulary=text.vocabulary, length=length)
+                made[name] = Preparation(tokens=tokens).of(shape)
+    return made
+
+
 def vocabularies_of(preparation: Mapping[str, Preparation], problems: ProblemCollector) -> dict[str, Path]:
     """Return the vocabularies of inputs by their file names in the package.
 
     Args:
-        preparation: Input -> preprocessing with the path of its vocabulary.
+        preparation: Input -> preparation with the path of its vocabulary.
         problems: Collects names that package files cannot have.
     """
     files: dict[str, Path] = {}

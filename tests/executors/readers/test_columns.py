@@ -2,7 +2,9 @@
 
 import pytest
 
+from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
+from mistify.config.data.dataset import TextSettings
 from tests.executors.readers.files import problem_of, signature, write_jsonl, write_table
 
 FIGURES = Input("figures", (3,), "float32")
@@ -53,3 +55,13 @@ def test_a_text_is_not_a_class_if_the_output_has_no_classes(tmp_path, suffix, ou
     row = wrong + {"csv": 2, "jsonl": 1}[suffix]
     reported = problem_of(path, signature([FIGURES], [output]))
     assert f"row {row}: {output.name} = {targets[wrong]!r}; expected numbers" in reported
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_the_data_say_which_inputs_were_texts(tmp_path, suffix):
+    text = TextSettings(hashing=50)
+    rows = [["a fine day", 0], ["7 8", 1]]
+    path = write_table(tmp_path / f"t.{suffix}", ["tokens", "y"], rows)
+    assert load_dataset(str(path), signature([TOKENS], [KIND]), text=text).origins == {"tokens": "text"}
+    path = write_table(tmp_path / f"n.{suffix}", ["figures", "y"], [["1 2 3", 0], ["1 2 3", 1]])
+    assert load_dataset(str(path), signature([FIGURES], [KIND]), text=text).origins == {}

@@ -31,6 +31,13 @@ def test_images_in_nested_folders_have_the_class_of_the_outer_folder(tmp_path):
     np.testing.assert_array_equal(unlabelled.inputs["image"], data.inputs["image"])
 
 
+def test_the_data_say_that_they_were_images(tmp_path):
+    root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png"))
+    assert load_dataset(str(root), PETS).origins == {"image": "image"}
+    data = load_dataset(str(root), PETS, labelled=False)
+    assert data.sample(1).origins == {"image": "image"}
+
+
 def test_skipped_files_are_counted_by_kind_and_class(tmp_path):
     root = write_images(tmp_path / "pets", images("cat/1.png", "dog/1.png", "stray.png"))
     for name in ("cat/1.xml", "cat/2.xml", "cat/3.heic", "dog/old/7", "dog/.DS_Store", ".git/config"):

@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output
@@ -76,3 +77,13 @@ def test_a_compressed_file_is_reported(tmp_path):
     path = write_records(tmp_path / "t.tfrecord", [{"x": np.ones(3), "y": 1}])
     path.write_bytes(gzip.compress(path.read_bytes()))
     assert "t.tfrecord, record 0: compressed" in problem_of(path, signature([FIGURES], [PRICE]))
+
+
+def test_the_data_say_which_features_were_encoded_images(tmp_path):
+    pixels = np.zeros((4, 5, 3), np.uint8)
+    encoded = tf.io.encode_png(pixels).numpy()
+    photo, inputs = Input("photo", (4, 5, 3), "float32"), [Input("photo", (4, 5, 3), "float32"), FIGURES]
+    path = write_records(tmp_path / "a.tfrecord", [{"photo": encoded, "figures": np.ones(3), "y": 1}])
+    assert load_dataset(str(path), signature(inputs, [KIND])).origins == {"photo": "image"}
+    path = write_records(tmp_path / "b.tfrecord", [{"photo": pixels, "y": 1}])
+    assert load_dataset(str(path), signature([photo], [KIND])).origins == {}

@@ -1,15 +1,20 @@
 """Images are prepared exactly as TensorFlow prepares training data."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
+from executors.readers.decoding import decode_image
 from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest, TensorInfo
+from mistify.package.records import PackagedFile
 from mistify_client import load
+from mistify_client.cli.images import read_image
 from mistify_client.runtime.images import prepared_image
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (29, 41, 3), np.uint8)
@@ -89,6 +94,53 @@ def test_a_model_prepares_images_as_its_package_declares(package: Any) -> None:
     assert model(made).shape == (1, 3)
     with pytest.raises(MistifyError, match="scores: got an image; expected the name of one of image"):
         model.prepare(pixels, "scores")
+
+
+@pytest.mark.parametrize("size", [(16, 12), (58, 82), (29, 41)])
+@pytest.mark.parametrize("colour", ["rgb", "grey"])
+@pytest.mark.parametrize("suffix", ["png", "jpeg"])
+def test_image_files_are_prepared_as_training_data_are_read(
+    tmp_path: Path, size: tuple[int, int], colour: Any, suffix: str
+) -> None:
+    path = tmp_path / f"photo.{suffix}"
+    smooth = np.linspace(0, 255, 29 * 41 * 3).reshape(29, 41, 3).astype(np.uint8)
+    Image.fromarray(smooth).save(path, quality=95)
+    shape = (*size, 3 if colour == "rgb" else 1)
+    expected = decode_image(path.read_bytes(), shape).astype(np.float32)
+    actual = prepared(read_image(path), size=size, colour=colour)[0]
+    assert np.abs(actual - expected).max() <= (1 if suffix == "png" else 4)  # decoders of JPEG differ
+
+
+@pytest.fixture
+def texts(pair_package: Any) -> Any:
+    """Return a package whose first input takes tokens."""
+    content = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nfine\nday\n##s\n"
+    (pair_package / "vocab.txt").write_bytes(content)
+    files = Manifest.load(pair_package).files | {"vocab.txt": PackagedFile.of(content)}
+    tokens = {"left": Preparation(tokens=TokenPreparation(vocabulary="vocab.txt", length=4))}
+    declare(pair_package, preparation=tokens, files=files)
+    return pair_package
+
+
+def test_a_model_prepares_texts_as_training_data_are_read(texts: Any) -> None:
+    model = load(texts)
+    for text, ids in (("Fine days", [2, 4, 5, 3]), ("day", [2, 5, 3, 0]), ("days odd", [2, 5, 6, 3])):
+        made = model.prepare(text)
+        assert made.dtype == np.float32
+        assert made.tolist() == [ids]
+    assert model.prepare("day", "left").tolist() == [[2, 5, 3, 0]]
+    with pytest.raises(MistifyError, match=r"right: got a text; expected the name of one of left"):
+        model.prepare("day", "right")
+    with pytest.raises(MistifyError, match=r'"preparation": \{"left": \{"image": \{\}\}\}'):
+        model.prepare(IMAGE)
+
+
+def test_a_vocabulary_damaged_after_loading_is_reported(texts: Any) -> None:
+    model = load(texts)
+    (texts / "vocab.txt").write_text("fine\nday\n")
+    with pytest.raises(MistifyError, match=r"vocab\.txt.*expected 37 bytes") as caught:
+        model.prepare("day")
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify_client import PortedModel, load
 from mistify_client.runtime.interpreter import open_network
-from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.loaded import LoadedVersion, recorded
 from mistify_client.runtime.options import options_of
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
@@ -150,7 +150,7 @@ class Timed:
         state = state_directory(self.package)
         package = Package.open(self.package)
         network = open_network(package, 1)
-        loaded = recorded(network, options_of(package, state), state, 0)
+        loaded = recorded(LoadedVersion(network, options_of(package, state), package.directory), state, 0)
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
     def runs(self, now: float, image: np.ndarray) -> str:

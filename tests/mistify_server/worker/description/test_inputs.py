@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from executors.structure.signature import Input
+from mistify.config.data.dataset import TextSettings
 from mistify.config.data.preparation import Preparation
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.worker.description.inputs import preparation_of, vocabularies_of
+from mistify_server.worker.description.inputs import (
+    preparation_as_read,
+    preparation_of,
+    vocabularies_of,
+)
 
 INPUTS = (
     Input("photo", (8, 12, 3), "float32"),
@@ -65,6 +70,37 @@ def test_the_length_of_tokens_is_derived_from_the_input() -> None:
 def test_unsuitable_preparations_are_refused(name: str, declared: Any, message: str) -> None:
     (problem,) = prepared(name, **declared)
     assert re.search(message, problem)
+
+
+def as_read(text: dict[str, Any] | None = None, **origins: Any) -> Any:
+    settings = None if text is None else TextSettings.model_validate(text)
+    made = preparation_as_read(origins, settings, INPUTS, {"taken.txt": Path("/other/taken.txt")})
+    return {name: preparation.model_dump() for name, preparation in made.items()}
+
+
+def test_images_are_prepared_as_the_training_data_were_read() -> None:
+    assert as_read(photo="image") == {"photo": prepared("photo", image={})}
+
+
+def test_texts_are_prepared_with_the_vocabulary_of_the_training_data() -> None:
+    tokens = {"vocabulary": "/data/vocab.txt"}
+    assert as_read(tokens, ids="text", photo="image").keys() == {"ids", "photo"}
+    assert as_read(tokens | {"length": 9}, ids="text") == {"ids": {"tokens": {"length": 5, **tokens}}}
+    assert as_read(tokens | {"length": 9}, free="text") == {"free": {"tokens": {"length": 9, **tokens}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "origins"),
+    [
+        (None, {"grey": "image"}),  # any size
+        (None, {"first": "image"}),  # 12 channels
+        ({"hashing": 9}, {"ids": "text"}),
+        ({"vocabulary": "/data/all words.txt"}, {"ids": "text"}),  # not the name of a file in a package
+        ({"vocabulary": "/data/taken.txt"}, {"ids": "text"}),
+    ],
+)
+def test_what_apps_cannot_prepare_is_left_out(text: Any, origins: Any) -> None:
+    assert as_read(text, **origins) == {}
 
 
 def vocabularies(**paths: str) -> Any:

@@ -8,6 +8,9 @@ from zlib import crc32
 
 from mistify.config.data.dataset import TextSettings
 
+#: The id that fills the places behind the last token.
+PADDING: Final = 0
+
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 _UNKNOWN: Final = ("[UNK]", "<unk>", "<UNK>")
 _FIRST: Final = ("[CLS]", "<s>")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from executors.readers.text import Tokenizer
 from mistify.config.data.dataset import TextSettings
+from mistify.tokenizer import Tokenizer
 
 
 @pytest.fixture
