@@ -15,7 +15,7 @@ from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
-from mistify_client.cli.options import ServerOption, TokenFile
+from mistify_client.cli.options import ExplainOption, ServerOption, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.origin import note_token_file
@@ -39,6 +39,8 @@ def register(app: typer.Typer) -> None:
 def jobs(
     server: ServerOption,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Default: list all jobs.")] = None,
+    *,
+    explain: ExplainOption = False,
     token_file: TokenFile = None,
 ) -> None:
     """List the jobs of a server, or show one: its log so far, its goals, and notes about them."""
@@ -47,7 +49,7 @@ def jobs(
         if job is None:
             console.print(_job_table(client))
         else:
-            _show_job(client, job, console)
+            _show_job(client, job, console, explain=explain)
 
 
 def fetch(
@@ -122,12 +124,12 @@ def _job_table(client: PortingClient) -> Table:
     return table
 
 
-def _show_job(client: PortingClient, job_id: str, console: Console) -> None:
+def _show_job(client: PortingClient, job_id: str, console: Console, *, explain: bool) -> None:
     """Print the log of a job so far, the table of its goals, and notes about them."""
     events = list(client.watch(job_id, so_far=True))
     job = client.job(job_id)  # requested last, so that the table is at least as recent as the log
     show_log(events, job, console)
-    show_result(job, console, job.goals)
+    show_result(job, console, job.goals, explain=explain)
     for goal in job.goals:
         if goal.warning and not goal.state.ended:
             print_line(console, f"{goal.id}: {goal.warning}")

@@ -12,7 +12,7 @@ from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
-from mistify_client.cli.options import TokenFile, server_option
+from mistify_client.cli.options import ExplainOption, TokenFile, server_option
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 
@@ -47,6 +47,7 @@ def port(
     token_file: TokenFile = None,
     data_root: DataRoots = None,
     store: PortingStore = None,
+    explain: ExplainOption = False,
 ) -> None:
     """Port a model to every goal of CONFIG.
 
@@ -63,7 +64,7 @@ def port(
         output_directory(out)
         from mistify_client.cli.session import port_goals  # noqa: PLC0415 (only for valid configs)
 
-        code = port_goals(text, out, serving)
+        code = port_goals(text, out, serving, explain=explain)
     raise typer.Exit(code)
 
 
@@ -111,6 +112,7 @@ def add(
     server: PortingServer = None,
     token_file: TokenFile = None,
     store: PortingStore = None,
+    explain: ExplainOption = False,
 ) -> None:
     """Add the goals of CONFIG to a job, and port to them from its nearest checkpoints.
 
@@ -127,7 +129,7 @@ def add(
         from mistify_client.cli.session import add_goals  # noqa: PLC0415 (only for valid configs)
 
         serving = Serving(server, token, _store_directory(store, out), _roots(None, config))
-        code = add_goals(job_id, text, only, out, serving)
+        code = add_goals(job_id, text, only, out, serving, explain=explain)
     raise typer.Exit(code)
 
 

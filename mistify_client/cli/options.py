@@ -12,6 +12,9 @@ PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="D
 ThreadsOption = Annotated[
     int | None, typer.Option("--threads", min=1, max=MOST_THREADS, help="Default: the package's.")
 ]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Say why algorithms and precisions were chosen, and all notes.")
+]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the server's access token.")]
 
 

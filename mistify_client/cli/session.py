@@ -24,12 +24,13 @@ from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 
 
-def port_goals(text: str, out: Path, serving: Serving) -> int:
+def port_goals(text: str, out: Path, serving: Serving, *, explain: bool = False) -> int:
     """Port to the goals of a config, and return the exit code.
 
     Args:
         text: JSON of the config.
         out: Directory for the packages and the report.
+        explain: Print why algorithms and precisions were chosen.
     """
     console = Console()
     with _session(serving, console) as (client, shown):
@@ -40,7 +41,7 @@ def port_goals(text: str, out: Path, serving: Serving) -> int:
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
         _warn(job.goals, shown)
         job, damaged = follow(client, job, out, shown)
-    return finish(job, damaged, out, console)
+    return finish(job, damaged, out, console, explain=explain)
 
 
 def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
@@ -61,13 +62,16 @@ def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
     return EXIT_UNMET if predicted.out_of_reach else 0
 
 
-def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: Serving) -> int:
+def add_goals(
+    job_id: str, text: str, only: Sequence[str], out: Path, serving: Serving, *, explain: bool = False
+) -> int:
     """Add the goals of a config to a job, port to them, and return the exit code.
 
     Args:
         text: JSON of the config.
         only: The ids of the config's goals.
         out: Directory for the packages and the report.
+        explain: Print why algorithms and precisions were chosen.
     """
     console = Console()
     with _session(serving, console) as (client, shown):
@@ -76,7 +80,7 @@ def add_goals(job_id: str, text: str, only: Sequence[str], out: Path, serving: S
         shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
         _warn((goal for goal in job.goals if goal.id in only), shown)
         job, damaged = follow(client, job, out, shown, only)
-    return finish(job, damaged, out, console, only)
+    return finish(job, damaged, out, console, only, explain=explain)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -10,7 +11,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.report import PREDICTION, judged_by
 from mistify.package.manifest import MANIFEST
-from mistify.wording import listed, names_by
+from mistify.wording import counted, listed, names_by
 from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals, source_behind
@@ -20,6 +21,9 @@ from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job with unmet goals.
 EXIT_UNMET = 11
+
+#: Packages, and notes, that are listed one by one; more are counted.
+_MOST_LISTED: Final = 5
 
 
 def packages_of_others(out: Path, job: Job) -> list[str]:
@@ -95,7 +99,13 @@ def follow(
 
 
 def finish(
-    job: Job, damaged: DamagedPackages, out: Path, console: Console, only: Collection[str] | None = None
+    job: Job,
+    damaged: DamagedPackages,
+    out: Path,
+    console: Console,
+    only: Collection[str] | None = None,
+    *,
+    explain: bool = False,
 ) -> int:
     """Print the table and the locations of packages and report, and return the exit code.
 
@@ -106,16 +116,20 @@ def finish(
         console: Prints the table.
         only: Ids of the goals that determine the verdict, and whose packages are listed; None for all. The
             table always has all goals.
+        explain: As for `show_result`.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, after printing: a package could not be downloaded.
     """
     goals = [goal for goal in job.goals if only is None or goal.id in only]
     verdict, code = _verdict(job, goals)
-    show_result(job, console, goals)
-    for goal in goals:
-        if goal.files and goal.id not in damaged:
-            print_line(console, f"package: {package_directory(out, goal.id)}")
+    show_result(job, console, goals, explain=explain)
+    packages = [package_directory(out, goal.id) for goal in goals if goal.files and goal.id not in damaged]
+    if len(packages) > _MOST_LISTED:
+        print_line(console, f"{len(packages):,} packages: {packages[0].parent}")
+    else:
+        for directory in packages:
+            print_line(console, f"package: {directory}")
     for name in (REPORT, REPORT_PAGE):
         print_line(console, f"report: {out / name}")
     print_line(console, verdict)
@@ -123,31 +137,47 @@ def finish(
     return code
 
 
-def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
-    """Print the table of a job, and notes on goals: reasons, choices and remarks.
+def show_result(job: Job, console: Console, goals: Collection[Goal], *, explain: bool = False) -> None:
+    """Print the table of a job, why goals are not met, and notes on goals.
 
     Args:
         job: The job; the table has all of its goals.
-        goals: The goals with notes below the table.
+        goals: The goals with sentences below the table.
+        explain: Also print why algorithms and precisions were chosen, and all notes even if there are many.
     """
     console.print(table(job, console.width))
-    for line in sentences(goals):
+    notes = list(_notes(goals))
+    choices = list(_choices(goals))
+    hidden = [] if explain else [*choices, *(notes if len(notes) > _MOST_LISTED else ())]
+    shown = [line for line in (*_failures(goals), *choices, *notes) if line not in hidden]
+    for line in shown:
         print_line(console, line)
+    if hidden:
+        print_line(console, f"{counted(len(hidden), 'note')} on choices and packages: --explain")
 
 
-def sentences(goals: Collection[Goal]) -> Iterator[str]:
-    """Yield notes on goals, each once for all goals to which it applies."""
+def _failures(goals: Collection[Goal]) -> Iterator[str]:
+    """Yield why goals are not met, each reason once."""
     unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
     states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
     for state, names in names_by(states).items():
         yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
-    choices = [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
-    for choice, names in names_by(choices).items():
+
+
+def _choices(goals: Collection[Goal]) -> Iterator[str]:
+    """Yield why precisions and algorithms were chosen, each reason once."""
+    precisions = [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
+    for choice, names in names_by(precisions).items():
         yield f"{listed(names)}: chose {choice}"
-    more = [(goal.id, f"by {goal.algorithm}: {goal.choice}") for goal in goals if goal.choice]
-    more += [(goal.id, goal.note) for goal in goals if goal.note]
-    for words, names in names_by(more).items():
-        yield f"{listed(names)} {words}"
+    algorithms = [(goal.id, f"by {goal.algorithm}: {goal.choice}") for goal in goals if goal.choice]
+    for choice, names in names_by(algorithms).items():
+        yield f"{listed(names)} {choice}"
+
+
+def _notes(goals: Collection[Goal]) -> Iterator[str]:
+    """Yield notes on packages, each once for all goals to which it applies."""
+    for note, names in names_by((goal.id, goal.note) for goal in goals if goal.note).items():
+        yield f"{listed(names)} {note}"
 
 
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:

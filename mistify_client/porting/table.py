@@ -40,7 +40,7 @@ from mistify.jobs.report import (
 from mistify.uploads import as_written
 from mistify.wording import counted, listed, names_by
 
-#: Minimum width of goal ids; longer ones are wrapped.
+#: Minimum width of the columns of goals and parents.
 _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
@@ -99,17 +99,18 @@ def table(job: Job, width: int = 80) -> Table:
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job)
     sections = list(_sections(job, min(threads, default=1)))
-    columns = _fitting(columns, [row for rows in sections for row in rows], width)
-    for column in columns:
+    ids = max([_NAME_WIDTH, *(cell_len(goal.id) for goal in job.goals)])
+    widths = _fitting(columns, [row for rows in sections for row in rows], ids, width)
+    for column, least in widths.items():
         if column in (_GOAL, _PARENT):
-            table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
+            table.add_column(escape(column), overflow="fold", min_width=least)
         else:
             left = column in (_TASK, _ALGORITHM, _PRECISION, _HARDWARE, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     for rows in sections:
         for row in rows:
-            if _has_figure(row, columns):
-                table.add_row(*(escape(row.get(column, "")) for column in columns))
+            if _has_figure(row, widths):
+                table.add_row(*(escape(row.get(column, "")) for column in widths))
         table.add_section()
     return table
 
@@ -139,26 +140,35 @@ def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
     yield from _branch_rows(goal, source)
 
 
-def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Return the columns that fit a console, dropping the least important ones; figures are never truncated.
+def _fitting(
+    columns: Sequence[str], rows: Sequence[Mapping[str, str]], ids: int, width: int
+) -> dict[str, int]:
+    """Return the columns that fit a console, with their minimum widths.
+
+    The least important columns are dropped. Figures are never truncated, and ids only divided if the console
+    is too narrow for them alone.
 
     Args:
         columns: All requested columns.
+        ids: The length of the longest id.
         width: The width of the console in characters.
     """
-    widths = {column: _width(column, rows) for column in columns}
+    widths = {column: ids if column in (_GOAL, _PARENT) else _width(column, rows) for column in columns}
     rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}
     for column in sorted(rank, key=lambda column: rank[column], reverse=True):
-        if sum(widths.values()) + _BETWEEN * (len(widths) - 1) + 1 <= width:
+        if _total(widths) <= width:
             break
         del widths[column]
-    return list(widths)
+    widths[_GOAL] = max(_NAME_WIDTH, widths[_GOAL] - max(0, _total(widths) - width))
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + _BETWEEN * (len(widths) - 1) + 1
 
 
 def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
     """Return the minimum width of a column that truncates no cell."""
-    if column in (_GOAL, _PARENT):  # wrapped
-        return _NAME_WIDTH
     cells = [*column.splitlines(), *(row.get(column, "") for row in rows)]
     return max(map(cell_len, cells))
 

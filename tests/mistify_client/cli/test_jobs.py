@@ -27,7 +27,7 @@ def test_the_list_of_jobs_fits_80_columns(mistify, service, monkeypatch):
 
 
 def test_a_job_is_shown_with_its_log_and_its_goals(mistify, service):
-    result = mistify("jobs", "job-1", "--server", service.address)
+    result = mistify("jobs", "job-1", "--server", service.address, "--explain")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "1970-01-01 00:00:01 job running"

@@ -254,7 +254,7 @@ def add(mistify, config, service, tmp_path):
 
 @pytest.mark.parametrize("command", ["port", "add"])
 def test_goals_likely_to_be_missed_are_reported_at_the_start_and_choices_at_the_end(request, command):
-    lines = request.getfixturevalue(command)().output.splitlines()
+    lines = request.getfixturevalue(command)("--explain").output.splitlines()
     assert lines[1] == "half: accuracy 70.0% is likely to be missed"
     assert "half by morphnet: as good as chamnet, and faster" in lines
 

@@ -65,6 +65,44 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_pa
     assert ["multiply-adds 70%" in line for line in progress] == [True, False]
 
 
+def shown(job, tmp_path, **settings):
+    """Return the lines that end a job."""
+    console = Console(width=100, file=io.StringIO())
+    finish(job, DamagedPackages(), tmp_path, console, **settings)
+    return console.file.getvalue().splitlines()
+
+
+def test_choices_are_explained_on_request(service, tmp_path):
+    half = service.fake.job.goals[0]
+    choice = "the most accurate one in forecasts"
+    goals = tuple(
+        replace(half, id=name, algorithm="morphnet", choice=choice, precision_choice="int8, the smallest")
+        for name in ("a", "b")
+    )
+    job = replace(service.fake.job, goals=goals)
+    explained = ["a and b: chose int8, the smallest", f"a and b by morphnet: {choice}"]
+    assert set(explained) <= set(shown(job, tmp_path, explain=True))
+    lines = shown(job, tmp_path)
+    assert not set(explained) & set(lines)
+    assert "2 notes on choices and packages: --explain" in lines
+
+
+def test_many_packages_and_notes_are_counted(service, tmp_path):
+    half, tenth = service.fake.job.goals
+    goals = tuple(replace(half, id=f"goal-{number}", note=f"lost {number}") for number in range(20))
+    unmet = replace(tenth, state=GoalState.FAILED, reason="no network is that small")
+    job = replace(service.fake.job, goals=(*goals, unmet))
+    lines = shown(job, tmp_path)
+    assert f"20 packages: {tmp_path / 'goals'}" in lines
+    assert "21 notes on choices and packages: --explain" in lines  # one of them on the algorithm of all
+    assert f"{unmet.id} is failed: no network is that small" in lines
+    assert len(lines) <= 2 * len(job.goals) + 10
+    assert "goal-7 lost 7" in shown(job, tmp_path, explain=True)
+    few = shown(replace(job, goals=goals[:5]), tmp_path)
+    assert "goal-4 lost 4" in few
+    assert f"package: {tmp_path / 'goals' / 'goal-4'}" in few
+
+
 def test_the_last_line_distinguishes_predicted_from_measured_goals(service, tmp_path):
     half = replace(
         service.fake.job.goals[0],

@@ -134,14 +134,30 @@ def measured(job):
     return replace(job, sources=(source,), goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
 
 
-@pytest.mark.parametrize("width", [50, 60, 80, 120])
+@pytest.mark.parametrize("width", [50, 60, 90, 120])
 def test_ids_are_not_truncated_at_any_width(service, width):
+    """They are only divided if they do not fit beside the accuracy."""
     name = "nano-at-half-of-the-multiply-adds-and-four-tenths-of-parameters"
     goal = replace(service.fake.job.goals[0], id=name)
     lines = lines_of_table(replace(service.fake.job, goals=(goal,)), width)
+    assert max(map(len, lines)) <= width
     start = next(number for number, line in enumerate(lines) if line.startswith(name[:10]))
     assert "".join(line.split()[0] for line in lines[start:]).startswith(name)
+    assert lines[start].startswith(name) == (width >= 90)
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_twenty_goals_take_a_line_each(service, width):
+    half = service.fake.job.goals[0]
+    names = [f"raspberry-pi-zero-at-{share}-percent" for share in range(5, 105, 5)]
+    goals = tuple(replace(half, id=name) for name in names)
+    lines = lines_of_table(replace(service.fake.job, goals=goals), width)
+    assert [line.split()[0] for line in lines if line.startswith("raspberry")] == names
+    assert len(lines) <= 20 + 8
+    header = next(line for line in lines if "goal" in line).split()
+    words = "goal parent algorithm multiply-adds params memory predicted measured accuracy met"
+    assert {"goal", "accuracy", "met"} <= set(header) <= set(words.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
@@ -166,7 +182,7 @@ def test_a_narrow_table_omits_columns_and_truncates_no_numbers(service, width):
     text = "\n".join(lines)
     assert "75.0% (-5.0)" in text
     assert text.count("mean_iou 50.0%") == 2
-    assert ("123M" in text) == (width >= 60)
+    assert ("123M" in text) == (width >= 80)
 
 
 def test_the_table_shows_the_metrics_that_goals_limit(service):
