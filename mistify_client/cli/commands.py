@@ -23,6 +23,7 @@ _MODULES: Final = {
     **dict.fromkeys(("customize", "tasks"), "customize"),
     "adaptation": "adaptation",
     "engines": "engines",
+    "export": "export",
     "lend": "lend",
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }

@@ -1,0 +1,1 @@
+"""Export of packaged networks to ONNX, for devices with another runtime than LiteRT."""
