@@ -8,6 +8,7 @@ import keras
 
 from executors.structure.exporting import NamedFunction
 from executors.structure.signature import Signature
+from mistify.package.source import SourceInterface
 
 
 class SourceModel(ABC):
@@ -27,6 +28,11 @@ class SourceModel(ABC):
         """The network to cut and train; None if only its inputs and outputs are known."""
 
     @property
+    def interface(self) -> SourceInterface | None:
+        """The inputs and outputs of the user's file, if they differ from the signature's."""
+        return None
+
+    @property
     @abstractmethod
     def signature(self) -> Signature:
         """The inputs and outputs."""
@@ -34,7 +40,8 @@ class SourceModel(ABC):
     @property
     def channels_first(self) -> tuple[str, ...]:
         """The inputs whose channels are first in the file from which the source was loaded."""
-        return ()
+        inputs = () if self.interface is None else self.interface.inputs
+        return tuple(tensor.name for tensor in inputs if tensor.channels_first)
 
     @abstractmethod
     def export(self) -> NamedFunction:

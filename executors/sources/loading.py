@@ -53,7 +53,7 @@ def load_call(path: Path, call: str, weights: Path | None = None) -> SourceModel
     check_installed(path)
     from executors.sources.pytorch.loading import load_pytorch  # noqa: PLC0415 (as above)
 
-    return KerasSource(load_pytorch(path, call, weights))
+    return KerasSource(*load_pytorch(path, call, weights))
 
 
 def read_source(path: Path) -> SourceModel:

@@ -30,12 +30,13 @@ class Builder:
 
     Args:
         taken: Names of the graph's inputs and outputs.
-        batch_of: The name of an input whose first axis is the batch.
+        batch_of: The name of an input.
+        batch_axis: The position of its batch.
     """
 
-    def __init__(self, taken: Sequence[str], batch_of: str) -> None:
+    def __init__(self, taken: Sequence[str], batch_of: str, batch_axis: int) -> None:
         self._taken = Counter(taken)
-        self._batch_of = batch_of
+        self._batch_of = batch_of, batch_axis
         self._scope = ""
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
@@ -199,8 +200,8 @@ class Builder:
         free = sum(isinstance(size, BatchSize) for size in shape)
         if not free or (inferred and free == 1):
             return np.array([size if isinstance(size, int) else -1 for size in shape], np.int64)
-        zero, one = np.array([0], np.int64), np.array([1], np.int64)
-        batch = self.node("Slice", self.node("Shape", self._batch_of), zero, one, zero)
+        name, axis = self._batch_of
+        batch = self.node("Gather", self.node("Shape", name), np.array([axis], np.int64), axis=0)
         parts: list[NodeInput] = [
             np.array([size], np.int64)
             if isinstance(size, int)

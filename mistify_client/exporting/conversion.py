@@ -83,7 +83,9 @@ class _Conversion:
         self._inputs = {name: interface.get(name, Port(name)) for name in network.inputs}
         self._outputs = {name: interface.get(name, Port(name)) for name in network.outputs}
         names = [port.name for port in (*self._inputs.values(), *self._outputs.values())]
-        self._builder = Builder(names, names[0])
+        first, port = next(iter(self._inputs.items()))
+        axes = port.axes or in_order(len(network.shapes[network.inputs[first]]))
+        self._builder = Builder(names, port.name, axes.index(0))
         self._values: dict[int, Argument] = dict(network.constants)
 
     def model(self, about: Mapping[str, str]) -> ModelProto:

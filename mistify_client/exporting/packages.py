@@ -10,8 +10,11 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files.writing import write_bytes
 from mistify.package.exits import EXITS
 from mistify.package.manifest import NETWORK, SIGNATURE, Manifest, branch_signature
+from mistify.package.opened import Package
+from mistify.package.records import corrupt_package
+from mistify.package.source import SOURCE, SourceInterface
 from mistify_client.exporting.errors import NotExportableError
-from mistify_client.exporting.interface import Interface
+from mistify_client.exporting.interface import Interface, Port
 from mistify_client.runtime.versions import open_current
 
 __all__ = ["Exported", "export_onnx"]
@@ -61,7 +64,7 @@ def export_onnx(package: Path, file: Path) -> Exported:
 
     manifest, network = opened.manifest, opened.read(NETWORK)
     branch = manifest.default_branch if manifest.branches else None
-    interface: Interface = {}
+    interface = _interface(opened)
     signature = SIGNATURE if branch is None else branch_signature(branch)
     try:
         model = converted(network, signature, interface, _about(manifest, branch))
@@ -119,6 +122,30 @@ def _check_installed() -> None:
             ErrorCode.UNAVAILABLE,
             "the export needs onnx, which is not installed; run pip install 'mistify-porting[onnx]'",
         )
+
+
+def _interface(package: Package) -> Interface:
+    """Return the names, layouts and types of the source; none if the package does not record them.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, those recorded are not the package's.
+    """
+    source = SourceInterface.of(package)
+    if source is None:
+        return {}
+    infos = (*package.manifest.inputs, *package.manifest.outputs)
+    ranks = {info.name: len(info.shape) for info in infos}
+    recorded = {tensor.name: tensor for tensor in source.tensors()}
+    for name, rank in ranks.items():
+        if name not in recorded or len(recorded[name].axes) != rank:
+            problem = Problem(
+                str(package.directory / SOURCE),
+                f"no layout that fits {name}",
+                f"one with {rank} axes",
+                "fetch the package again",
+            )
+            raise corrupt_package(package.directory, [problem])
+    return {name: Port(recorded[name].source, recorded[name].axes, recorded[name].dtype) for name in ranks}
 
 
 def _about(manifest: Manifest, branch: int | None) -> dict[str, str]:

@@ -95,6 +95,7 @@ class Packager:
             test,
             training_steps=_training_steps(params),
             branches=branches,
+            interface=self._checkpoints.source(recipe.teacher).interface,
             parts=parts,
             slices=SliceSource(
                 partial(self._conversions.cuttable, recipe, params),

@@ -158,6 +158,7 @@ def test_the_tutorial_for_engineers_works(tmp_path: Path) -> None:
 def test_the_page_on_pytorch_works(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
     follow("docs/pytorch.md", tmp_path)
 
 

@@ -48,11 +48,13 @@ def trained(path: Path) -> None:
     images = torch.from_numpy(np.moveaxis(data["x"], -1, 1).astype(np.float32))
     labels = torch.from_numpy(data["y"].astype(np.int64).reshape(-1))
     optimizer = torch.optim.Adam(network.parameters(), 3e-3)
+    slower = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
     for _ in range(12):
         for batch in torch.randperm(len(images)).split(64):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(network(images[batch]), labels[batch]).backward()
             optimizer.step()
+        slower.step()
     names = {"input_names": ["image"], "output_names": ["digit"]}
     free = {"dynamic_axes": {"image": {0: "n"}, "digit": {0: "n"}}}
     torch.onnx.export(network.eval(), (images[:2],), path, dynamo=False, opset_version=17, **names, **free)
@@ -83,6 +85,32 @@ def test_a_network_from_pytorch_is_cut_to_half_and_quantized(tmp_path: Path) -> 
         model = load(tmp_path / "out" / "goals" / name)
         answers = np.asarray(model(images)).argmax(-1)
         assert np.mean(answers == expected.argmax(-1)) >= 0.9
+    for name in ("same", "half"):
+        check_exported(tmp_path / "out" / "goals" / name, images)
+    refused = export(tmp_path / "out" / "goals" / "int8")
+    assert refused.returncode == 2
+    assert "int8 weights" in refused.stderr
+
+
+def export(package: Path) -> subprocess.CompletedProcess[str]:
+    file = package.with_suffix(".onnx")
+    return subprocess.run(
+        [MISTIFY, "export", package, "--onnx", file], capture_output=True, text=True, check=False
+    )
+
+
+def check_exported(package: Path, images: np.ndarray) -> None:
+    """Export a package, and compare it with the package in the names and the layout of its source."""
+    done = export(package)
+    assert done.returncode == 0, done.stderr
+    proto = onnx.load(package.with_suffix(".onnx"))
+    kinds = [node.op_type for node in proto.graph.node]
+    assert (kinds.count("Conv"), kinds.count("Gemm")) == (6, 1)
+    assert not {"Transpose", "Pad"}.intersection(kinds)
+    assert [output.name for output in proto.graph.output] == ["digit"]
+    (made,) = outputs_of(package.with_suffix(".onnx"), {"image": np.moveaxis(images, -1, 1)})
+    expected = np.asarray(load(package)(images))
+    np.testing.assert_allclose(made, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.slow

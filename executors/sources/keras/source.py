@@ -3,7 +3,6 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 from zipfile import ZipFile, ZipInfo
@@ -14,6 +13,7 @@ from executors.sources.contract import SourceModel
 from executors.structure.exporting import NamedFunction, folded
 from executors.structure.keras_internals import seed_states
 from executors.structure.signature import Signature, signature_of
+from mistify.package.source import SOURCE, SourceInterface
 
 #: The part of a Keras file with the time of saving, and the key of that time.
 _METADATA: Final = "metadata.json"
@@ -24,14 +24,14 @@ class KerasSource(SourceModel):
     """A flat functional Keras model.
 
     Args:
-        channels_first: The inputs whose channels are first in the file from which the model was translated.
+        interface: The inputs and outputs of the file from which the model was translated, if it was.
     """
 
     suffix = ".keras"
 
-    def __init__(self, network: keras.Model, channels_first: Sequence[str] = ()) -> None:
+    def __init__(self, network: keras.Model, interface: SourceInterface | None = None) -> None:
         self._network = network
-        self._channels_first = tuple(channels_first)
+        self._interface = interface
 
     @property
     def network(self) -> keras.Model:
@@ -39,9 +39,9 @@ class KerasSource(SourceModel):
         return self._network
 
     @property
-    def channels_first(self) -> tuple[str, ...]:
-        """The inputs whose channels were moved to the end."""
-        return self._channels_first
+    def interface(self) -> SourceInterface | None:
+        """The inputs and outputs of the file."""
+        return self._interface
 
     @property
     def signature(self) -> Signature:
@@ -60,11 +60,18 @@ class KerasSource(SourceModel):
             saved = Path(directory) / "model.keras"
             self._network.save(saved)
             _copy_without_times(saved, path)
+        if self._interface is not None:
+            with ZipFile(path, "a") as file:
+                file.writestr(ZipInfo(SOURCE), self._interface.model_dump_json())
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Load a model written by `write`."""
-        return cls(keras.models.load_model(path, compile=False, safe_mode=True))
+        network = keras.models.load_model(path, compile=False, safe_mode=True)
+        with ZipFile(path) as file:
+            if SOURCE not in file.namelist():
+                return cls(network)
+            return cls(network, SourceInterface.model_validate_json(file.read(SOURCE)))
 
 
 def _copy_without_times(saved: Path, copy: Path) -> None:

@@ -17,9 +17,11 @@ from executors.sources.onnx import operators
 from executors.sources.onnx.comparison import check_equal
 from executors.sources.onnx.floats import make_float
 from executors.sources.onnx.graph import check_nodes, read_graph
+from executors.sources.onnx.interface import interface_of
 from executors.sources.onnx.reader import translated
 from executors.sources.resource_limits import limited_resources
 from mistify.errors import MistifyError
+from mistify.package.source import SourceInterface
 
 __all__ = ["load_onnx", "operators", "read_onnx"]
 
@@ -37,11 +39,11 @@ class OnnxNetwork(NamedTuple):
 
     Attributes:
         model: A flat functional Keras model with channels last.
-        channels_first: The inputs whose channels are first in the file.
+        interface: The inputs and outputs as they are in the file.
     """
 
     model: keras.Model
-    channels_first: tuple[str, ...]
+    interface: SourceInterface
 
 
 def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> keras.Model:
@@ -85,9 +87,7 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     translation = translated(path, graph, sizes)
     check_finite(path, translation.model)
     check_equal(path, proto, translation)
-    moved = (each.value for each in translation.inputs if each.value.axes != tuple(range(each.value.rank)))
-    images = tuple(value.tensor.name for value in moved if value.batch == 0)
-    return OnnxNetwork(flatten(path, translation.model), images)
+    return OnnxNetwork(flatten(path, translation.model), interface_of(translation, graph))
 
 
 def _version(path: Path, proto: onnx.ModelProto) -> int:

@@ -5,17 +5,15 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import keras
-
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.sources.onnx.loading import load_onnx
+from executors.sources.onnx.loading import OnnxNetwork, read_onnx
 from executors.sources.pytorch.exporting import MEMORY, SECONDS, export
 from mistify.errors import MistifyError
 from mistify.isolation.process import DisposableProcess, ProcessEndedError
 
 
-def load_pytorch(path: Path, call: str, weights: Path | None = None) -> keras.Model:
+def load_pytorch(path: Path, call: str, weights: Path | None = None) -> OnnxNetwork:
     """Load the network that a function returns, as a flat functional Keras model with channels last.
 
     The file runs on its own: it can import installed packages, but no modules from its directory.
@@ -26,14 +24,14 @@ def load_pytorch(path: Path, call: str, weights: Path | None = None) -> keras.Mo
         weights: A file that the function takes as its argument; None if it takes none.
 
     Raises:
-        MistifyError: INVALID_MODEL: PyTorch is not installed, the call fails, or as for `load_onnx`.
+        MistifyError: INVALID_MODEL: PyTorch is not installed, the call fails, or as for `read_onnx`.
     """
     directory, process = Path(tempfile.mkdtemp()), DisposableProcess()
     exported = directory / f"{path.stem}.onnx"
     try:
         file = None if weights is None else str(weights)
         process.call(export, str(path), call, file, str(exported))
-        return load_onnx(exported.parent)
+        return read_onnx(exported.parent)
     except (ProcessEndedError, MemoryError) as error:
         raise invalid(
             path, f"a function {call} that cannot be called: {error}",

@@ -19,7 +19,7 @@ def fully_connected(builder: Builder, call: Call) -> Value:
     width = given.shape[1]
     # A tensor whose rows were merged only for this product is multiplied as it was.
     source = builder.source(value)
-    if source.rank > 2 and source.shape[-1] == width:
+    if source.rank > 2 and source.shape[-1] == width and source.shape[0] != value.shape[0]:
         value = source
     elif value.shape[-1] != width:
         value = builder.reshaped(value, (*call.shape[:-1], width))

@@ -14,12 +14,13 @@ from mistify.config.data.dataset import TextSettings
 from mistify.config.data.preparation import ImagePreparation, Preparation, TokenPreparation
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.records import FileName
+from mistify.package.source import SOURCE
 from mistify.package.training import TRAIN
 from mistify.parsing.validation import InvalidValue, json_path, unknown_name
 from mistify_server.tasks.problems import ProblemCollector
 
 #: File names that a vocabulary in a package must not have.
-_TAKEN: Final = frozenset({MANIFEST, NETWORK, TRAIN, "saved_model.zip"})
+_TAKEN: Final = frozenset({MANIFEST, NETWORK, SOURCE, TRAIN, "saved_model.zip"})
 _FILE_NAME: Final[TypeAdapter[str]] = TypeAdapter(FileName)
 
 

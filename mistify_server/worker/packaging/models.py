@@ -18,6 +18,7 @@ from executors.training.evaluation import call, evaluate
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
+from mistify.package.source import SOURCE, SourceInterface
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import listed
 from mistify_server.tasks.tasks import PackageTask
@@ -52,6 +53,7 @@ def package_model(
     *,
     training_steps: int = 0,
     branches: Branches | None = None,
+    interface: SourceInterface | None = None,
     parts: PackageParts = NO_PARTS,
     slices: SliceSource = NO_SLICES,
 ) -> PackageFiles:
@@ -64,6 +66,7 @@ def package_model(
         test: The test data for measuring the finished package.
         training_steps: Number of steps of quantization-aware training and compression, if requested.
         branches: The networks of the task's branches; None if it has none.
+        interface: The inputs and outputs of the source's file, if they differ from the network's.
         parts: Additional parts from the algorithm.
         slices: The network that the checkpoint is a slice of, if it is one.
 
@@ -99,7 +102,13 @@ def package_model(
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
         layers=[layer.name for layer in model.layers],
-        other_files={**_saved_model(branches, task), **files_of_parts, **adaptation.files, **exits.files},
+        other_files={
+            **_saved_model(branches, task),
+            **({} if interface is None else {SOURCE: interface.model_dump_json(indent=2).encode()}),
+            **files_of_parts,
+            **adaptation.files,
+            **exits.files,
+        },
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
 

@@ -13,6 +13,7 @@ from keras import layers
 from executors.sources.keras.flat import flatten
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
+from mistify_client.exporting.interface import Port
 from mistify_server.worker.packaging.conversion.converter import convert
 from tests.executors.structure.networks import randomised
 from tests.mistify_client.exporting.compared import channels_first, difference, nodes
@@ -116,6 +117,11 @@ def test_zeros_around_images_are_padded_by_convolutions_and_dense_layers_keep_fl
     network = network_of(residual)
     made = nodes(network, channels_first(network))
     assert (made["Pad"], made["Gather"], made["Gemm"]) == (0, 0, 2)
+
+
+def test_the_batch_of_an_input_may_be_another_axis_than_the_first() -> None:
+    network = network_of(recurrent)
+    assert difference(network, {"signal": Port("steps", (1, 0, 2))}) < 1e-5
 
 
 def test_only_attention_transposes_tokens() -> None:

@@ -19,6 +19,7 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.records import describe_file
+from mistify.package.source import SOURCE, SourceInterface, SourceTensor
 from mistify_client import load
 from mistify_client.exporting.packages import export_onnx
 from mistify_client.exporting.registry import OPERATORS
@@ -90,6 +91,52 @@ def test_the_current_version_is_exported(tmp_path: Path) -> None:
     export_onnx(package, tmp_path / "net.onnx")
     entries = onnx.load(tmp_path / "net.onnx").metadata_props
     assert ("mistify.goal", "tuned") in [(entry.key, entry.value) for entry in entries]
+
+
+def with_source(package: Path, *tensors: SourceTensor) -> Path:
+    """Record the interface of a package's source: the input and the output."""
+    content = SourceInterface(inputs=tensors[:1], outputs=tensors[1:]).model_dump_json()
+    (package / SOURCE).write_text(content)
+    manifest = Manifest.load(package)
+    files = {**manifest.files, SOURCE: describe_file(package / SOURCE)}
+    manifest.model_copy(update={"files": files}).save(package)
+    return package
+
+
+def test_inputs_and_outputs_are_those_of_the_source(tmp_path: Path) -> None:
+    package = make_package(tmp_path / "package")
+    model = load(package)
+    image, digit = model.inputs[0].name, model.outputs[0].name
+    with_source(
+        package,
+        SourceTensor(name=image, source="input.1", axes=(0, 3, 1, 2), dtype="float64"),
+        SourceTensor(name=digit, source="/out", axes=(0, 1), dtype="float32"),
+    )
+    exported = export_onnx(package, tmp_path / "net.onnx")
+    assert exported.difference is not None
+    assert exported.difference < 1e-5
+    proto = onnx.load(tmp_path / "net.onnx")
+    assert [node.op_type for node in proto.graph.node if node.op_type == "Transpose"] == []
+    first = images().transpose(0, 3, 1, 2).astype(np.float64)
+    made = in_onnx_runtime((tmp_path / "net.onnx").read_bytes(), {"input.1": first})
+    expected = np.asarray(model(images()))
+    np.testing.assert_allclose(made["/out"], expected, atol=1e-5 * expected.max())
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"), [("other", (0, 3, 1, 2)), ("image", (0, 2, 1)), ("image", (0, 4, 1, 2, 3))]
+)
+def test_a_layout_that_does_not_fit_is_damage(tmp_path: Path, name: str, axes: tuple[int, ...]) -> None:
+    package = make_package(tmp_path / "package")
+    image, digit = load(package).inputs[0].name, load(package).outputs[0].name
+    with_source(
+        package,
+        SourceTensor(name=image if name == "image" else name, source="x", axes=axes, dtype="float32"),
+        SourceTensor(name=digit, source="y", axes=(0, 1), dtype="float32"),
+    )
+    with pytest.raises(MistifyError, match=f"no layout that fits {image}") as error:
+        export_onnx(package, tmp_path / "net.onnx")
+    assert error.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 @pytest.mark.parametrize("precision", ["dynamic", "int8", "int8-qat"])

@@ -53,14 +53,14 @@ def test_the_network_computes_what_pytorch_does_and_keeps_its_names(tmp_path: Pa
     image, extra = torch.randn(3, 3, 8, 8), torch.randn(3, 4)
     with torch.no_grad():
         expected = trained(image, extra)
-    model = load_pytorch(path, "network", tmp_path / "weights.pt")
+    model = load_pytorch(path, "network", tmp_path / "weights.pt").model
     assert [tensor.name for tensor in model.inputs] == ["image", "extra"]
     assert model.input_shape == [(None, 8, 8, 3), (None, 4)]
     assert {layer.name for layer in model.layers if layer.weights} == {"stem", "head"}
     made = model([np.moveaxis(image.numpy(), 1, -1), extra.numpy()])
     for name, output in zip(("scores", "shifted"), made, strict=True):
         np.testing.assert_allclose(np.asarray(output), expected[name].numpy(), atol=1e-5)
-    random = [load_pytorch(path, "network").get_weights() for _ in range(2)]
+    random = [load_pytorch(path, "network").model.get_weights() for _ in range(2)]
     assert all(np.array_equal(one, other) for one, other in zip(*random, strict=True))
 
 

@@ -1,0 +1,24 @@
+"""Inputs and outputs of an ONNX file, as packages record them."""
+
+import numpy as np
+from onnx import helper
+
+from executors.sources.onnx.graph import Graph
+from executors.sources.onnx.names import usable
+from executors.sources.onnx.reader import Translation
+from executors.sources.onnx.values import Value
+from mistify.package.source import SourceInterface, SourceTensor
+
+
+def interface_of(translation: Translation, graph: Graph) -> SourceInterface:
+    """Return the names, layouts and types of a graph's inputs and outputs."""
+    inputs = (_tensor(each.name, each.value, each.kind) for each in translation.inputs)
+    kinds = {output.name: output.type.tensor_type.elem_type for output in graph.proto.output}
+    outputs = (_tensor(name, value, kinds[name]) for name, value in translation.outputs.items())
+    return SourceInterface(inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def _tensor(name: str, value: Value, kind: int) -> SourceTensor:
+    axes = tuple(value.axes.index(axis) for axis in range(value.rank))
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name if kind else value.tensor.dtype
+    return SourceTensor(name=usable(name), source=name, axes=axes, dtype=dtype)
