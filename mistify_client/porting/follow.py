@@ -116,7 +116,7 @@ def finish(
         console: Prints the table.
         only: Ids of the goals that determine the verdict, and whose packages are listed; None for all. The
             table always has all goals.
-        explain: As for `show_result`.
+        explain: Also print all notes, and why algorithms and precisions were chosen.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, after printing: a package could not be downloaded.
