@@ -1,4 +1,4 @@
-"""The command `mistify report`: the report of a job as an HTML page, and its trade-offs as pictures."""
+"""The command `mistify report`: a job as an HTML page, its goals as CSV, and its trade-offs as pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +11,14 @@ from rich.console import Console
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import write_bytes
 from mistify.jobs.report import report as report_of
-from mistify.jobs.tradeoffs import TradeOff, trade_offs
+from mistify.jobs.tradeoffs import TradeOff
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import OptionalServer, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.report_files import REPORT_PAGE, read_trade_offs
+from mistify_client.porting.report_files import REPORT_PAGE, ReportContent, read_report
 from mistify_client.rpc.porting import PortingClient
 
 
@@ -40,32 +40,41 @@ def report(
     html: Annotated[
         Path | None, typer.Option(help="File for the whole report as an HTML page.", metavar="FILE")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="File for the goals and their figures as a table.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Write the report of a job: as one self-contained page, or its trade-offs as pictures.
+    """Write the report of a job: as one self-contained page, its goals as CSV, its trade-offs as pictures.
 
     Pictures need matplotlib, but no browser. Exit code 3: there is no such job, or nothing to draw yet.
     """
     console = Console()
     with reported_errors():
-        _check_wanted(job, server, png, html)
+        _check_wanted(job, server, html, wanted=any(each is not None for each in (png, html, csv)))
         pictures = None if png is None else _pictures()
         if server is None:
-            job, along_costs = read_trade_offs(Path(job))
+            content = read_report(Path(job))
         else:
             with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
-                along_costs = trade_offs(report_of(client.job(job)))
+                content = ReportContent.of(report_of(client.job(job)))
                 if html is not None:
                     output_directory(html.parent, "--html")
                     write_bytes(html, client.report_page(job))
                     print_line(console, f"report: {html}")
+        if csv is not None:
+            output_directory(csv.parent, "--csv")
+            write_bytes(csv, content.goals.encode())
+            print_line(console, f"goals: {csv}")
         if png is not None and pictures is not None:
-            for path in _drawn(pictures, along_costs, job, png):
+            for path in _drawn(pictures, content.trade_offs, content.job, png):
                 print_line(console, f"picture: {path}")
 
 
-def _check_wanted(job: str, server: str | None, png: Path | None, html: Path | None) -> None:
-    if png is None and html is None:
-        raise MistifyError(ErrorCode.INVALID_CONFIG, "nothing to write; give --png DIR, --html FILE or both")
+def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bool) -> None:
+    if not wanted:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, "nothing to write; give --png DIR, --html FILE, --csv FILE or several"
+        )
     if html is not None and server is None:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,

@@ -1,7 +1,10 @@
 """The report of a job in an output directory: as data, and as an HTML page."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import write_bytes, write_json
@@ -9,6 +12,7 @@ from mistify.jobs.job import Job
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import TradeOff, trade_offs
 from mistify_client.files import read_text
+from mistify_client.porting.goals_csv import goals_csv
 from mistify_client.rpc.porting import PortingClient
 
 REPORT = "report.json"
@@ -25,8 +29,28 @@ def fetch_report(client: PortingClient, job: Job, out: Path) -> None:
     write_bytes(out / REPORT_PAGE, client.report_page(job.id))
 
 
-def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
-    """Return the id of a job and its trade-offs from its `report.json`.
+@dataclass(frozen=True)
+class ReportContent:
+    """What commands write of a report.
+
+    Attributes:
+        job: The id of the job.
+        trade_offs: Accuracy against each cost, for plots.
+        goals: Its goals as CSV.
+    """
+
+    job: str
+    trade_offs: list[TradeOff]
+    goals: str
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "ReportContent":
+        """Return the content of a report (`mistify.jobs.report.report`)."""
+        return cls(data["job"], trade_offs(data), goals_csv(data))
+
+
+def read_report(path: Path) -> ReportContent:
+    """Read a job's `report.json`.
 
     Args:
         path: The file, or its directory.
@@ -42,8 +66,7 @@ def read_trade_offs(path: Path) -> tuple[str, list[TradeOff]]:
             "to name a job, name its --server as well",
         )
     try:
-        data = json.loads(read_text(file))
-        return data["job"], trade_offs(data)
+        return ReportContent.of(json.loads(read_text(file)))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,

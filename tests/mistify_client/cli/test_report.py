@@ -1,5 +1,6 @@
 """`mistify report`: the page of a job, and pictures of a job on a server or of a saved report."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import Target
 from mistify.errors import ErrorCode
 from mistify.jobs.report import report
+from mistify_client.porting.goals_csv import goals_csv
 from tests.mistify_client.conftest import REPORT_PAGE
 from tests.support.stored import digits_job
 
@@ -61,12 +65,47 @@ def test_the_page_is_saved_as_the_server_sends_it(mistify, service, tmp_path):
     assert file.read_bytes() == REPORT_PAGE
 
 
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_goals_are_saved_as_csv(mistify, service, job, tmp_path):
+    service.fake.job = job = replace(job, id="job-1")
+    saved = tmp_path / "report.json"
+    saved.write_text(json.dumps(report(job)))
+    result = mistify("report", "job-1", "--server", service.address, "--csv", tmp_path / "new" / "goals.csv")
+    assert (result.exit_code, result.stdout) == (0, f"goals: {tmp_path / 'new' / 'goals.csv'}\n")
+    rows = rows_of(tmp_path / "new" / "goals.csv")
+    assert mistify("report", tmp_path, "--csv", tmp_path / "goals.csv").exit_code == 0
+    assert rows_of(tmp_path / "goals.csv") == rows
+    assert [row["id"] for row in rows] == [goal.id for goal in job.goals]
+    for row, goal in zip(rows, json.loads(saved.read_text())["goals"], strict=True):
+        for name, figure in goal["achieved"].items():
+            cell = row[f"achieved.{name}"]
+            assert cell == "" if figure is None else cell == str(figure)
+        for name, limit in goal["budget"].items():
+            assert row[f"budget.{name}"] == str(limit)
+        assert row["met"] == str(goal["met"])
+
+
+def test_tasks_targets_and_outputs_have_columns_of_their_own(service):
+    half, tenth = service.fake.job.goals
+    scores = OutputScore("class", Metric.ACCURACY, 0.75), OutputScore("boxes", Metric.MSE, 0.0123)
+    spec = replace(half.spec, targets=(Target("boxes", Metric.MSE, 0.02),))
+    goals = (replace(half, output_scores=scores, spec=spec), tenth)
+    first, second = csv.DictReader(goals_csv(report(replace(service.fake.job, goals=goals))).splitlines())
+    assert (first["outputs.class.accuracy"], first["outputs.boxes.mse"]) == ("0.75", "0.0123")
+    assert (second["outputs.class.accuracy"], second["outputs.boxes.mse"]) == ("", "")
+    assert first["targets.boxes.mse"] == "0.02"
+
+
 def test_missing_files_and_options_are_reported(mistify, service, tmp_path):
     png, html = ("--png", tmp_path / "png"), ("--html", tmp_path / "page.html")
     at = ("--server", service.address)
     pytest.importorskip("matplotlib")
     for arguments, code, words in (
-        (["job-1", *at], ErrorCode.INVALID_CONFIG, "give --png DIR, --html FILE or both"),
+        (["job-1", *at], ErrorCode.INVALID_CONFIG, "give --png DIR, --html FILE, --csv FILE or several"),
         ([tmp_path, *html], ErrorCode.INVALID_CONFIG, f"mistify port writes {tmp_path / 'report.html'}"),
         (["job-9", *at, *html], ErrorCode.NOT_FOUND, "there is no job 'job-9'"),
         (["job-1", *at, *png], ErrorCode.NOT_FOUND, "fewer than two goals of job-1 have a package (yet)"),
