@@ -4,7 +4,7 @@ OUT ?= demo-out
 DATA ?=
 BENCHMARKS := porting.default_config porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
 	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
-	porting.forecasts porting.branches porting.larger porting.step \
+	porting.forecasts porting.branches porting.larger porting.step porting.onnx_matrix \
 	elastic.quality elastic.families elastic.exits elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
 	factory.classes factory.speed adaptation.test_time \
 	device.switching device.inference device.loaded_memory device.engines device.decisions device.lending \
@@ -14,7 +14,7 @@ BENCHMARKS := porting.default_config porting.goal_tree porting.collective portin
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow test-web bench results docs support-matrix check format proto clean
+.PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix check format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -57,6 +57,9 @@ docs: install  ## Build the documentation site in build/site/; warnings are erro
 support-matrix: install  ## Write docs/support-matrix.md from 42 architectures, in half an hour
 	mkdir -p docs
 	$(BIN)/python -m benchmarks.porting.support_matrix --write docs/support-matrix.md
+
+onnx-matrix: install  ## Write docs/onnx-matrix.md from PyTorch networks and packages' ONNX files, in half an hour
+	$(BIN)/python -m benchmarks.porting.onnx_matrix --write docs/onnx-matrix.md
 
 check: install  ## Check format, lint, docstrings, types, layers and generated code
 	$(BIN)/ruff format --check .
