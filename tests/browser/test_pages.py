@@ -75,6 +75,25 @@ def test_a_job_is_submitted_in_the_editor_and_its_package_runs(
     assert outputs.shape == (3, 10)
 
 
+def test_an_onnx_file_with_sizes_is_planned_in_the_editor(page: Page, tmp_path: Path) -> None:
+    onnx_files = pytest.importorskip("tests.support.onnx_files")
+    nodes = [
+        *(onnx_files.node("Conv", "image kernel", "c"), onnx_files.node("GlobalAveragePool", "c", "g")),
+        *(onnx_files.node("Flatten", "g", "f"), onnx_files.node("Gemm", "f head", "digit", transB=1)),
+    ]
+    weights = {"kernel": onnx_files.normal(8, 1, 3, 3), "head": onnx_files.normal(10, 8)}
+    inputs = {"image": ["n", 1, "height", "width"]}
+    proto = onnx_files.model(nodes, inputs, weights, outputs=["digit"])
+    onnx_files.written(tmp_path / "net.onnx", proto)
+    goal = {**CONFIG[0], "model": "net.onnx?image=1,8,8"}
+    with web_server(tmp_path / "store", "--data-root", tmp_path) as url:
+        page.goto(f"{url}submit")
+        page.get_by_label("Config").fill(json.dumps([goal], indent=1))
+        page.get_by_role("button", name="Plan").click()
+        plan = page.locator("#answer h2")
+        expect(plan).to_contain_text("Plan of net.onnx?image=1,8,8", timeout=120_000)
+
+
 def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str, job: str) -> None:
     page.goto(f"{url}jobs/{job}")
     point = page.locator(".plot .points path.point").first

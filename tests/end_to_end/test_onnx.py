@@ -1,5 +1,6 @@
 """A network trained in PyTorch, from its ONNX file to packages on the device."""
 
+import hashlib
 import json
 import runpy
 import subprocess
@@ -13,14 +14,16 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
 
+import httpx
 import onnx
 import torch
 
 from executors.readers.builtin import read_builtin
+from mistify.uploads import FileDigest, listing_text
 from mistify_client import load
 from tests.end_to_end.test_sources import DIGITS, goals_in, port
 from tests.support.onnx_files import model, node, normal, outputs_of, written
-from tests.support.servers import MISTIFY, server
+from tests.support.servers import MISTIFY, server, web_server
 
 
 def trained(path: Path) -> None:
@@ -141,6 +144,62 @@ def test_data_and_apps_may_have_channels_first(tmp_path: Path) -> None:
     first, last = package(images[:9]), package(np.moveaxis(images[:9], 1, -1))
     np.testing.assert_array_equal(first, last)
     assert np.mean(np.asarray(first).argmax(-1) == scores[:9].argmax(-1)) >= 0.8
+
+
+def small_network() -> onnx.ModelProto:
+    """Return a network of two convolutions and a dense layer, with PyTorch's names."""
+    nodes = [
+        *(node("Conv", "image stem.0.weight", "a", strides=[2, 2]), node("Relu", "a", "b")),
+        *(node("Conv", "b layer1.conv.weight", "c"), node("Relu", "c", "d")),
+        *(node("GlobalAveragePool", "d", "e"), node("Flatten", "e", "f")),
+        node("Gemm", "f fc.weight", "digit", transB=1),
+    ]
+    weights = {
+        "stem.0.weight": normal(8, 1, 3, 3),
+        "layer1.conv.weight": normal(16, 8, 2, 2),
+        "fc.weight": normal(10, 16),
+    }
+    return model(nodes, {"image": ["n", 1, 8, 8]}, weights, outputs=["digit"])
+
+
+def uploaded(web: httpx.Client, content: bytes, name: str) -> str:
+    """Upload a file by HTTP; return its name for configs."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert web.put(f"/v1/files/{sha256}", content=content).status_code == 200
+    return f"upload:{sha256}/{name}"
+
+
+@pytest.mark.slow
+def test_a_file_is_uploaded_by_http_and_rules_name_its_pytorch_modules(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save_model(
+        small_network(), path, save_as_external_data=True, location="net.onnx.data", size_threshold=0
+    )
+    goal = {"id": "half", "dataset": DIGITS, "adaptation_goal": {"FLOP": "0.5x"}}
+
+    def planned(name: str, layers: dict[str, str]) -> Any:
+        algorithm = {"name": "morphnet", "config": {"layers": layers}}
+        config = json.dumps([{**goal, "model": name, "algorithm": algorithm}])
+        return web.post("/v1/plans", content=config).json()
+
+    with web_server(tmp_path / "store") as url, httpx.Client(base_url=url, timeout=300) as web:
+        name = uploaded(web, small_network().SerializeToString(), "net.onnx")
+        kept = planned(name, {"stem.*": "keep"})
+        unknown = planned(name, {"layer1.convolution": "keep"})
+        files = {each.name: each.read_bytes() for each in (path, tmp_path / "net.onnx.data")}
+        for each, content in files.items():
+            uploaded(web, content, each)
+        digests = {
+            each: FileDigest(hashlib.sha256(content).hexdigest(), len(content))
+            for each, content in files.items()
+        }
+        divided = planned(f"{uploaded(web, listing_text(digests), 'net')}/", {})
+    batch, other = kept["batches"][0], divided["batches"][0]
+    for found in (batch, other):
+        assert found["source_costs"]["params"] == 9 * 8 + 4 * 8 * 16 + 160
+    (problem,) = unknown["problems"]
+    assert problem["value"] == '"layer1.convolution"'
+    assert "layer1.conv" in problem["expected"] + problem["fix"]
 
 
 CODE = """
