@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from sklearn.datasets import load_digits
 
 from mistify_client import load
 from tests.support.servers import web_server
@@ -94,6 +96,26 @@ def test_an_onnx_file_with_sizes_is_planned_in_the_editor(page: Page, tmp_path: 
         expect(plan).to_contain_text("Plan of net.onnx?image=1,8,8", timeout=120_000)
 
 
+def test_chosen_files_are_sent_and_used(page: Page, url: str, tmp_path: Path) -> None:
+    digits = load_digits()
+    images, classes = (digits.images[..., None] / 16).astype(np.float32), digits.target
+    np.savez(tmp_path / "train.npz", x=images[:1000], y=classes[:1000])
+    np.savez(tmp_path / "test.npz", x=images[1000:1200], y=classes[1000:1200])
+    page.goto(f"{url}submit")
+    config = {**CONFIG[0], "dataset": {"train": "data/train.npz", "test": "test.npz"}}
+    page.get_by_label("Config").fill(json.dumps([config], indent=1))
+    page.get_by_label("Models and data").set_input_files([tmp_path / "train.npz", tmp_path / "test.npz"])
+    expect(page.locator("#sent")).to_have_text("Sent train.npz, test.npz.")
+    text = page.get_by_label("Config").input_value()
+    for name in ("train.npz", "test.npz"):
+        digest = sha256((tmp_path / name).read_bytes()).hexdigest()
+        assert f'"upload:{digest}/{name}"' in text
+        assert httpx.get(f"{url}v1/files/{digest}").json()["complete"]
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", level=1)).not_to_have_text("Submit a config", timeout=120_000)
+    expect(page.locator("main")).to_contain_text("training data train.npz, test data test.npz")
+
+
 def test_a_click_on_a_point_leads_to_its_goal(page: Page, url: str, job: str) -> None:
     page.goto(f"{url}jobs/{job}")
     point = page.locator(".plot .points path.point").first
@@ -141,7 +163,7 @@ def test_a_plan_is_shown_and_starts_nothing(page: Page, url: str) -> None:
     page.goto(f"{url}submit")
     page.get_by_label("Config").fill(json.dumps(CONFIG))
     page.get_by_role("button", name="Plan").click()
-    expect(page.locator("#answer tbody tr")).to_have_count(2, timeout=200_000)
+    expect(page.locator("#answer tbody tr")).to_have_count(3, timeout=200_000)
     expect(page.locator("#answer")).to_contain_text("watch")
     page.goto(url)
     expect(page.locator("tbody tr")).to_have_count(before)

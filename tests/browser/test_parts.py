@@ -8,12 +8,22 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
-from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge, PlannedPreparation
 from mistify_server.web.rendering import render
 from tests.browser.without_server import open_page
 from tests.support.rendered import goal_page
 
 pytestmark = pytest.mark.web
+
+
+SUBMIT = render("submit.html", path="/submit", in_session=False, example='["example"]')
+
+
+def show_plan(page: Page, plan: Plan) -> list[list[str]]:
+    """Show a plan on the page, and return the cells of its rows."""
+    open_page(page, SUBMIT, "/submit")
+    page.evaluate("plan => showPlan(plan)", TypeAdapter(Plan).dump_python(plan, mode="json"))
+    return [row.locator("td").all_inner_texts() for row in page.locator("#answer tbody tr").all()]
 
 
 @pytest.mark.parametrize(
@@ -28,13 +38,80 @@ pytestmark = pytest.mark.web
 def test_a_plan_shows_accuracies_as_percentages_and_errors_as_numbers(
     page: Page, metric: str, score: str
 ) -> None:
-    open_page(page, render("submit.html", path="/submit", in_session=False, example=""), "/submit")
     interval = Interval(0.70123, 0.6, 0.8)
     edge = PlannedEdge(("half",), None, {}, "morphnet", "", {}, interval, (), steps=1, seconds=1.0)
     batch = PlannedBatch("digits-resnet", Metric(metric), {}, None, 1, 1.0, (edge,), 1.0, evidence="")
-    plan = Plan((batch,))
-    page.evaluate("plan => showPlan(plan)", TypeAdapter(Plan).dump_python(plan, mode="json"))
-    expect(page.locator("#answer td").nth(3)).to_have_text(score)
+    source, half = show_plan(page, Plan((batch,)))
+    assert (source[4], half[4]) == ("", score)
+
+
+def test_a_plan_counts_the_time_of_the_source_and_of_preparations(page: Page) -> None:
+    budget = {"flops": 390.0, "latency_ms@pi": 1.5, "latency_ms@host@int8": 1.0}
+    costs = {"flops": 400.0, "latency_ms@pi": 2.0, "latency_ms@host@int8": 0.5, "params": 10.0}
+    whole = {"flops": 800.0, "latency_ms@pi": 3.0, "latency_ms@host": 4.0}
+    edge = PlannedEdge(
+        ("half", "pi"), None, budget, "nested", "", costs, None, (), steps=1200, seconds=5.2, warning="slow"
+    )
+    batch = PlannedBatch(
+        "digits-resnet",
+        Metric.ACCURACY,
+        whole,
+        Interval(0.9, 0.8, 1.0),
+        2400,
+        35.7,
+        (edge,),
+        48.0,
+        evidence="",
+        preparations=(PlannedPreparation("nested", 600, 7.0),),
+    )
+    rows = show_plan(page, Plan((batch,)))
+    assert rows == [
+        ["source", "", "", "", "90.0 % (80.0 to 100.0)", "2,400", "36", ""],
+        ["preparation of nested", "source", "nested", "", "", "600", "7", ""],
+        [
+            "half, pi",
+            "source",
+            "nested",
+            "50 % of the multiply-adds, 67 % of the latency on pi, 13 % of the latency",
+            "",
+            "1,200",
+            "6",
+            "slow",
+        ],
+    ]
+
+
+def test_a_draft_survives_a_reload(page: Page) -> None:
+    open_page(page, SUBMIT, "/submit")
+    config, again = page.get_by_label("Config"), page.get_by_role("button", name="Start over")
+    expect(config).to_have_value('["example"]')
+    expect(again).to_be_hidden()
+    config.fill('["mine"]')
+    page.reload()
+    expect(config).to_have_value('["mine"]')
+    again.click()
+    expect(config).to_have_value('["example"]')
+    expect(again).to_be_hidden()
+    page.reload()
+    expect(config).to_have_value('["example"]')
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"train": "train.npz"}', '{"train": "NEW"}'),
+        ('{"train": "data/train.npz", "test": "t.npz"}', '{"train": "NEW", "test": "t.npz"}'),
+        ('["upload:0/train.npz", "train.npz.gz"]', '["NEW", "train.npz.gz"]'),
+        ('["train.npz?x=1"]', '["NEW?x=1"]'),
+        ('["a/train.npz", "b/train.npz"]', '"NEW"["a/train.npz", "b/train.npz"]'),
+        ('["retrain.npz"]', '"NEW"["retrain.npz"]'),
+    ],
+)
+def test_a_sent_file_is_named_in_the_config(page: Page, before: str, after: str) -> None:
+    open_page(page, SUBMIT, "/submit")
+    page.get_by_label("Config").fill(before)
+    page.evaluate("config.setSelectionRange(0, 0); nameInConfig({name: 'train.npz'}, 'NEW')")
+    expect(page.get_by_label("Config")).to_have_value(after)
 
 
 def test_long_names_on_the_page_of_a_goal_fit_the_width_of_a_phone(page: Page) -> None:

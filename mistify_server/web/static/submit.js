@@ -6,6 +6,10 @@ const config = document.getElementById("config");
 const lines = document.getElementById("lines");
 const answer = document.getElementById("answer");
 const busy = document.getElementById("busy");
+const startOver = document.getElementById("start-over");
+
+// The text is kept in the browser until a job has been started with it.
+const DRAFT = "mistify-draft";
 
 function numberLines(wrong = new Set()) {
   const count = config.value.split("\n").length;
@@ -59,18 +63,49 @@ function scoreInterval(metric, interval) {
   return `${shown(interval.middle)}${isError ? "" : " %"} (${shown(interval.low)} to ${shown(interval.high)})`;
 }
 
+const AXES = {
+  flops: "multiply-adds", params: "parameters", memory_bytes: "memory", size_bytes: "size",
+  latency_ms: "latency", energy_mj: "energy",
+};
+
+// The costs that goals limit, as shares of the source's: "50 % of the multiply-adds, 71 % of the latency on pi".
+function limitedCosts(batch, edge) {
+  const shown = [];
+  for (const axis of Object.keys(edge.budget)) {
+    const [quantity, hardware] = axis.split("@");
+    const whole = batch.source_costs[axis] ?? batch.source_costs[`${quantity}@${hardware}`] ?? batch.source_costs[quantity];
+    if (!whole || edge.costs[axis] === undefined) continue;
+    const place = hardware && hardware !== "host" ? ` on ${hardware}` : "";
+    shown.push(`${Math.round(100 * edge.costs[axis] / whole)} % of the ${AXES[quantity] ?? quantity}${place}`);
+  }
+  return [...new Set(shown)].join(", ");
+}
+
+function planRows(batch) {
+  const rows = [["source", "", "", "", scoreInterval(batch.metric, batch.source_accuracy), batch.source_steps, batch.source_seconds, ""]];
+  for (const each of batch.preparations) {
+    rows.push([`preparation of ${each.algorithm}`, "source", each.algorithm, "", "", each.steps, each.seconds, ""]);
+  }
+  for (const edge of batch.edges) {
+    rows.push([edge.goals.join(", "), edge.parent ?? "source", edge.algorithm || "-", limitedCosts(batch, edge),
+      scoreInterval(batch.metric, edge.accuracy), edge.steps, edge.seconds, edge.warning]);
+  }
+  return rows;
+}
+
 function showPlan(plan) {
-  const parts = [];
+  const parts = [element("p", `The job takes about ${Math.ceil(plan.seconds)} s.`)];
   for (const batch of plan.batches) {
     parts.push(element("h2", `Plan of ${batch.model}: about ${Math.ceil(batch.seconds)} s`));
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    for (const title of ["Goals", "From", "Algorithm", batch.metric, "Seconds", ""]) head.append(element("th", title));
+    for (const title of ["Goals", "From", "Algorithm", "Costs", batch.metric, "Steps", "Seconds", ""]) {
+      head.append(element("th", title));
+    }
     const body = table.createTBody();
-    for (const edge of batch.edges) {
+    for (const [goals, from, algorithm, costs, score, steps, seconds, warning] of planRows(batch)) {
       const row = body.insertRow();
-      const figures = [edge.goals.join(", "), edge.parent ?? "source", edge.algorithm || "-",
-        scoreInterval(batch.metric, edge.accuracy), Math.ceil(edge.seconds), edge.warning];
+      const figures = [goals, from, algorithm, costs, score, steps.toLocaleString("en"), Math.ceil(seconds), warning];
       for (const figure of figures) row.append(element("td", figure));
     }
     const scroll = element("div", "", "scroll");
@@ -98,7 +133,10 @@ form.addEventListener("submit", async (event) => {
     const content = await response.json();
     if (!response.ok) showProblems(content);
     else if (planned) showPlan(content);
-    else location.href = `/jobs/${encodeURIComponent(content.job.id)}`;
+    else {
+      localStorage.removeItem(DRAFT);
+      location.href = `/jobs/${encodeURIComponent(content.job.id)}`;
+    }
   } catch (error) {
     answer.replaceChildren(element("p", `The server cannot be reached (${error.message}); try again.`, "problem"));
   } finally {
@@ -106,6 +144,19 @@ form.addEventListener("submit", async (event) => {
     busy.textContent = "";
   }
 });
-config.addEventListener("input", () => numberLines());
+
+function edited() {
+  localStorage.setItem(DRAFT, config.value);
+  startOver.hidden = config.value === config.defaultValue;
+  numberLines();
+}
+
+startOver.addEventListener("click", () => {
+  config.value = config.defaultValue;
+  answer.replaceChildren();
+  edited();
+});
+config.addEventListener("input", edited);
 config.addEventListener("scroll", () => { lines.scrollTop = config.scrollTop; });
-numberLines();
+config.value = localStorage.getItem(DRAFT) ?? config.defaultValue;
+edited();
