@@ -22,6 +22,12 @@ NodeInput: TypeAlias = "Value | Array | str | None"
 #: The number of zeros before and after each axis.
 Paddings: TypeAlias = Sequence[tuple[int, int]]
 
+#: A tensor of ONNX, and the axes of LiteRT that stand in it.
+_View: TypeAlias = tuple[str, tuple[int, ...]]
+
+#: Appended by Keras to the name of a layer for each call.
+_CALL: Final = re.compile(r"_\d+$")
+
 _UNUSABLE: Final = re.compile(r"[^A-Za-z0-9_./]+")
 
 
@@ -41,20 +47,23 @@ class Builder:
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
         self._stored: dict[tuple[Any, ...], str] = {}
-        self._moved: dict[tuple[str, tuple[int, ...]], Value] = {}
-        self._sources: dict[str, Value] = {}
         self._entries: dict[str, str] = {}
         self._outputs: set[str] = set()
-        self._paddings: dict[str, tuple[Value, Paddings]] = {}
+        # By name and layout: a transposition in LiteRT changes only the layout.
+        self._moved: dict[tuple[_View, tuple[int, ...]], Value] = {}
+        self._sources: dict[_View, Value] = {}
+        self._paddings: dict[_View, tuple[Value, Paddings]] = {}
 
     def enter(self, place: str) -> None:
-        """Name the following nodes after a place in the network.
+        """Name the following nodes after a layer of the network.
 
         Args:
-            place: LiteRT's name of a tensor, such as `functional_1/conv1/Relu;functional_1/conv1/BiasAdd`.
+            place: Name of an output, or LiteRT's name of a tensor, such as `conv_1/Relu;conv_1/BiasAdd`
+                for the call of a layer `conv`.
         """
-        parts = _UNUSABLE.sub("_", place.partition(";")[0]).strip("_/.").split("/")
-        self._scope = "/".join(part for part in parts if part) or "node"
+        parts = [part for part in _UNUSABLE.sub("_", place.partition(";")[0]).strip("_/.").split("/") if part]
+        layers = [_CALL.sub("", part) for part in parts[:-1]] or parts
+        self._scope = "/".join(layers) or "node"
 
     def node(self, kind: str, *inputs: NodeInput, **attributes: Any) -> str:
         """Add a node with one output, and return the name of its output.
@@ -130,12 +139,12 @@ class Builder:
         value = self.plain(argument)
         if value.axes == axes:
             return value
-        key = value.name, axes
+        key = _view(value), axes
         if key not in self._moved:
             if moves(value.shape, value.axes, axes):
                 name = self.node("Transpose", value, perm=[value.axes.index(axis) for axis in axes])
                 self._moved[key] = Value(name, value.shape, axes)
-                self._sources[name] = self.source(value)
+                self._sources[_view(self._moved[key])] = self.source(value)
             else:
                 self._moved[key] = self._reshape(value, value.shape, axes)
         return self._moved[key]
@@ -147,7 +156,7 @@ class Builder:
 
     def source(self, value: Value) -> Value:
         """Return the tensor of which a value is a reshaped form; the value itself if it is none."""
-        return self._sources.get(value.name, value)
+        return self._sources.get(_view(value), value)
 
     def reshaped(self, argument: Argument, shape: Shape) -> Value:
         """Return a tensor with another shape, in whatever layout needs no transposition.
@@ -177,7 +186,7 @@ class Builder:
 
     def note_padding(self, made: Value, value: Value, amounts: Paddings) -> None:
         """Remember that a value is another one with zeros around it, for convolutions that pad themselves."""
-        self._paddings[made.name] = value, amounts
+        self._paddings[_view(made)] = value, amounts
 
     def before_padding(self, value: Value, pads: list[int]) -> tuple[Value, list[int]]:
         """Return a value without the zeros around its positions, and the paddings of ONNX that replace them.
@@ -185,7 +194,7 @@ class Builder:
         Args:
             pads: The paddings that are returned for a value without zeros around it.
         """
-        inner, amounts = self._paddings.get(value.name, (value, None))
+        inner, amounts = self._paddings.get(_view(value), (value, None))
         if amounts is None or amounts[0] != (0, 0) or amounts[-1] != (0, 0):
             return value, pads
         return inner, [before for before, _ in amounts[1:-1]] + [behind for _, behind in amounts[1:-1]]
@@ -218,7 +227,7 @@ class Builder:
         entries = self._entries.get(value.name, value.name)
         made = replace(made, name=self.node("Reshape", entries, self.sizes(made.placed, inferred=True)))
         self._entries[made.name] = entries
-        self._sources[made.name] = self.source(value)
+        self._sources[_view(made)] = self.source(value)
         return made
 
     def _named(self, given: NodeInput) -> str:
@@ -243,6 +252,10 @@ class Builder:
             name = f"{wanted}_{number}"
         self._taken[name] += 1
         return name
+
+
+def _view(value: Value) -> _View:
+    return value.name, value.axes
 
 
 def _axes_after(value: Value, shape: Shape) -> tuple[int, ...] | None:

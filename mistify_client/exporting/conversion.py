@@ -47,8 +47,15 @@ def converted(content: bytes, signature: str, interface: Interface, about: Mappi
 
 
 def checked(model: ModelProto) -> bytes:
-    """Return the content of a file, after ONNX's own checks."""
-    onnx.checker.check_model(model, full_check=True)
+    """Return the content of a file, after ONNX's own checks.
+
+    Raises:
+        ValueError: They found a mistake.
+    """
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
     content: bytes = model.SerializeToString()
     return content
 
@@ -90,8 +97,9 @@ class _Conversion:
 
     def model(self, about: Mapping[str, str]) -> ModelProto:
         inputs = [self._input(name, port) for name, port in self._inputs.items()]
+        names = {self._network.outputs[name]: port.name for name, port in self._outputs.items()}
         for operator in self._network.operators:
-            self._builder.enter(operator.name)
+            self._builder.enter(names.get(operator.outputs[0], operator.name))
             made = self._made(operator)
             self._values.update(zip(operator.outputs, made, strict=True))
         outputs = [self._output(name, port) for name, port in self._outputs.items()]

@@ -74,7 +74,8 @@ def read(content: bytes, signature: str) -> Network:
         signature: A signature whose inputs have a batch as their first axis.
 
     Raises:
-        NotExportableError: There is no such signature, or a size is no multiple of the batch size.
+        NotExportableError: There is no such signature, LiteRT cannot run it, or a size is no multiple of the
+            batch size.
     """
     model = read_network(content)
     chosen = next((one for one in model.signatureDefs if one.signatureKey.decode() == signature), None)
@@ -141,13 +142,14 @@ class _Run:
             experimental_preserve_all_tensors=True,
         )
         run = self._interpreter.get_signature_runner(signature)
-        details = run.get_input_details()
-        run(
-            **{
-                name: np.zeros((batch, *map(int, one["shape"][1:])), one["dtype"])
-                for name, one in details.items()
-            }
-        )
+        inputs = {
+            name: np.zeros((batch, *map(int, one["shape"][1:])), one["dtype"])
+            for name, one in run.get_input_details().items()
+        }
+        try:
+            run(**inputs)
+        except RuntimeError as error:
+            raise NotExportableError(f"LiteRT cannot run it for a batch of {batch} ({error})") from error
         tensors = {int(one["index"]): one for one in self._interpreter.get_tensor_details(graph)}
         self.shapes = {number: tuple(map(int, one["shape"])) for number, one in tensors.items()}
         self.types = {number: np.dtype(one["dtype"]).name for number, one in tensors.items()}

@@ -53,7 +53,8 @@ def export_onnx(package: Path, file: Path) -> Exported:
     Raises:
         MistifyError: NOT_FOUND or CORRUPT_PACKAGE, the package cannot be read; UNAVAILABLE, onnx is not
             installed; INVALID_CONFIG, the file exists or has no directory; INVALID_MODEL, the network is
-            quantized, or an operator has no equivalent in ONNX; INTERNAL, the outputs differ.
+            quantized, or an operator has no equivalent in ONNX; INTERNAL, the written network
+            would be invalid, or its outputs differ.
     """
     _check_file(file)
     opened = open_current(package)
@@ -73,13 +74,15 @@ def export_onnx(package: Path, file: Path) -> Exported:
             str(package / NETWORK), str(error), "operators that ONNX has", "see docs/onnx.md#back-to-onnx"
         )
         raise _not_exported(package, problem) from error
-    content = checked(model)
+    try:
+        content = checked(model)
+    except ValueError as error:
+        raise _own_error(f"the network exported from {package} is invalid ({error})") from error
     apart = difference(network, signature, content, interface)
     if apart is not None and apart > TOLERANCE:
-        raise MistifyError(
-            ErrorCode.INTERNAL,
-            f"the exported network differs from {package} by {apart:.2g} of its largest output; expected "
-            f"at most {TOLERANCE:g}; report this as an error of Mistify, with the package",
+        raise _own_error(
+            f"the network exported from {package} differs from it by {apart:.2g} of the largest output; "
+            f"expected at most {TOLERANCE:g}"
         )
     write_bytes(file, content)
     return Exported(branch, EXITS in manifest.files, len(model.graph.node), apart)
@@ -152,6 +155,13 @@ def _about(manifest: Manifest, branch: int | None) -> dict[str, str]:
     """Return the metadata of the file."""
     about = {"mistify.job": manifest.job, "mistify.goal": manifest.goal}
     return about if branch is None else {**about, "mistify.branch": str(branch)}
+
+
+def _own_error(message: str) -> MistifyError:
+    return MistifyError(
+        ErrorCode.INTERNAL,
+        f"{message}; nothing was written; report this as an error of Mistify, with the package",
+    )
 
 
 def _not_exported(package: Path, problem: Problem) -> MistifyError:

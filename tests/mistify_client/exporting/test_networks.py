@@ -13,6 +13,8 @@ from keras import layers
 from executors.sources.keras.flat import flatten
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
+from mistify.package.manifest import SIGNATURE
+from mistify_client.exporting.conversion import converted
 from mistify_client.exporting.interface import Port
 from mistify_server.worker.packaging.conversion.converter import convert
 from tests.executors.structure.networks import randomised
@@ -122,6 +124,19 @@ def test_zeros_around_images_are_padded_by_convolutions_and_dense_layers_keep_fl
 def test_the_batch_of_an_input_may_be_another_axis_than_the_first() -> None:
     network = network_of(recurrent)
     assert difference(network, {"signal": Port("steps", (1, 0, 2))}) < 1e-5
+
+
+def test_nodes_and_weights_are_named_after_layers() -> None:
+    keras.utils.set_random_seed(0)
+    image = keras.Input((6, 6, 2), name="image")
+    x = layers.Conv2D(4, 3, activation="relu", name="stem.conv")(image)
+    scores = layers.Dense(3, name="scores")(layers.Flatten()(x))
+    network = convert(randomised(keras.Model(image, scores)))
+    graph = converted(network, SIGNATURE, {}, {}).graph
+    names = [node.name for node in graph.node if node.op_type in ("Conv", "Relu", "Gemm")]
+    assert names == ["stem.conv/Conv", "stem.conv/Relu", "scores/Gemm"]
+    weights = {weight.name for weight in graph.initializer if "constant" not in weight.name}
+    assert weights == {"stem.conv.weight", "stem.conv.bias", "scores.weight", "scores.bias"}
 
 
 def test_only_attention_transposes_tokens() -> None:
