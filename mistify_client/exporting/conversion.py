@@ -15,6 +15,7 @@ from mistify_client.exporting.errors import NotExportableError
 from mistify_client.exporting.interface import Interface, Port
 from mistify_client.exporting.network import Network, Operator, read
 from mistify_client.exporting.registry import OPERATORS, Call
+from mistify_client.exporting.repetition import with_repetitions
 from mistify_client.exporting.shapes import BatchSize, Shape
 from mistify_client.exporting.types import onnx_type
 from mistify_client.exporting.values import Value, in_order
@@ -41,7 +42,7 @@ def converted(content: bytes, signature: str, interface: Interface, about: Mappi
     Raises:
         NotExportableError: An operator has no equivalent in ONNX.
     """
-    network = with_dilations(read(content, signature))
+    network = with_repetitions(with_dilations(read(content, signature)))
     check_operators(network)
     return _Conversion(network, interface).model(about)
 

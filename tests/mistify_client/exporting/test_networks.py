@@ -115,6 +115,12 @@ def test_nothing_is_transposed_between_convolutions(make: Callable[[], keras.Mod
     assert nodes(network)["Transpose"] == 1 + image_out
 
 
+def test_upsampling_is_a_single_node() -> None:
+    network = network_of(segmentation)
+    made = nodes(network, channels_first(network))
+    assert (made["Resize"], made["Tile"], made["Reshape"]) == (2, 0, 0)
+
+
 def test_zeros_around_images_are_padded_by_convolutions_and_dense_layers_keep_flattened_orders() -> None:
     network = network_of(residual)
     made = nodes(network, channels_first(network))
