@@ -31,10 +31,12 @@ _EXTERNAL: Final = ".data"
 #: A path, then the name of a metric or a loss.
 _FILE_AND_NAME: Final = re.compile(r"(?P<path>.+\.py):(?P<name>[a-z][a-z0-9_]{0,63})")
 
-#: A Python file, a function that returns a PyTorch network, and a file that the function reads.
-_CALL: Final = re.compile(
-    r"(?P<path>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]{0,63})(\?weights=(?P<weights>.+))?"
-)
+#: Options of a model, and whether data may then have channels first.
+LAYOUTS: Final[Mapping[str, bool]] = {"layout=channels_last": False, "layout=channels_first": True}
+
+#: A Python file, a function that returns a PyTorch network, and options.
+_CALL: Final = re.compile(r"(?P<path>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]{0,63})(\?(?P<options>.+))?")
+_WEIGHTS: Final = re.compile(r"weights=(.+)")
 
 Rename: TypeAlias = Callable[[str], str]
 
@@ -91,21 +93,38 @@ def named_in_file(text: object) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A function in a Python file that returns a PyTorch network, and the file that it takes, if any."""
+    """A function in a Python file that returns a PyTorch network, and the file that it takes, if any.
+
+    Attributes:
+        channels_first: Whether data and apps may have channels first, as the network does.
+    """
 
     path: str
     function: str
     weights: str | None
+    channels_first: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "ModelCall | None":
-        """Parse `FILE.py:FUNCTION` or `FILE.py:FUNCTION?weights=FILE`; return None for other texts."""
+        """Parse `FILE.py:FUNCTION` or `FILE.py:FUNCTION?weights=FILE&layout=LAYOUT`; None for other texts."""
         match = _CALL.fullmatch(text)
-        return None if match is None else cls(match["path"], match["function"], match["weights"])
+        if match is None:
+            return None
+        call = cls(match["path"], match["function"], None)
+        for option in filter(None, (match["options"] or "").split("&")):
+            weights = _WEIGHTS.fullmatch(option)
+            if weights is not None:
+                call = replace(call, weights=weights[1])
+            elif option in LAYOUTS:
+                call = replace(call, channels_first=LAYOUTS[option])
+            else:
+                return None
+        return call
 
     def __str__(self) -> str:
-        weights = "" if self.weights is None else f"?weights={self.weights}"
-        return f"{self.path}:{self.function}{weights}"
+        weights = "" if self.weights is None else f"weights={self.weights}"
+        options = "&".join(filter(None, (weights, "layout=channels_first" if self.channels_first else "")))
+        return f"{self.path}:{self.function}{options and '?'}{options}"
 
 
 def external_data_of(model: Path) -> Path | None:

@@ -236,7 +236,7 @@ def test_files_with_external_data_and_functions_are_sent_to_a_server(tmp_path: P
     torch.onnx.export(network, (example,), tmp_path / "whole.onnx", dynamo=False, **names, **free)
     proto, path = onnx.load(tmp_path / "whole.onnx"), tmp_path / "net.onnx"
     onnx.save_model(proto, path, save_as_external_data=True, location="net.onnx.data", size_threshold=0)
-    code = "model.py:network?weights=weights.pt"
+    code = "model.py:network?weights=weights.pt&layout=channels_first"
     with server(tmp_path / "strict") as (address, _):
         sized = planned(tmp_path, "net.onnx?image=1,8,8", address)
         free_sizes = planned(tmp_path, "net.onnx", address)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote
 
 from executors.inspection.names import APPLICATIONS
 from executors.inspection.onnx_file import is_onnx
-from mistify.config.files import APPLICATION, PRESET, PathKind, external_data_of
+from mistify.config.files import APPLICATION, LAYOUTS, PRESET, PathKind, external_data_of
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.tasks.sources import ModelSource
@@ -34,8 +34,6 @@ _KAGGLE = re.compile(
 
 #: Inputs of an ONNX file with their sizes.
 Sizes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
-
-_LAYOUTS: Mapping[str, bool] = {"layout=channels_last": False, "layout=channels_first": True}
 
 _SIZES = re.compile(r"(?P<name>[^=]{1,200})=(?P<sizes>[1-9]\d{0,5}(,[1-9]\d{0,5}){0,7})", re.ASCII)
 
@@ -83,8 +81,8 @@ def onnx_options(name: str) -> tuple[str, OnnxOptions]:
         return name, OnnxOptions()
     sizes, channels_first = [], False
     for option in query.split("&"):
-        if option in _LAYOUTS:
-            channels_first = _LAYOUTS[option]
+        if option in LAYOUTS:
+            channels_first = LAYOUTS[option]
             continue
         given = _SIZES.fullmatch(unquote(option))
         if given is None:

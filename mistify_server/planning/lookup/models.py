@@ -109,7 +109,12 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     call = ModelCall.parse(name)
     if call is not None:
         weights = None if call.weights is None else str(roots.find(call.weights, PathKind.EITHER))
-        return ModelSource(path=str(roots.find(call.path)), call=call.function, weights=weights)
+        return ModelSource(
+            path=str(roots.find(call.path)),
+            call=call.function,
+            weights=weights,
+            channels_first=call.channels_first,
+        )
     model = repository.find(name) or parse_name(name, roots)
     if model is not None:
         return model

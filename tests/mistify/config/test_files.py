@@ -91,6 +91,12 @@ def test_invalid_settings_are_left_unchanged(value: Any) -> None:
         (FileForm.MODEL, "net.onnx?image=3,8,8", "NET.ONNX?image=3,8,8"),
         (FileForm.MODEL, "a/net.py:network", "A/NET.PY:network"),
         (FileForm.MODEL, "net.py:Net?weights=a/b.pt", "NET.PY:Net?weights=A/B.PT"),
+        (FileForm.MODEL, "net.py:Net?layout=channels_first", "NET.PY:Net?layout=channels_first"),
+        (
+            FileForm.MODEL,
+            "net.py:Net?layout=channels_first&weights=b.pt",
+            "NET.PY:Net?weights=B.PT&layout=channels_first",
+        ),
         (FileForm.MODEL, "keras.applications/Net?weights", "KERAS.APPLICATIONS/NET?WEIGHTS"),
         (FileForm.CODE, "a.py:near", "A.PY:near"),
         (FileForm.CODE, "near", "near"),

@@ -55,7 +55,8 @@ def test_an_onnx_file_is_found_with_its_sizes_and_external_data(
     assert find_model("net.onnx?image=3,8,8", repository, roots) == ModelSource(
         path=net, external_data=f"{net}.data", sizes=sizes
     )
-    for name in ("net.h5?image=3,8,8", "resnet?image=3,8,8"):
+    assert find_model("net.onnx?layout=channels_first", repository, roots).channels_first
+    for name in ("net.h5?image=3,8,8", "net.h5?layout=channels_first", "resnet?image=3,8,8"):
         with pytest.raises(InvalidValue, match="options only for ONNX files"):
             find_model(name, repository, roots)
     with pytest.raises(InvalidValue, match="a file or directory below a data root"):
@@ -70,6 +71,9 @@ def test_a_function_is_found_with_its_file_and_weights(repository: ModelReposito
     assert find_model("model.py:network", repository, roots) == made
     assert find_model("model.py:network?weights=weights.pt", repository, roots) == made.model_copy(
         update={"weights": str(tmp_path / "weights.pt")}
+    )
+    assert find_model("model.py:network?layout=channels_first", repository, roots) == made.model_copy(
+        update={"channels_first": True}
     )
     for name in ("none.py:network", "model.py:network?weights=none.pt"):
         with pytest.raises(InvalidValue, match="below a data root"):
