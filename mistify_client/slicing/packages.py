@@ -16,6 +16,7 @@ from mistify.package.factory import AskedTask
 from mistify.package.manifest import NETWORK, Manifest, TensorInfo
 from mistify.package.opened import Package
 from mistify.package.records import PackagedFile, describe_file
+from mistify.package.source import SOURCE
 from mistify.tflite.resizable import read_resizable
 from mistify.tflite.session import Session
 from mistify_client.runtime.versions import state_directory
@@ -160,6 +161,6 @@ def _labels(manifest: Manifest, task: AskedTask) -> dict[str, tuple[str, ...]]:
 
 
 def _described_files(manifest: Manifest) -> dict[str, PackagedFile]:
-    """Return the files by which apps prepare inputs."""
-    texts = (own.tokens.vocabulary for own in manifest.preparation.values() if own.tokens is not None)
-    return {name: manifest.files[name] for name in texts}
+    """Return the files that describe inputs and outputs."""
+    texts = [own.tokens.vocabulary for own in manifest.preparation.values() if own.tokens is not None]
+    return {name: manifest.files[name] for name in (*texts, SOURCE) if name in manifest.files}

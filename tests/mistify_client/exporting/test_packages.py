@@ -24,7 +24,9 @@ from mistify_client import load
 from mistify_client.exporting.packages import export_onnx
 from mistify_client.exporting.registry import OPERATORS
 from mistify_client.runtime.versions import install
+from mistify_client.slicing.customizing import SliceRequest, customize
 from tests.mistify_client.exporting.compared import in_onnx_runtime
+from tests.support import factories
 from tests.support.adaptable import make_package
 from tests.support.paths import DATA
 
@@ -120,6 +122,20 @@ def test_inputs_and_outputs_are_those_of_the_source(tmp_path: Path) -> None:
     first = images().transpose(0, 3, 1, 2).astype(np.float64)
     made = in_onnx_runtime((tmp_path / "net.onnx").read_bytes(), {"input.1": first})
     expected = np.asarray(model(images()))
+    np.testing.assert_allclose(made["/out"], expected, atol=1e-5 * expected.max())
+
+
+def test_a_slice_that_a_device_cut_keeps_the_names_of_the_source(tmp_path: Path) -> None:
+    package = with_source(
+        factories.make_package(tmp_path / "package"),
+        SourceTensor(name="image", source="input.1", axes=(0, 3, 1, 2), dtype="float32"),
+        SourceTensor(name="answer", source="/out", axes=(0, 1), dtype="float32"),
+    )
+    customize(package, SliceRequest("exactly:2,odd"), seconds=1e-3)
+    export_onnx(package, tmp_path / "net.onnx")
+    first = factories.images(4).transpose(0, 3, 1, 2)
+    made = in_onnx_runtime((tmp_path / "net.onnx").read_bytes(), {"input.1": first})
+    expected = np.asarray(load(package)(factories.images(4)))
     np.testing.assert_allclose(made["/out"], expected, atol=1e-5 * expected.max())
 
 
