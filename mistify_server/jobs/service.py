@@ -153,7 +153,7 @@ class PortingService:
         inspections: Inspections = {}
         while True:
             async with self._jobs.held(job_id):
-                if self._added(job_id, config_text, idempotency_key):
+                if idempotency_key and self._store.jobs.added(job_id, idempotency_key, config_text):
                     return
                 lost = self._lost(job_id)
                 snapshot = await asyncio.to_thread(self._snapshot, job_id)
@@ -210,6 +210,10 @@ class PortingService:
     async def inputs(self, job_id: str) -> list[BatchInputs]:
         """Return the model, the data and the algorithm of each batch of a job."""
         return await asyncio.to_thread(self._store.jobs.inputs, job_id)
+
+    async def config_text(self, job_id: str) -> str:
+        """Return the config with which a job was submitted."""
+        return await asyncio.to_thread(self._store.jobs.config_text, job_id)
 
     async def details(self, job_id: str, goal_id: str) -> GoalDetails:
         """Return the layers of a goal's network and its training curve."""
@@ -378,13 +382,9 @@ class PortingService:
             created_unix_ms=int(now.timestamp() * 1000),
         )
 
-    def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
-        return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
-
     def _snapshot(self, job_id: str) -> JobSnapshot:
-        return JobSnapshot(
-            self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices
-        )
+        jobs = self._store.jobs
+        return JobSnapshot(jobs.job(job_id), jobs.batches(job_id), self._store.devices)
 
     def _lost(self, job_id: str) -> int:
         """Return the number of finished goals that may lack the checkpoint from which others would start."""

@@ -96,6 +96,10 @@ class JobStore(ABC):
         """Return the inputs of a job's batches, in order; the rest of their plans is not read."""
 
     @abstractmethod
+    def config_text(self, job_id: str) -> str:
+        """Return the config with which a job was submitted, without goals that were added later."""
+
+    @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:
         """Return the number of a job's goals in each state; empty if there is no such job."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, TypeAdapter
-from starlette.responses import StreamingResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
@@ -105,6 +105,15 @@ def job_routes(service: PortingService) -> APIRouter:
     ) -> JobPart:
         """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
+
+    @router.get(
+        "/jobs/{job_id}/config",
+        response_class=PlainTextResponse,
+        responses={**responses(*_INVALID), 200: {"content": {"text/plain": {}}}},
+    )
+    async def config(job_id: str) -> PlainTextResponse:
+        """Return the config with which a job was submitted, without goals that were added later."""
+        return PlainTextResponse(await service.config_text(job_id))
 
     @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
     async def remove(job_id: str) -> Removal:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import zipfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from tempfile import TemporaryFile
@@ -13,7 +14,7 @@ from fastapi import APIRouter
 from starlette.responses import FileResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.problems import responses
@@ -67,8 +68,25 @@ def package_routes(service: PortingService) -> APIRouter:
     )
     async def package(job_id: str, goal_id: str) -> StreamingResponse:
         """Send a goal's package as a zip archive."""
-        archive = await asyncio.to_thread(_archive, service, job_id, goal_id)
+        archive = await asyncio.to_thread(_archive, service, job_id, [goal_id])
         return _ArchiveResponse(archive, f"{goal_id}.zip")
+
+    @router.get(
+        "/jobs/{job_id}/packages.zip",
+        response_class=StreamingResponse,
+        responses={
+            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
+            200: {"content": {"application/zip": {}}},
+        },
+    )
+    async def packages(job_id: str) -> StreamingResponse:
+        """Send all packages that a job has as a zip archive, with a directory for each goal."""
+        goals = (await service.part(job_id)).job.goals
+        made = [goal.id for goal in goals if goal.files]
+        if not made:
+            raise MistifyError(ErrorCode.NOT_FOUND, f"the job {job_id} has no package (yet)")
+        archive = await asyncio.to_thread(_archive, service, job_id, made)
+        return _ArchiveResponse(archive, f"{job_id}.zip")
 
     return router
 
@@ -78,13 +96,14 @@ def _digest(file: PackageFile) -> dict[str, str]:
     return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
 
 
-def _archive(service: PortingService, job_id: str, goal_id: str) -> IO[bytes]:
-    """Return an open archive of a goal's package, in an unnamed file that disappears when closed."""
-    files = service.package_files(job_id, goal_id)
+def _archive(service: PortingService, job_id: str, goal_ids: Sequence[str]) -> IO[bytes]:
+    """Return an open archive of the packages of goals, in an unnamed file that disappears when closed."""
+    files = {goal_id: service.package_files(job_id, goal_id) for goal_id in goal_ids}
     with ExitStack() as opened:
         archive = opened.enter_context(TemporaryFile())
         with zipfile.ZipFile(archive, "w") as packed:
-            for file, path in files:
-                packed.write(path, f"{goal_id}/{file.name}")
+            for goal_id, packaged in files.items():
+                for file, path in packaged:
+                    packed.write(path, f"{goal_id}/{file.name}")
         opened.pop_all()
     return archive

@@ -229,3 +229,25 @@ def test_pages_fit_the_width_of_a_phone(browser: Browser, url: str, path: str, s
     page.goto(url + path)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.close()
+
+
+def test_goals_are_added_to_a_job_that_is_then_copied_and_removed(page: Page, url: str, job: str) -> None:
+    page.goto(f"{url}jobs/{job}")
+    page.get_by_role("link", name="Add goals").click()
+    expect(page.get_by_role("button", name="Plan")).to_have_count(0)
+    added = [{"id": "badge", "adaptation_goal": {"FLOP": "0.8x"}}]
+    page.get_by_label("Config").fill(json.dumps(added))
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("main")).to_contain_text("badge", timeout=120_000)
+    expect(page.locator(".title .state")).to_have_text("done", timeout=400_000)
+    with page.expect_download() as downloaded:
+        page.get_by_role("link", name="All packages").click()
+    with zipfile.ZipFile(downloaded.value.path()) as packages:
+        assert {name.split("/")[0] for name in packages.namelist()} == {"phone", "watch", "badge"}
+    page.get_by_role("link", name="Copy config").click()
+    expect(page.get_by_label("Config")).to_have_value(json.dumps(CONFIG))
+    page.go_back()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+    expect(page.locator("main")).not_to_contain_text(job)

@@ -16,7 +16,7 @@ from tests.support.rendered import goal_page
 pytestmark = pytest.mark.web
 
 
-SUBMIT = render("submit.html", path="/submit", in_session=False, example='["example"]')
+SUBMIT = render("submit.html", path="/submit", in_session=False, text='["example"]')
 
 
 def show_plan(page: Page, plan: Plan) -> list[list[str]]:

@@ -182,6 +182,11 @@ class SqlJobStore(JobStore):
             ]
 
     @override
+    def config_text(self, job_id: str) -> str:
+        with self._database.read() as session:
+            return _row(session, job_id).config_text
+
+    @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:
         with self._database.read() as session:
             return count_states(session, GoalRow.job_id == job_id)

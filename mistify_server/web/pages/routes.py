@@ -42,6 +42,18 @@ _EXAMPLE: Final = """\
 """
 
 
+#: An example of a goal for an existing job.
+_ADDED: Final = """\
+[
+  // Goals that name no model, dataset or algorithm have those of the job.
+  {
+    "id": "watch",
+    "adaptation_goal": {"FLOP": "0.3x"},
+  },
+]
+"""
+
+
 def page_routes(services: Services) -> APIRouter:
     """Return the routes to the services."""
     porting = services.porting
@@ -71,8 +83,14 @@ def page_routes(services: Services) -> APIRouter:
         return _goal_page(request, part.job, details)
 
     @router.get("/submit")
-    async def submit(request: Request) -> HTMLResponse:
-        return _page(request, "submit.html", example=_EXAMPLE)
+    async def submit(request: Request, like: str = "") -> HTMLResponse:
+        """Return the editor with an example, or with the config of another job."""
+        return _page(request, "submit.html", text=await porting.config_text(like) if like else _EXAMPLE)
+
+    @router.get("/jobs/{job_id}/add")
+    async def add(request: Request, job_id: str) -> HTMLResponse:
+        part = await porting.part(job_id, GoalSelection())
+        return _page(request, "add.html", job=part.job, text=_ADDED)
 
     @router.get("/fleet")
     async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:

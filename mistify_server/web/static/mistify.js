@@ -149,10 +149,10 @@ function follow(live) {
 // Remembers focus, scroll positions and what is unfolded; returns a function that restores them in a new part.
 function remember(part) {
   const active = document.activeElement;
-  const target = (element) => element.getAttribute("href") ?? element.dataset.post ?? element.name;
+  const target = (element) => element.getAttribute("href") ?? element.dataset.send ?? element.name;
   // A goal has a link in the tree and one in the table.
   const alike = (within) => (
-    [...within.querySelectorAll("[href], [data-post], [name]")].filter((each) => target(each) === target(active))
+    [...within.querySelectorAll("[href], [data-send], [name]")].filter((each) => target(each) === target(active))
   );
   const scrolled = (within) => [document.scrollingElement, ...within.querySelectorAll(".scroll")];
   const folded = (within) => [...within.querySelectorAll("details")];
@@ -169,14 +169,17 @@ function remember(part) {
   };
 }
 
-// Attaches handlers to buttons that send a request.
+// Attaches handlers to buttons that send a request, and then reload the page or go to another one.
 function act(part) {
-  for (const button of part.querySelectorAll("[data-post]")) {
+  for (const button of part.querySelectorAll("[data-send]")) {
     button.addEventListener("click", async () => {
       if (!window.confirm(button.dataset.ask)) return;
       button.disabled = true;
-      await fetch(button.dataset.post, { method: "POST" });
-      location.reload();
+      const [method, address] = button.dataset.send.split(" ");
+      const answer = await fetch(address, { method });
+      if (!answer.ok) window.alert((await answer.json()).detail);
+      if (answer.ok && button.dataset.then) location.href = button.dataset.then;
+      else location.reload();
     });
   }
 }

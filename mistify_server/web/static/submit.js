@@ -8,8 +8,8 @@ const answer = document.getElementById("answer");
 const busy = document.getElementById("busy");
 const startOver = document.getElementById("start-over");
 
-// The text is kept in the browser until a job has been started with it.
-const DRAFT = "mistify-draft";
+// The text is kept in the browser until it has been accepted, for each page and each job on its own.
+const DRAFT = `mistify-draft ${location.pathname}${location.search}`;
 
 function numberLines(wrong = new Set()) {
   const count = config.value.split("\n").length;
@@ -127,7 +127,7 @@ form.addEventListener("submit", async (event) => {
   numberLines();
   answer.replaceChildren();
   try {
-    const response = await fetch(planned ? "/v1/plans" : "/v1/jobs", {
+    const response = await fetch(planned ? "/v1/plans" : form.dataset.action, {
       method: "POST", body: config.value, headers: { "content-type": "application/json" },
     });
     const content = await response.json();

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import io
 import json
 import zipfile
@@ -200,3 +201,42 @@ async def test_too_large_a_config_is_refused_without_reading_it(web: httpx.Async
     answer = await web.post("/v1/jobs", content=b" " * (64 * 2**20 + 1))
     assert answer.status_code == 400
     assert "split the config" in answer.json()["detail"]
+
+
+async def test_the_config_of_a_job_is_returned_as_it_was_submitted(
+    web: httpx.AsyncClient, make_config: Config
+) -> None:
+    text = "// goals\n" + json.dumps([make_config("half", FLOP="0.5x")])
+    job = (await web.post("/v1/jobs", content=text)).json()["job"]["id"]
+    await web.post(f"/v1/jobs/{job}/goals", json=[make_config("small", num_of_params=100)])
+    answer = await web.get(f"/v1/jobs/{job}/config")
+    assert answer.text == text
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert text in html.unescape((await web.get("/submit", params={"like": job})).text)
+    assert (await web.get("/v1/jobs/none/config")).json()["code"] == "NOT_FOUND"
+    assert (await web.get("/submit", params={"like": "none"})).status_code == 404
+
+
+async def test_all_packages_of_a_job_are_sent_in_one_archive(
+    web: httpx.AsyncClient, site: Any, make_config: Config
+) -> None:
+    (site.control / "hold-package").touch()
+    job = await submitted(web, make_config("half", FLOP="0.5x"), make_config("small", num_of_params=100))
+    early = await web.get(f"/v1/jobs/{job}/packages.zip")
+    assert (early.status_code, early.json()["code"]) == (404, "NOT_FOUND")
+    (site.control / "hold-package").unlink()
+    await events(web, job)
+    answer = await web.get(f"/v1/jobs/{job}/packages.zip")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{job}.zip"'
+    together = contents(answer.content)
+    alone = [
+        contents((await web.get(f"/v1/jobs/{job}/goals/{goal}/package.zip")).content)
+        for goal in ("half", "small")
+    ]
+    assert together == alone[0] | alone[1]
+    assert {name.split("/")[0] for name in together} == {"half", "small"}
+
+
+def contents(archive: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
