@@ -47,7 +47,10 @@ _FUNCTIONS = {
 #: Operators whose layers take a factor or an offset for each output channel.
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D)
-_LINEAR_LAYERS = (*_DEPTHWISE, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Dense)
+_LINEAR_LAYERS = (
+    *_DEPTHWISE,
+    *(layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Dense, layers.MultiHeadAttention),
+)
 
 #: Activation in a product `x * activation(x)` -> activation equal to the product.
 _GATES = {keras.activations.sigmoid: "silu", keras.activations.hard_sigmoid: "hard_silu"}
@@ -193,6 +196,12 @@ def _scaled(builder: Builder, node: Node, value: Value, factor: Array, offset: A
 def _merged(made: Any, factors: Array, offsets: Array) -> Any:
     """Return the output of a linear layer with a factor and an offset for each output channel."""
     call = keras_internals.making_call(made)
+    if isinstance(call.operation, layers.MultiHeadAttention):
+        *inner, kernel, bias = call.operation.get_weights()
+        layer = layers.MultiHeadAttention.from_config(call.operation.get_config())
+        result = layer(*call.arguments.keras_tensors)
+        set_weights(layer, *inner, kernel * factors, bias * factors + offsets)
+        return result
     kernel, *biases = call.operation.get_weights()
     by_channel = factors.reshape(kernel.shape[-2:]) if isinstance(call.operation, _DEPTHWISE) else factors
     has_bias = bool(biases) or bool(np.any(offsets))

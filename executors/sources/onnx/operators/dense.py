@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from executors.sources.onnx.attention import attended
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
@@ -55,6 +56,9 @@ def _dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array
     """Build a layer that sums over the last ONNX axis."""
     if value.order is None:
         value = builder.moved_last(value, -1)
+        attention = attended(builder, name, value.tensor, kernel, bias)
+        if attention is not None:
+            return Value(attention, value.axes)
     layer = keras.layers.Dense(kernel.shape[1], use_bias=bias is not None, name=name)
     result = layer(value.tensor)
     set_weights(layer, kernel if value.order is None else kernel[value.order], bias)

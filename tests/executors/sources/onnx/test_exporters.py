@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -76,3 +77,4 @@ def test_files_of_both_exporters_compute_what_pytorch_does(tmp_path: Path) -> No
         made = np.asarray(model(np.moveaxis(image.numpy(), 1, -1)))
         np.testing.assert_allclose(made, expected, atol=1e-5, err_msg=name)
         assert {"block.expand", "head"} <= {layer.name for layer in model.layers}
+        assert sum(isinstance(layer, keras.layers.MultiHeadAttention) for layer in model.layers) == 1

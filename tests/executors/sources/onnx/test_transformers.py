@@ -95,30 +95,111 @@ def test_layer_norm(tmp_path: Path) -> None:
     token_case(tmp_path, [node("LayerNormalization", "a s b", "y", axis=-1)], weights, opset=17)
 
 
-def test_attention(tmp_path: Path) -> None:
-    size = CHANNELS // HEADS
+WIDTH = CHANNELS // HEADS
+
+
+def divided(order: str) -> tuple[list[Any], dict[str, Array]]:
+    """Return the nodes of a product for queries, keys and values, in this order, `q`, `k`, `v` with heads."""
     nodes = [
         node("MatMul", "a attn.qkv.weight", "m"),
-        node("Reshape", "m divided", "r"),
+        node("Add", "m attn.qkv.bias", "n"),
+        node("Reshape", "n divided", "r"),
         node("Transpose", "r", "t", perm=[2, 0, 3, 1, 4]),
-        *(node("Gather", f"t part{index}", name, axis=0) for index, name in enumerate("qkv")),
-        node("Transpose", "k", "kt", perm=[0, 1, 3, 2]),
-        node("MatMul", "q kt", "w"),
-        node("Mul", "w half", "ws"),
-        node("Softmax", "ws", "shares", axis=-1),
-        node("MatMul", "shares v", "o"),
-        node("Transpose", "o", "ot", perm=[0, 2, 1, 3]),
-        node("Reshape", "ot joined", "j"),
-        node("MatMul", "j proj", "y"),
+        *(node("Gather", f"t part{index}", name, axis=0) for index, name in enumerate(order)),
     ]
     weights = {
         "attn.qkv.weight": normal(CHANNELS, 3 * CHANNELS),
-        "divided": np.array([0, TOKENS, 3, HEADS, size]),
-        "joined": np.array([0, TOKENS, CHANNELS]),
-        "proj": normal(CHANNELS, CHANNELS),
+        "attn.qkv.bias": normal(3 * CHANNELS),
+        "divided": np.array([0, TOKENS, 3, HEADS, WIDTH]),
         **{f"part{index}": np.int64(index) for index in range(3)},
     }
-    token_case(tmp_path, nodes, weights)
+    return nodes, weights
+
+
+def separate(order: str) -> tuple[list[Any], dict[str, Array]]:
+    """Return the nodes of three products."""
+    nodes: list[Any] = []
+    for name in order:
+        nodes += [
+            node("MatMul", f"a {name}.weight", f"{name}1"),
+            node("Reshape", f"{name}1 heads", f"{name}2"),
+            node("Transpose", f"{name}2", name, perm=[0, 2, 1, 3]),
+        ]
+    weights = {f"{name}.weight": normal(CHANNELS, CHANNELS, seed=ord(name)) for name in order}
+    return nodes, {**weights, "heads": np.array([0, TOKENS, HEADS, WIDTH])}
+
+
+_MIXED = [
+    node("Softmax", "scaled", "shares", axis=-1),
+    node("MatMul", "shares v", "o"),
+    node("Transpose", "o", "ot", perm=[0, 2, 1, 3]),
+    node("Reshape", "ot joined", "j"),
+    node("MatMul", "j attn.proj.weight", "z"),
+    node("Add", "z attn.proj.bias", "y"),
+]
+_SCORES = {
+    "scores scaled": [
+        node("Transpose", "k", "kt", perm=[0, 1, 3, 2]),
+        node("MatMul", "q kt", "w"),
+        node("Mul", "w half", "scaled"),
+    ],
+    "queries scaled": [
+        node("Mul", "q half", "qs"),
+        node("Transpose", "k", "kt", perm=[0, 1, 3, 2]),
+        node("MatMul", "qs kt", "scaled"),
+    ],
+    "both scaled": [
+        *(node("Mul", "q half", "qs"), node("Mul", "k two", "ks")),
+        node("Transpose", "ks", "kt", perm=[0, 1, 3, 2]),
+        node("MatMul", "qs kt", "scaled"),
+    ],
+}
+_PROJECTION = {
+    "joined": np.array([0, TOKENS, CHANNELS]),
+    "attn.proj.weight": normal(CHANNELS, 9),
+    "attn.proj.bias": normal(9),
+}
+
+
+@pytest.mark.parametrize("scores", _SCORES)
+@pytest.mark.parametrize(
+    "parts", [divided("qkv"), divided("vqk"), separate("qkv")], ids=["qkv", "vqk", "separate"]
+)
+def test_attention_is_one_layer(
+    tmp_path: Path, parts: tuple[list[Any], dict[str, Array]], scores: str
+) -> None:
+    nodes, weights = parts
+    network = token_case(tmp_path, [*nodes, *_SCORES[scores], *_MIXED], {**weights, **_PROJECTION})
+    kinds = [type(layer).__name__ for layer in network.layers]
+    assert kinds == ["InputLayer", "Dense", "MultiHeadAttention", "Identity"]
+    if "attn.qkv.weight" in weights:
+        assert network.layers[2].name == "attn"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [*_SCORES["scores scaled"][:2], node("Add", "w mask", "scaled"), *_MIXED],
+        [*_SCORES["scores scaled"], node("Softmax", "scaled", "shares", axis=-2), *_MIXED[1:]],
+        [
+            *(*_SCORES["scores scaled"], *_MIXED[:2]),
+            node("Reshape", "o joined", "j"),  # mixes positions of different heads
+            *_MIXED[4:],
+        ],
+        [
+            node("Relu", "q", "q2"),
+            node("Transpose", "k", "kt", perm=[0, 1, 3, 2]),
+            node("MatMul", "q2 kt", "scaled"),
+            *_MIXED,
+        ],
+    ],
+    ids=["mask", "other axis", "positions", "activation"],
+)
+def test_what_resembles_attention_stays(tmp_path: Path, changed: list[Any]) -> None:
+    nodes, weights = divided("qkv")
+    mask = {"mask": normal(1, 1, TOKENS, TOKENS)}
+    network = token_case(tmp_path, [*nodes, *changed], {**weights, **_PROJECTION, **mask})
+    assert "MultiHeadAttention" not in {type(layer).__name__ for layer in network.layers}
 
 
 def test_a_class_token_is_joined_to_each_example(tmp_path: Path) -> None:

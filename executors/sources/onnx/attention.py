@@ -1,0 +1,197 @@
+"""Attention, which exporters write as products, a softmax and changes of layout, as a single layer.
+
+The entries that each head reads from a projection are found by moving their numbers through the layers
+between them, so that neither the order of these layers nor that of queries, keys and values matters.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from math import prod, sqrt
+from typing import Any, Final, NamedTuple
+
+import keras
+import numpy as np
+
+from executors.sources.onnx.batch import Array
+from executors.sources.onnx.builder import Builder, set_weights
+from executors.structure import keras_internals
+
+layers = keras.layers
+
+_MATMUL: Final = keras_internals.numpy.Matmul
+
+#: Layers that move entries, or multiply all of them by the same number.
+_MOVING: Final = (layers.Reshape, layers.Permute, layers.Rescaling, keras_internals.numpy.GetItem)
+
+#: Number of entries that float32 can count.
+_MOST_ENTRIES: Final = 2**24
+
+
+class _Projection(NamedTuple):
+    """The projection of an input to heads.
+
+    Attributes:
+        source: The input [n, positions, channels].
+        name: The name of the dense layer that contains it.
+        kernel: [channels, heads, width].
+        bias: [heads, width].
+    """
+
+    source: Any
+    name: str
+    kernel: Array
+    bias: Array
+
+
+def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array | None) -> Any:
+    """Return the output of an attention layer; None if a product with a kernel does not end an attention.
+
+    Args:
+        name: An unused name, for the layer of the product.
+        mixed: The Keras tensor that the product reads, [n, positions, channels] for an attention.
+        kernel: [channels, C_out].
+    """
+    found = _path(mixed, lambda operation: isinstance(operation, _MATMUL)) if len(mixed.shape) == 3 else None
+    if found is None:
+        return None
+    product, moves = found
+    scores, scale = _scores(product)
+    if scores is None:
+        return None
+    query, key = (_projection(scores, place, axis) for place, axis in ((0, 2), (1, 3)))
+    value = _projection(product, 1, 2)
+    if query is None or key is None or value is None:
+        return None
+    order = _order(product, moves, mixed)
+    if order is None:
+        return None
+    heads, width = query.kernel.shape[1:]
+    value_width = value.kernel.shape[2]
+    module = _common(query.name, name)
+    layer = layers.MultiHeadAttention(
+        heads,
+        width,
+        value_width,
+        output_shape=kernel.shape[1],
+        name=builder.helper(module) if module else name,
+    )
+    result = layer(query.source, value.source, key.source)
+    factor = np.float32(scale * sqrt(width))  # which the layer divides by
+    last = np.empty_like(kernel)
+    last[order] = kernel
+    weights = (
+        *(query.kernel * factor, query.bias * factor, key.kernel, key.bias, value.kernel, value.bias),
+        *(last.reshape(heads, value_width, -1), np.zeros(kernel.shape[1]) if bias is None else bias),
+    )
+    set_weights(layer, *weights)
+    return result
+
+
+def _scores(product: Any) -> tuple[Any, float]:
+    """Return the product of queries and keys whose softmax is a factor, and its scale; None without one."""
+    shares = product.arguments.args[0]
+    softmax = keras_internals.making_call(shares).operation
+    if not isinstance(softmax, layers.Softmax) or softmax.axis not in (-1, len(shares.shape) - 1):
+        return None, 1.0
+    found = _path(_input_of(shares), lambda operation: isinstance(operation, _MATMUL))
+    if found is None or len(shares.shape) != 4:
+        return None, 1.0
+    scores, moves = found
+    if not all(isinstance(move.operation, layers.Rescaling) for move in moves):
+        return None, 1.0
+    return scores, prod(float(move.operation.scale) for move in moves)
+
+
+def _input_of(tensor: Any) -> Any:
+    return keras_internals.making_call(tensor).arguments.keras_tensors[0]
+
+
+def _path(tensor: Any, is_first: Callable[[Any], bool]) -> tuple[Any, list[Any]] | None:
+    """Return the call that makes the entries of a tensor, and those that move them; None for others."""
+    moves: list[Any] = []
+    while True:
+        call = keras_internals.making_call(tensor)
+        if is_first(call.operation):
+            return call, moves[::-1]
+        if not isinstance(call.operation, _MOVING) or len(call.arguments.keras_tensors) != 1:
+            return None
+        if isinstance(call.operation, layers.Rescaling) and not _is_factor(call.operation):
+            return None
+        moves.append(call)
+        (tensor,) = call.arguments.keras_tensors
+
+
+def _is_factor(layer: keras.layers.Rescaling) -> bool:
+    return np.ndim(layer.scale) == 0 and np.ndim(layer.offset) == 0 and layer.offset == 0
+
+
+def _moved(array: Array, moves: Sequence[Any]) -> Array:
+    """Return an array [1, ...] as the calls move it."""
+    for call in moves:
+        args = [array if keras.backend.is_keras_tensor(each) else each for each in call.arguments.args]
+        array = call.operation(*args, **call.arguments.kwargs)
+    return np.asarray(array)
+
+
+def _numbered(shape: Sequence[int | None]) -> Array | None:
+    """Return the number of each entry of an example [1, ...]; None if there are too many."""
+    sizes = [size or 0 for size in shape[1:]]
+    if not 0 < prod(sizes) < _MOST_ENTRIES:
+        return None
+    return np.arange(prod(sizes), dtype=np.float32).reshape(1, *sizes)
+
+
+def _projection(product: Any, place: int, axis: int) -> _Projection | None:
+    """Return the projection that makes a factor of a product.
+
+    Args:
+        place: Index of the factor [n, heads, positions, width], or with the last two exchanged.
+        axis: The axis of its positions.
+    """
+    factor = product.arguments.args[place]
+    found = _path(factor, lambda operation: isinstance(operation, layers.Dense))
+    if found is None or len(factor.shape) != 4:
+        return None
+    dense, moves = found
+    (source,), (made,) = dense.arguments.keras_tensors, dense.output_tensors
+    numbers = _numbered(made.shape)
+    plain = dense.operation.activation is keras.activations.linear
+    if not plain or len(made.shape) != 3 or numbers is None:
+        return None
+    scales = _moved(np.ones_like(numbers), moves)
+    places = np.moveaxis(_moved(numbers, moves) / scales, axis, 2)[0]  # [heads, positions, width]
+    columns = np.rint(places[:, 0]).astype(int)
+    positions = np.arange(places.shape[1]).reshape(1, -1, 1) * made.shape[-1]
+    in_order = places.shape[1] == made.shape[1] and np.array_equal(
+        np.rint(places), columns[:, None] + positions
+    )
+    if not in_order or columns.max() >= made.shape[-1]:
+        return None
+    kernel, *biases = dense.operation.get_weights()
+    bias = biases[0] if biases else np.zeros(made.shape[-1], np.float32)
+    scale = scales.reshape(-1)[0]
+    return _Projection(source, dense.operation.name, kernel[:, columns] * scale, bias[columns] * scale)
+
+
+def _order(product: Any, moves: Sequence[Any], mixed: Any) -> Array | None:
+    """Return the place among all heads of each channel of a tensor [n, positions, channels]."""
+    (made,) = product.output_tensors
+    numbers = _numbered(made.shape)
+    if numbers is None or len(made.shape) != 4:
+        return None
+    heads, positions, width = made.shape[1:]
+    moved = np.rint(_moved(numbers, moves)[0]).astype(int)
+    if moved.shape != (positions, heads * width):
+        return None
+    head, position, unit = np.unravel_index(moved, (heads, positions, width))
+    order: Array = (head * width + unit)[0]
+    alike = np.array_equal(position, np.broadcast_to(np.arange(positions)[:, None], position.shape))
+    return (
+        order if alike and np.array_equal(head * width + unit, np.broadcast_to(order, head.shape)) else None
+    )
+
+
+def _common(first: str, last: str) -> str:
+    """Return the name of the module that contains both layers; empty if none does."""
+    parts = zip(first.split("."), last.split("."), strict=False)
+    return ".".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], parts))
