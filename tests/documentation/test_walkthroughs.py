@@ -66,6 +66,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     },
     "docs/tutorials/engineer.md": {},
     "docs/tutorials/app-developer.md": {},
+    "docs/tutorials/http.md": {},
     "docs/tutorials/operator.md": {
         "mistify profile-device --name my-board --server 127.0.0.1:7465 --token-file token": (
             "takes three minutes: tests/end_to_end/test_devices.py measures a device"
@@ -82,7 +83,7 @@ def follow(page: str, directory: Path, environment: Mapping[str, str] | None = N
 def test_every_tutorial_has_a_test() -> None:
     tutorials = {str(page.relative_to(REPOSITORY)) for page in REPOSITORY.glob("docs/tutorials/*.md")}
     assert tutorials <= SKIPPED.keys()
-    assert len(tutorials) == 3
+    assert len(tutorials) == 4
 
 
 @pytest.mark.parametrize("page", SKIPPED)
@@ -166,6 +167,14 @@ def test_the_page_on_pytorch_works(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_the_tutorial_for_app_developers_works(tmp_path: Path) -> None:
     follow("docs/tutorials/app-developer.md", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_tutorial_over_http_works(tmp_path: Path) -> None:
+    follow("docs/tutorials/http.md", tmp_path)
+    assert (tmp_path / "packages" / "half" / "serve.tflite").exists()
+    assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.slow

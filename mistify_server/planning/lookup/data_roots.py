@@ -100,13 +100,16 @@ class DataRoots:
         return any(normal.is_relative_to(root) for root in self.roots)
 
     def _advice(self, path: str) -> str:
-        """Suggest a file in the same directory with a similar name."""
+        """Suggest a file in the same directory with a similar name, or how to send a file from elsewhere."""
         name = os.path.basename(path)
         for candidate in self._candidates(path):
             near = _nearest(name, self._names_in(os.path.dirname(candidate)))
             if near is not None:
                 return f'did you mean "{os.path.join(os.path.dirname(path), near)}"?'
-        return "check the path; relative paths are searched below every root"
+        checks = "check the path; relative paths are searched below every root" if self.roots else ""
+        name = name or "NAME"
+        sends = f"to send a file: PUT /v1/files/SHA256, and name it upload:SHA256/{name} (mistify port does)"
+        return "; ".join(filter(None, [checks, sends]))
 
     def _names_in(self, directory: str) -> list[str]:
         """Return the names in a directory; empty if it is not below a root or cannot be listed."""

@@ -110,3 +110,13 @@ def test_a_missing_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MistifyError) as raised:
         DataRoots.of([tmp_path / "nowhere"])
     assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("has_roots", [True, False])
+def test_the_error_says_how_to_send_a_file_that_the_server_does_not_have(
+    tmp_path: Path, has_roots: bool
+) -> None:
+    checks = "check the path; .*; to send" if has_roots else "; to send"
+    sends = r"PUT /v1/files/SHA256, and name it upload:SHA256/net\.keras"
+    with pytest.raises(InvalidValue, match=f"{checks} a file: {sends}"):
+        DataRoots.of([tmp_path] if has_roots else []).find("models/net.keras")
