@@ -1,17 +1,14 @@
 """Tensors of several layouts and ranks as inputs of one node."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from mistify_client.exporting.builder import Argument, Builder
 from mistify_client.exporting.registry import Call
 from mistify_client.exporting.shapes import Shape, count
-from mistify_client.exporting.values import Array, Value, channels_first, in_order
-
-#: The number of axes of a sequence: batch, steps, channels.
-_SEQUENCE: Final = 3
+from mistify_client.exporting.values import Array, Value, in_order, preferred
 
 #: Returns a node's output as a value.
 Made: TypeAlias = Callable[[str], Value]
@@ -70,13 +67,8 @@ def _full(shape: Shape, rank: int) -> Shape:
 
 
 def _weight(value: Value) -> tuple[int, int, bool]:
-    """Return the rank of a tensor among those whose layout others may take.
-
-    Of equally large ones, images with channels first come first, because convolutions take them as they are,
-    and sequences with channels last, because products do.
-    """
-    wanted = channels_first(value.rank) if value.rank > _SEQUENCE else in_order(value.rank)
-    return value.rank, count(value.shape), value.axes == wanted
+    """Return the rank of a tensor among those whose layout others may take."""
+    return value.rank, count(value.shape), value.axes == preferred(value.rank)
 
 
 def in_layout(builder: Builder, arguments: Sequence[Argument]) -> list[Value]:

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from mistify_client.exporting.shapes import BatchSize, Shape, blocks
-from mistify_client.exporting.values import Array, Value, in_order, merged_order, moves
+from mistify_client.exporting.values import Array, Value, in_order, merged_order, moves, preferred
 
 #: An input of an operator: a tensor, or a constant.
 Argument: TypeAlias = Value | Array
@@ -159,7 +159,7 @@ class Builder:
         return self._sources.get(_view(value), value)
 
     def reshaped(self, argument: Argument, shape: Shape) -> Value:
-        """Return a tensor with another shape, in whatever layout needs no transposition.
+        """Return a tensor with another shape, in a layout without a transposition, or in the preferred one.
 
         If all axes but the batch are merged into one, their order may differ from LiteRT's.
         """
@@ -176,7 +176,11 @@ class Builder:
         if source.order is None and len(shape) == 2 and source.axes[0] == 0 and source.shape[0] == shape[0]:
             order = merged_order(source.shape[1:], tuple(axis - 1 for axis in source.axes[1:]))
             return replace(self._reshape(source, shape, (0, 1)), order=order)
-        return self._reshape(self.as_in_litert(value), shape, in_order(len(shape)))
+        wanted = preferred(len(shape))
+        standing = _axes_before(value.shape, shape, wanted)
+        if standing is None:
+            return self._reshape(self.as_in_litert(value), shape, in_order(len(shape)))
+        return self._reshape(self.arranged(value, standing), shape, wanted)
 
     def expanded(self, argument: Argument, shape: Shape) -> Value:
         """Return a tensor repeated along its axes of size 1."""
@@ -275,3 +279,17 @@ def _axes_after(value: Value, shape: Shape) -> tuple[int, ...] | None:
         # Axes of size 1 may stand anywhere: behind those before them.
         spans.append((standing[0] if standing else spans[-1][0] if spans else -1, new))
     return tuple(axis for _, new in sorted(spans, key=lambda span: span[0]) for axis in new)
+
+
+def _axes_before(old: Shape, new: Shape, wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the layout of a tensor that is reshaped into a wanted one; None if there is none."""
+    places = {axis: place for place, axis in enumerate(wanted)}
+    spans: list[tuple[int, range]] = []
+    for before, behind in blocks(old, new):
+        if not behind:
+            return None
+        start = places[behind[0]]
+        if [places[axis] for axis in behind] != list(range(start, start + len(behind))):
+            return None
+        spans.append((start, before))
+    return tuple(axis for _, before in sorted(spans, key=lambda span: span[0]) for axis in before)

@@ -7,7 +7,7 @@ only renames axes, and one in ONNX is needed only where an operator cannot take 
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from mistify_client.exporting.errors import NotExportableError
 from mistify_client.exporting.shapes import Shape, count
 
 Array: TypeAlias = npt.NDArray[Any]
+
+#: The number of axes of a sequence: batch, steps, channels.
+_SEQUENCE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,15 @@ def in_order(rank: int) -> tuple[int, ...]:
 def channels_first(rank: int) -> tuple[int, ...]:
     """Return the layout of ONNX's convolutions."""
     return (0, rank - 1, *range(1, rank - 1))
+
+
+def preferred(rank: int) -> tuple[int, ...]:
+    """Return the layout that most operators take as it is.
+
+    That is channels first for images, because of convolutions, and channels last for sequences, because of
+    products.
+    """
+    return channels_first(rank) if rank > _SEQUENCE else in_order(rank)
 
 
 def merged_order(shape: Shape, axes: tuple[int, ...]) -> Array:

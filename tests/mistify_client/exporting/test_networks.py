@@ -61,6 +61,15 @@ def transformer() -> keras.Model:
     return keras.Model(image, layers.Dense(3, name="scores")(layers.GlobalAveragePooling1D()(x)))
 
 
+def shuffled() -> keras.Model:
+    """Return grouped convolutions, between which channels are shuffled."""
+    image = keras.Input((8, 8, 4), name="image")
+    x = layers.Conv2D(8, 3, padding="same", groups=2, activation="relu")(image)
+    x = layers.Permute((1, 2, 4, 3))(layers.Reshape((8, 8, 2, 4))(x))
+    x = layers.Conv2D(6, 3, groups=2)(layers.Reshape((8, 8, 8))(x))
+    return keras.Model(image, layers.Dense(3, name="scores")(layers.GlobalMaxPooling2D()(x)))
+
+
 def convnext() -> keras.Model:
     """Return blocks that normalize channels, and have dense layers for all positions of an image."""
     image = keras.Input((16, 16, 3), name="image")
@@ -85,7 +94,7 @@ def recurrent() -> keras.Model:
     return keras.Model(signal, layers.Dense(2, name="event")(x))
 
 
-NETWORKS = (residual, segmentation, transformer, convnext, text, recurrent)
+NETWORKS = (residual, segmentation, transformer, shuffled, convnext, text, recurrent)
 
 
 def network_of(make: Callable[[], keras.Model], precision: Quantization = Quantization.NONE) -> bytes:
@@ -143,6 +152,11 @@ def test_nodes_and_weights_are_named_after_layers() -> None:
     assert names == ["stem.conv/Conv", "stem.conv/Relu", "scores/Gemm"]
     weights = {weight.name for weight in graph.initializer if "constant" not in weight.name}
     assert weights == {"stem.conv.weight", "stem.conv.bias", "scores.weight", "scores.bias"}
+
+
+def test_a_shuffle_of_channels_is_a_single_transposition() -> None:
+    network = network_of(shuffled)
+    assert nodes(network, channels_first(network))["Transpose"] == 1
 
 
 def test_only_attention_transposes_tokens() -> None:
