@@ -72,13 +72,9 @@ def network_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]])
         if name not in names:
             expected, fix = unknown_name(name, names)
             raise invalid(path, f"sizes of an input {name!r}", expected, fix)
-    inputs: list[Input] = []
-    batch: int | str | None = None
-    for info in graph.inputs:
-        if not _is_number(info):
-            made, batch = _input(path, graph, info, sizes.get(info.name), batch)
-            inputs.append(made)
-    return inputs
+    infos = [each for each in graph.inputs if not _is_number(each)]
+    batch = _batch_of(infos)
+    return [_input(path, graph, info, sizes.get(info.name), batch) for info in infos]
 
 
 def constant_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
@@ -108,17 +104,21 @@ def _is_number(info: Any) -> bool:
     return bool(kind.HasField("shape")) and not kind.shape.dim
 
 
-def _input(
-    path: Path, graph: Graph, info: Any, given: Sequence[int] | None, shared: int | str | None
-) -> tuple[Input, int | str]:
-    """Return an input, and the size of its batch as the file declares it.
+def _declared(info: Any) -> list[int | str]:
+    """Return the sizes of an input: numbers, names, or a question mark."""
+    sizes = info.type.tensor_type.shape.dim
+    return [size.dim_value if size.HasField("dim_value") else size.dim_param or "?" for size in sizes]
 
-    Args:
-        shared: The size of another input's batch; None for the first input.
-    """
+
+def _batch_of(infos: Sequence[Any]) -> int | str:
+    """Return the size of the batch: of the first free first axis, or else that of the first input."""
+    leading = [declared[0] for declared in map(_declared, infos) if declared]
+    return next((size for size in leading if isinstance(size, str)), leading[0] if leading else "?")
+
+
+def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None, shared: int | str) -> Input:
     kind = info.type.tensor_type
-    sizes = kind.shape.dim
-    declared = [size.dim_value if size.HasField("dim_value") else size.dim_param or "?" for size in sizes]
+    declared = _declared(info)
     dtype = _TYPES.get(kind.elem_type)
     if dtype is None or not declared:
         raise invalid(
@@ -144,13 +144,14 @@ def _input(
     axes = _placed(graph, info.name, len(declared), batch)
     by_axis = [*shape[:batch], None, *shape[batch:]]
     tensor = keras.Input([by_axis[axis] for axis in axes[1:]], name=usable(info.name), dtype=dtype)
-    return Input(info.name, Value(tensor, axes), own[batch], kind.elem_type), declared[batch]
+    return Input(info.name, Value(tensor, axes), own[batch], kind.elem_type)
 
 
-def _batch_axis(declared: Sequence[int | str], own: Sequence[int | None], shared: int | str | None) -> int:
+def _batch_axis(declared: Sequence[int | str], own: Sequence[int | None], shared: int | str) -> int:
     """Return the axis of an input's batch: the first, unless it is fixed and another one is the batch.
 
-    That is the only one with the size or name of the other inputs' batch, or else the only free one.
+    That is the only one with the size or name of the other inputs' batch, or else the only free one if they
+    have a free batch.
     """
     same = [axis for axis, size in enumerate(declared) if size == shared and size != "?"]
     free = [axis for axis, size in enumerate(own) if size is None]
@@ -158,7 +159,7 @@ def _batch_axis(declared: Sequence[int | str], own: Sequence[int | None], shared
         return 0
     if len(same) == 1:
         return same[0]
-    return free[0] if len(free) == 1 and own[0] > 1 else 0
+    return free[0] if len(free) == 1 and own[0] > 1 and isinstance(shared, str) else 0
 
 
 def _has_steps(graph: Graph, name: str) -> bool:

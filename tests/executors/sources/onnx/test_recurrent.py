@@ -244,6 +244,42 @@ def test_a_detector_keeps_its_state_and_takes_a_rate(tmp_path: Path) -> None:
     np.testing.assert_allclose(made[1], np.moveaxis(expected[1], 1, 0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "moved"),
+    [
+        ({"x": ["n", 6], "s": [2, "n", 6]}, True),  # by its name
+        ({"s": [2, None, 6], "x": [None, 6]}, True),  # by the only free size
+        ({"x": [1, 6], "s": [2, 1, 6]}, True),  # by its size
+        ({"x": ["n", 6], "s": ["n", 2, 6]}, False),
+        ({"x": [2, 6], "s": [2, 1, 6]}, False),
+    ],
+    ids=["name", "free", "size", "first", "fixed"],
+)
+def test_the_batch_of_a_state_is_found(tmp_path: Path, inputs: dict[str, Any], moved: bool) -> None:
+    axis = 0 if moved else 1
+    nodes = [
+        *(node("ReduceSum", "s axis", "t", keepdims=0), node("Add", "t x", "z"), node("Gemm", "z k", "y")),
+    ]
+    weights = {"axis": np.array([axis]), "k": normal(6, 3)}
+    path = written(tmp_path / "net.onnx", model(nodes, inputs, weights))
+    network, count = load_onnx(path), 1 if inputs["x"][0] == 1 else 2
+    x, state = normal(count, 6), normal(*((2, count, 6) if moved else (count, 2, 6)))
+    if inputs["s"] == [2, 1, 6] and not moved:
+        state = normal(2, 1, 6)
+    (expected,) = outputs_of(path, {"x": x, "s": state})
+    given = {"x": x, "s": np.moveaxis(state, 1, 0) if moved else state}
+    made = network([given[tensor.name] for tensor in network.inputs], training=False)
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_free_length_is_no_batch(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "r"), node("Gemm", "r k", "y")]
+    path = written(tmp_path / "net.onnx", model(nodes, {"x": [4, "length"]}, {"k": normal(6, 3)}))
+    with pytest.raises(MistifyError, match=r"net\.onnx\?x=224"):
+        load_onnx(path)
+    assert load_onnx(path, {"x": [6]}).input_shape == (None, 6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("newer", [False, True], ids=["TorchScript", "dynamo"])
