@@ -66,6 +66,8 @@ def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array
     if order is None:
         return None
     heads, width = query.kernel.shape[1:]
+    if not heads == key.kernel.shape[1] == value.kernel.shape[1]:  # queries share keys
+        return None
     value_width = value.kernel.shape[2]
     module = _common(query.name, name)
     layer = layers.MultiHeadAttention(

@@ -202,6 +202,19 @@ def test_what_resembles_attention_stays(tmp_path: Path, changed: list[Any]) -> N
     assert "MultiHeadAttention" not in {type(layer).__name__ for layer in network.layers}
 
 
+def test_queries_may_share_keys_and_values(tmp_path: Path) -> None:
+    nodes, weights = separate("q")
+    for name in "kv":
+        nodes += [
+            node("MatMul", f"a {name}.weight", f"{name}1"),
+            node("Unsqueeze", f"{name}1 first", name),
+        ]
+    shared = {f"{name}.weight": normal(CHANNELS, WIDTH, seed=ord(name)) for name in "kv"}
+    weights = {**weights, **shared, "first": np.array([1]), **_PROJECTION}
+    network = token_case(tmp_path, [*nodes, *_SCORES["scores scaled"], *_MIXED], weights)
+    assert "MultiHeadAttention" not in {type(layer).__name__ for layer in network.layers}
+
+
 def test_a_class_token_is_joined_to_each_example(tmp_path: Path) -> None:
     nodes = [
         *_EXAMPLE_COUNT,
