@@ -38,6 +38,11 @@ class Builder:
         taken: Names of the graph's inputs and outputs.
         batch_of: The name of an input.
         batch_axis: The position of its batch.
+
+    Attributes:
+        nodes: All nodes so far, in order; some may not be needed.
+        weights: Name -> initializer.
+        not_negative: Names of tensors that are known to have no negative entry.
     """
 
     def __init__(self, taken: Sequence[str], batch_of: str, batch_axis: int) -> None:
@@ -49,6 +54,7 @@ class Builder:
         self._stored: dict[tuple[Any, ...], str] = {}
         self._entries: dict[str, str] = {}
         self._outputs: set[str] = set()
+        self.not_negative: set[str] = set()
         # By name and layout: a transposition in LiteRT changes only the layout.
         self._moved: dict[tuple[_View, tuple[int, ...]], Value] = {}
         self._sources: dict[_View, Value] = {}
@@ -192,13 +198,18 @@ class Builder:
         """Remember that a value is another one with zeros around it, for convolutions that pad themselves."""
         self._paddings[_view(made)] = value, amounts
 
-    def before_padding(self, value: Value, pads: list[int]) -> tuple[Value, list[int]]:
+    def before_padding(
+        self, value: Value, pads: list[int], *, lowest: bool = False
+    ) -> tuple[Value, list[int]]:
         """Return a value without the zeros around its positions, and the paddings of ONNX that replace them.
 
         Args:
             pads: The paddings that are returned for a value without zeros around it.
+            lowest: Whether the node pads with a number below all others instead of zeros.
         """
         inner, amounts = self._paddings.get(_view(value), (value, None))
+        if lowest and inner.name not in self.not_negative:
+            return value, pads
         if amounts is None or amounts[0] != (0, 0) or amounts[-1] != (0, 0):
             return value, pads
         return inner, [before for before, _ in amounts[1:-1]] + [behind for _, behind in amounts[1:-1]]

@@ -34,6 +34,9 @@ _CLIPPED: Final[Mapping[str, tuple[float, float]]] = {
     "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0), "RELU_N1_TO_1": (-1.0, 1.0),
 }  # fmt: skip
 
+#: Operators without negative results.
+_NOT_NEGATIVE: Final = ("ABS", "EXP", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "SQRT")
+
 _FUSED: Final[Mapping[int, str]] = {
     _Activation.RELU: "RELU", _Activation.RELU6: "RELU6", _Activation.RELU_N1_TO_1: "RELU_N1_TO_1",
     _Activation.TANH: "TANH",
@@ -57,8 +60,12 @@ def activated(builder: Builder, call: Call, value: Value) -> Value:
 def _of_one(builder: Builder, kind: str, value: Value) -> Value:
     if kind in _CLIPPED:
         least, most = (np.array(limit, np.float32) for limit in _CLIPPED[kind])
-        return value.like(builder.node("Clip", value, least, most))
-    return value.like(builder.node(_OF_ONE[kind], value))
+        name = builder.node("Clip", value, least, most)
+    else:
+        name = builder.node(_OF_ONE[kind], value)
+    if kind in _NOT_NEGATIVE:
+        builder.not_negative.add(name)
+    return value.like(name)
 
 
 @operator(*_OF_ONE, *_CLIPPED)

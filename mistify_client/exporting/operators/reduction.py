@@ -9,12 +9,15 @@ from onnx import TensorProto
 from mistify_client.exporting.builder import Builder
 from mistify_client.exporting.registry import Call, operator
 from mistify_client.exporting.types import onnx_type
-from mistify_client.exporting.values import Value, without
+from mistify_client.exporting.values import Value, channels_first, without
 
 _KINDS: Final[Mapping[str, str]] = {
     "MEAN": "ReduceMean", "REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd",
     "SUM": "ReduceSum", "REDUCE_ALL": "ReduceMin", "REDUCE_ANY": "ReduceMax",
 }  # fmt: skip
+
+#: Reductions of all positions of an image.
+_GLOBAL: Final[Mapping[str, str]] = {"MEAN": "GlobalAveragePool", "REDUCE_MAX": "GlobalMaxPool"}
 
 #: Reductions of truth values, which ONNX computes with integers.
 _OF_TRUTH: Final = ("REDUCE_ALL", "REDUCE_ANY")
@@ -25,6 +28,11 @@ def reduction(builder: Builder, call: Call) -> Value:
     """Write a reduction."""
     value, kept = builder.plain(call.argument(0)), bool(call.options.keepDims)
     reduced = {int(axis) % value.rank for axis in call.constant(1).reshape(-1)}
+    images = value.rank > 3 and value.axes == channels_first(value.rank)
+    if images and call.kind in _GLOBAL and reduced == set(range(1, value.rank - 1)):
+        sizes = (value.shape[0], *[1] * len(reduced), value.shape[-1])
+        made = Value(builder.node(_GLOBAL[call.kind], value), sizes, value.axes)
+        return builder.reshaped(made, call.shape)
     if call.kind in _OF_TRUTH:
         value = value.like(builder.node("Cast", value, to=TensorProto.INT32))
     positions = sorted(value.position(axis) for axis in reduced)

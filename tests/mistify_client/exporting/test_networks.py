@@ -159,6 +159,22 @@ def test_a_shuffle_of_channels_is_a_single_transposition() -> None:
     assert nodes(network, channels_first(network))["Transpose"] == 1
 
 
+@pytest.mark.parametrize(("activation", "pads"), [("relu", 0), ("tanh", 1)])
+def test_zeros_around_a_maximum_are_its_padding_only_if_nothing_is_negative(
+    activation: str, pads: int
+) -> None:
+    def padded() -> keras.Model:
+        image = keras.Input((8, 8, 3), name="image")
+        x = layers.Conv2D(4, 3, strides=2, padding="same", activation=activation)(image)
+        x = layers.MaxPooling2D(3, strides=2)(layers.ZeroPadding2D(1)(x))
+        return keras.Model(image, layers.Dense(3, name="scores")(layers.GlobalAveragePooling2D()(x)))
+
+    network = network_of(padded)
+    made = nodes(network, channels_first(network))
+    assert (made["Pad"], made["GlobalAveragePool"], made["Gemm"]) == (pads, 1, 1)
+    assert difference(network) < 1e-5
+
+
 def test_only_attention_transposes_tokens() -> None:
     network = network_of(transformer)
     per_block = 4  # queries, keys, values and the result
