@@ -85,9 +85,12 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     make_float(path, proto)
     graph = read_graph(path, proto.graph, version)
     translation = translated(path, graph, sizes)
+    interface = interface_of(translation, graph)
+    del graph  # which contains a copy of the weights, as does the file's content
     check_finite(path, translation.model)
     check_equal(path, proto, translation)
-    return OnnxNetwork(flatten(path, translation.model), interface_of(translation, graph))
+    del proto
+    return OnnxNetwork(flatten(path, translation.model), interface)
 
 
 def _version(path: Path, proto: onnx.ModelProto) -> int:

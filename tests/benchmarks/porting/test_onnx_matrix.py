@@ -11,9 +11,12 @@ import keras
 from benchmarks.harness.run import MissingDataError
 from benchmarks.porting import onnx_reading
 from benchmarks.porting.onnx_matrix import Row, figures_of, markdown
-from benchmarks.porting.onnx_networks import PackagedFile, export
+from benchmarks.porting.onnx_networks import PACKAGED, TORCH, PackagedFile, export
 from benchmarks.porting.onnx_reading import Reading, read
 from tests.support.onnx_files import model, node, normal, written
+from tests.support.paths import REPOSITORY
+
+MATRIX = REPOSITORY / "docs" / "onnx-matrix.md"
 
 SMALL = Reading(1_000_000, 1e-6, 2.0, 9e7, 1, 3, 0.5, None)
 LARGE = Reading(100_000_000, 1e-7, 5.0, 6e8, 2, 22, 0.1, 23)
@@ -90,6 +93,14 @@ def test_figures_are_those_of_the_worst_file() -> None:
     assert "memory" not in figures_of(rows[:1])
     verdicts = [line.split("|")[-2].strip() for line in markdown(rows).splitlines()[2:]]
     assert verdicts == ["read", "read", "refused: operator Loop", "skipped: not installed"]
+
+
+def test_the_table_lists_all_files_as_read() -> None:
+    rows = [line.split("|")[1:-1] for line in MATRIX.read_text().splitlines() if line.startswith("| ")][1:]
+    exported = {(name, exporter) for name in TORCH for exporter in ("TorchScript", "dynamo")}
+    packaged = {(name, each.package) for name, each in PACKAGED.items()}
+    assert {(row[0].strip(), row[1].strip()) for row in rows} == exported | packaged
+    assert {row[-1].strip() for row in rows} == {"read"}
 
 
 def test_missing_packages_are_named() -> None:
