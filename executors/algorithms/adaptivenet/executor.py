@@ -29,6 +29,7 @@ class AdaptiveNetExecutor(UniformExecutor):
     """
 
     _params: AdaptiveNetParams
+    _training: type[SupernetTraining] = SupernetTraining
 
     def __init__(self, params: Params) -> None:
         super().__init__(params)
@@ -43,7 +44,7 @@ class AdaptiveNetExecutor(UniformExecutor):
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the supernet of the source; do nothing if none of its blocks can be replaced."""
-        training = SupernetTraining.of(assignment, self._params, progress)
+        training = self._training.of(assignment, self._params, progress)
         return training.finished() if training else b""
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:

@@ -36,6 +36,10 @@ class VariantSpan:
         """The position of its output."""
         return self.start + self.span
 
+    def replaces_the_same(self, other: "VariantSpan") -> bool:
+        """Return whether another variant replaces the same blocks."""
+        return (self.start, self.span) == (other.start, other.span)
+
 
 @dataclass(frozen=True)
 class SupernetSpace:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from math import prod
@@ -118,6 +118,20 @@ class Supernet:
             return None
         space = SupernetSpace(tuple(places), len(parts))
         return cls(source, params.largest, space, model_of(in_parallel(graphs, "variants")), unfit)
+
+    def keeping(self, numbers: Collection[int], source: Structure, largest: float) -> "Supernet":
+        """Return the supernet with copies of some variants only, in order.
+
+        Args:
+            numbers: The variants to keep, at least one; the blocks of the network always stay.
+            source: The network.
+            largest: As in the constructor.
+        """
+        blocks = self.space.blocks
+        kept = [number for number in range(blocks, len(self.space.places)) if number in numbers]
+        places = tuple(self.space.places[number] for number in (*range(blocks), *kept))
+        model = model_of(in_parallel([self.graph_of(number) for number in kept], "variants"))
+        return Supernet(source, largest, SupernetSpace(places, blocks), model, self.unfit)
 
     @property
     def inputs(self) -> list[keras.KerasTensor]:

@@ -1,7 +1,7 @@
 """The two stages of supernet training (AdaptiveNet 4.2)."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -120,16 +120,39 @@ class SupernetTraining:
         self._train(BlockDistillation(self._supernet, setup), 0, distil, _DISTIL_RATE, part_of_batch)
         if self._state.done == distil:
             Evaluation(self._supernet.model).recalibrate(self._features())
-        source, space = model_of(self._assignment.source.graph), self._supernet.space
-        scorer = Scorer(self._supernet, source, setup)
+        source = model_of(self._assignment.source.graph)
+        if not self._state.losses:
+            losses = self._losses(Scorer(self._supernet, source, setup))
+            self._state = replace(self._state, losses=tuple(losses))
+            self._keep(self.worthwhile(losses))
+        scorer, space = Scorer(self._supernet, source, setup), self._supernet.space
         with _frozen_norms(self._supernet.model):
-            losses = self._state.losses or tuple(self._losses(scorer))
-            self._state = replace(self._state, losses=losses)
-            sampler = PathSampler(space, self._supernet.multiply_adds(), losses)
+            sampler = PathSampler(space, self.costs(), self._state.losses)
             objective = SinglePathObjective(self._supernet, sampler.draw, source, setup, seed)
             rate = self._params.learning_rate or _PATH_RATE
             self._train(objective, distil, self._params.path_steps, rate, batch_size)
         return self._supernet.saved(self._losses(scorer))
+
+    def costs(self) -> Sequence[float]:
+        """Return the cost of each variant, by which paths are drawn for training."""
+        return self._supernet.multiply_adds()
+
+    def worthwhile(self, losses: Sequence[float]) -> Collection[int]:
+        """Return the variants that are trained on paths and packaged, at least one.
+
+        Args:
+            losses: Loss added by each variant alone, after distillation.
+        """
+        return range(len(losses))
+
+    def _keep(self, numbers: Collection[int]) -> None:
+        """Drop all variants except some of them."""
+        losses, blocks = self._state.losses, self._supernet.space.blocks
+        kept = [number for number in range(len(losses)) if number < blocks or number in numbers]
+        if len(kept) < len(losses):
+            source, largest = self._assignment.source, self._params.largest
+            self._supernet = self._supernet.keeping(kept, source, largest)
+            self._state = replace(self._state, losses=tuple(losses[number] for number in kept))
 
     def _losses(self, scorer: Scorer) -> list[float]:
         """Return the loss of each variant alone; the network's own blocks come first, with a loss of 0."""

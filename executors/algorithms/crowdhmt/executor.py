@@ -6,6 +6,7 @@ import keras
 
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from executors.algorithms.crowdhmt.estimates import estimates
+from executors.algorithms.crowdhmt.training import FamilyTraining
 from executors.contract.package_parts import PackageParts
 from executors.structure import Structure
 
@@ -13,9 +14,11 @@ from executors.structure import Structure
 class CrowdHmtExecutor(AdaptiveNetExecutor):
     """An executor that selects subnets of a supernet whose blocks are of several operator families.
 
-    The variants of all families start in closed form and are trained like AdaptiveNet's. Packages also list
-    the best networks of their blocks.
+    The variants of all families start in closed form. Those that others do not surpass after distillation are
+    trained like AdaptiveNet's. Packages also list the best networks of their blocks.
     """
+
+    _training = FamilyTraining
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
         """Return AdaptiveNet's blocks with the front of their networks."""
