@@ -125,7 +125,7 @@ class Supernet:
         Args:
             numbers: The variants to keep, at least one; the blocks of the network always stay.
             source: The network.
-            largest: As in the constructor.
+            largest: The share of parameters and multiply-adds up to which neighbouring layers form a block.
         """
         blocks = self.space.blocks
         kept = [number for number in range(blocks, len(self.space.places)) if number in numbers]
