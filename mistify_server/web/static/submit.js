@@ -109,6 +109,7 @@ function showPlan(plan) {
       for (const figure of figures) row.append(element("td", figure));
     }
     const scroll = element("div", "", "scroll");
+    scroll.tabIndex = 0;
     scroll.append(table);
     parts.push(scroll);
   }
