@@ -25,7 +25,7 @@ from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 HERE = Path(__file__).parent
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from tests.mistify_client.conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @dataclass

@@ -23,6 +23,7 @@ from mistify_client.monitor.status import lines, upgraded
 from mistify_client.runtime.samples import RATE, InputSamples, samples_directory
 from mistify_client.runtime.versions import current, install, state_directory
 from tests.mistify_client.monitor.adapting import PATIENCE
+from tests.mistify_client.pools import list_files
 from tests.support.adaptable import digits, dirty, make_package, shuffled
 
 IMAGES, _ = digits()
@@ -112,17 +113,17 @@ def test_a_thread_goes_on_where_the_last_one_stopped(package, journal):
 
 
 def test_a_package_that_cannot_be_adapted_is_reported_once_until_it_can(package, journal, tmp_path):
-    other = make_package(tmp_path / "other", "adaptable_float16")
+    other, broken = (make_package(tmp_path / name, "adaptable_float16") for name in ("other", "broken"))
+    (broken / "adaptation.json").write_bytes(b"damaged")
+    list_files(broken)
     with adapting(package, journal) as background:
         until(lambda: background.state is not None)
-        version = install(package, other)
-        (version / "adaptation.json").write_bytes(b"damaged")
+        install(package, broken)
         until(lambda: journal.problems)
         assert "damaged" in journal.problems["adaptation"]
         assert background.state is None
         install(package, other)
-        until(lambda: not journal.problems)
-        assert background.state is not None
+        until(lambda: not journal.problems and background.state is not None)
     assert len(journal.last) == 2
 
 
