@@ -4,6 +4,7 @@ import asyncio
 import html
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ TOKEN = "0123456789abcdef" * 4
 SHOWN = re.compile(r"<code>(curl .*?)</code>")
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("token", [None, TOKEN])
 async def test_the_command_of_the_empty_page_starts_a_job(
     serve: Serve, make_config: Config, tmp_path: Path, token: str | None
