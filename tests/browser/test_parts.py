@@ -96,6 +96,15 @@ def test_a_draft_survives_a_reload(page: Page) -> None:
     expect(config).to_have_value('["example"]')
 
 
+def test_a_text_too_large_to_keep_can_be_edited(page: Page) -> None:
+    open_page(page, SUBMIT, "/submit")
+    page.evaluate("config.value = 'x'.repeat(6_000_000) + '\\n'; config.dispatchEvent(new Event('input'))")
+    expect(page.locator("#lines span")).to_have_count(2)
+    expect(page.get_by_role("button", name="Start over")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Config")).to_have_value('["example"]')
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

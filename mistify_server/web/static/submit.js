@@ -10,6 +10,16 @@ const startOver = document.getElementById("start-over");
 
 // The text is kept in the browser until it has been accepted, for each page and each job on its own.
 const DRAFT = `mistify-draft ${location.pathname}${location.search}`;
+const drafts = storage();
+
+// Returns the browser's storage; null if its settings block it.
+function storage() {
+  try {
+    return window.localStorage;
+  } catch {
+    return null;
+  }
+}
 
 function numberLines(wrong = new Set()) {
   const count = config.value.split("\n").length;
@@ -135,7 +145,7 @@ form.addEventListener("submit", async (event) => {
     if (!response.ok) showProblems(content);
     else if (planned) showPlan(content);
     else {
-      localStorage.removeItem(DRAFT);
+      drafts?.removeItem(DRAFT);
       location.href = `/jobs/${encodeURIComponent(content.job.id)}`;
     }
   } catch (error) {
@@ -146,8 +156,16 @@ form.addEventListener("submit", async (event) => {
   }
 });
 
+function keepDraft() {
+  try {
+    drafts?.setItem(DRAFT, config.value);
+  } catch { // browsers keep only a few megabytes
+    drafts.removeItem(DRAFT);
+  }
+}
+
 function edited() {
-  localStorage.setItem(DRAFT, config.value);
+  keepDraft();
   startOver.hidden = config.value === config.defaultValue;
   numberLines();
 }
@@ -159,5 +177,5 @@ startOver.addEventListener("click", () => {
 });
 config.addEventListener("input", edited);
 config.addEventListener("scroll", () => { lines.scrollTop = config.scrollTop; });
-config.value = localStorage.getItem(DRAFT) ?? config.defaultValue;
+config.value = drafts?.getItem(DRAFT) ?? config.defaultValue;
 edited();
