@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from mistify.costs.budget import quantity_of
+from mistify.costs.energy import ENERGY
 from mistify.jobs.formatting import quality, shares
 from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
@@ -160,6 +162,11 @@ def _stage(progress: ProgressUpdate) -> str:
 
 
 def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Source | None) -> str:
+    """Return the accuracy and the costs as text; energies, which follow the other costs, only if limited."""
+    limited = of.spec.budget if isinstance(of, Goal) else ()
+    costs = {
+        axis: cost for axis, cost in costs.items() if quantity_of(axis) != ENERGY.quantity or axis in limited
+    }
     parts = [f"{of.metric} {quality(of.metric, of.accuracy)}"] if of.accuracy is not None else []
     parts += [shares(costs, source)] if source is not None and costs else []
     return ", ".join(filter(None, parts))

@@ -24,6 +24,23 @@ def console(terminal: bool) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
 
 
+@pytest.mark.parametrize(("limited", "shown_energy"), [({}, False), ({"energy_mj@host": 1.0}, True)])
+def test_energies_are_shown_only_if_a_goal_limits_them(limited, shown_energy):
+    """They follow the other costs, and would make each line twice as long."""
+    out = console(terminal=False)
+    source = Source({"flops": 1000.0, "energy_mj@host": 2.0}, 0.8)
+    costs = {"flops": 480.0, "energy_mj@host": 0.8}
+    goal = Goal("half", 0, PackageSpec(limited), state=GoalState.MET, achieved=costs, accuracy=0.75)
+    with display(out) as shown:
+        shown.update("half", ProgressUpdate("adapting", 1, 2, costs, 0.78), source)
+        shown.ended(goal, source)
+    progress, ended = out.file.getvalue().splitlines()
+    assert "energy" not in progress
+    assert ("energy" in ended) == shown_energy
+    assert "multiply-adds 48%" in progress
+    assert "multiply-adds 48%" in ended
+
+
 def test_progress_is_printed_as_lines_without_a_terminal():
     out = console(terminal=False)
     with display(out) as shown:
