@@ -72,9 +72,13 @@ class Package:
         """Return the content of a file.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it is missing or differs from the packaged file.
+            MistifyError: CORRUPT_PACKAGE, it is missing, differs from the packaged file, or is not listed in
+                the manifest.
         """
-        path, expected = self.directory / name, self.manifest.files[name]
+        path, expected = self.directory / name, self.manifest.files.get(name)
+        if expected is None:
+            problem = Problem(str(path), "not in the manifest", "a listed file", "fetch the package again")
+            raise corrupt_package(self.directory, [problem])
         content = path.read_bytes() if path.is_file() else None
         actual = None if content is None else PackagedFile.of(content)
         if content is None or actual != expected:
@@ -97,20 +101,6 @@ class Package:
         problems = list(self._differences(with_blocks, skip))
         if problems:
             raise corrupt_package(self.directory, problems)
-
-    def verify_file(self, name: str) -> None:
-        """Verify one file against the manifest.
-
-        Raises:
-            MistifyError: CORRUPT_PACKAGE, it is missing, differs, or is not a file of the package.
-        """
-        path, expected = self.directory / name, self.manifest.files.get(name)
-        if expected is None:
-            problem = Problem(str(path), "not in the manifest", "a listed file", "fetch the package again")
-            raise corrupt_package(self.directory, [problem])
-        actual = describe_file(path) if path.is_file() else None
-        if actual != expected:
-            raise corrupt_package(self.directory, [_difference(path, actual, expected)])
 
     def _differences(self, with_blocks: bool, skip: Collection[str]) -> Iterator[Problem]:
         blocks = self._names_of_blocks()

@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, Given, bind
 from mistify_client.runtime.interpreter import Ran, Run, Shapes
 from mistify_client.runtime.options import Option, PackageOptions
+from mistify_client.runtime.preparing import InputPreparation
 from mistify_client.runtime.samples import InputSamples
 from mistify_client.runtime.statistics import Recorder, Statistics
 from mistify_client.runtime.switchboard import Switchboard
@@ -51,11 +53,11 @@ class Runnable(Protocol):
 
 
 class LoadedVersion(NamedTuple):
-    """A loaded version of a package, and its directory."""
+    """A loaded version of a package."""
 
     network: Runnable
     options: PackageOptions
-    directory: Path
+    package: Package
 
 
 class LoadedPackage:
@@ -63,7 +65,7 @@ class LoadedPackage:
 
     Attributes:
         network: Runs the options.
-        directory: The directory of the version.
+        preparation: Prepares images and texts as inputs.
         recorder: Records the inferences.
         generation: The generation of the version (`Switchboard.generation`).
     """
@@ -75,8 +77,9 @@ class LoadedPackage:
         generation: int,
         samples: InputSamples,
     ) -> None:
-        self.network, self.options, self.directory = version
+        self.network, self.options = version.network, version.options
         self.manifest = self.network.manifest
+        self.preparation = InputPreparation(version.package)
         self.recorder = recorder
         self.generation = generation
         self._samples = samples
@@ -165,8 +168,8 @@ def recorded(version: LoadedVersion, state: Path, generation: int) -> LoadedPack
         state: The state directory of the package.
         generation: The generation of the version (`Switchboard.generation`).
     """
-    network, options, _ = version
-    count = len(options.options)
+    network = version.network
+    count = len(version.options.options)
     try:
         recorder = Recorder.open(state, count, generation, network.threads)
     except OSError as error:

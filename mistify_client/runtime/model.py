@@ -15,7 +15,6 @@ from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
-from mistify_client.runtime.preparing import prepared_input
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.version_loading import LoadSettings, load_current
@@ -108,7 +107,7 @@ class PortedModel:
             MistifyError: NOT_FOUND, the package describes no such preparation; INVALID_DATASET, the image is
                 invalid; CORRUPT_PACKAGE, its vocabulary is missing or damaged.
         """
-        return prepared_input(self.manifest, self._loaded.directory, raw, name)
+        return self._loaded.preparation.prepared(raw, name)
 
     @property
     def branches(self) -> tuple[Branch, ...]:

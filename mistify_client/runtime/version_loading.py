@@ -84,14 +84,14 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     if settings.lending is not None:
         helped = _helped(package, options, settings.lending, settings.threads or options.threads, state)
         if helped is not None:
-            return LoadedVersion(helped, options, package.directory)
+            return LoadedVersion(helped, options, package)
     if options.paged:
         paged = open_paged(package, options, state, chosen, settings.threads)
-        return LoadedVersion(paged, options, package.directory)
+        return LoadedVersion(paged, options, package)
     network = open_network(package, settings.threads or options.threads)
     if options.exits is None:
-        return LoadedVersion(network, options, package.directory)
-    return LoadedVersion(with_exits(package, network, options.exits), options, package.directory)
+        return LoadedVersion(network, options, package)
+    return LoadedVersion(with_exits(package, network, options.exits), options, package)
 
 
 def _helped(

@@ -135,6 +135,14 @@ def test_a_model_prepares_texts_as_training_data_are_read(texts: Any) -> None:
         model.prepare(IMAGE)
 
 
+def test_a_package_that_was_replaced_in_its_place_has_its_own_vocabulary(texts: Any) -> None:
+    assert load(texts).prepare("day").tolist() == [[2, 5, 3, 0]]
+    content = b"[PAD]\n[UNK]\nday\n"
+    (texts / "vocab.txt").write_bytes(content)
+    declare(texts, files=Manifest.load(texts).files | {"vocab.txt": PackagedFile.of(content)})
+    assert load(texts).prepare("day").tolist() == [[2, 0, 0, 0]]
+
+
 def test_a_vocabulary_damaged_after_loading_is_reported(texts: Any) -> None:
     model = load(texts)
     (texts / "vocab.txt").write_text("fine\nday\n")

@@ -150,7 +150,7 @@ class Timed:
         state = state_directory(self.package)
         package = Package.open(self.package)
         network = open_network(package, 1)
-        loaded = recorded(LoadedVersion(network, options_of(package, state), package.directory), state, 0)
+        loaded = recorded(LoadedVersion(network, options_of(package, state), package), state, 0)
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
     def runs(self, now: float, image: np.ndarray) -> str:
