@@ -106,15 +106,6 @@ def job_routes(service: PortingService) -> APIRouter:
         """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
 
-    @router.get(
-        "/jobs/{job_id}/config",
-        response_class=PlainTextResponse,
-        responses={**responses(*_INVALID), 200: {"content": {"text/plain": {}}}},
-    )
-    async def config(job_id: str) -> PlainTextResponse:
-        """Return the config with which a job was submitted, without goals that were added later."""
-        return PlainTextResponse(await service.config_text(job_id))
-
     @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
     async def remove(job_id: str) -> Removal:
         """Remove a finished job with its packages."""
@@ -134,12 +125,21 @@ def job_routes(service: PortingService) -> APIRouter:
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
 
-    _add_progress_routes(router, service)
+    _add_detail_routes(router, service)
     return router
 
 
-def _add_progress_routes(router: APIRouter, service: PortingService) -> None:
-    """Add the routes for the details of a goal, and for the events of a job."""
+def _add_detail_routes(router: APIRouter, service: PortingService) -> None:
+    """Add the routes for the config and the events of a job, and for the details of a goal."""
+
+    @router.get(
+        "/jobs/{job_id}/config",
+        response_class=PlainTextResponse,
+        responses={**responses(*_INVALID), 200: {"content": {"text/plain": {}}}},
+    )
+    async def config(job_id: str) -> PlainTextResponse:
+        """Return the config with which a job was submitted, without goals that were added later."""
+        return PlainTextResponse(await service.config_text(job_id))
 
     @router.get("/jobs/{job_id}/goals/{goal_id}/details", responses=dict(responses(*_INVALID)))
     async def details(job_id: str, goal_id: str) -> GoalDetails:

@@ -86,10 +86,9 @@ def package_model(
     served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
     exits = exit_files(served, task.spec.exits, task, setup, test) if task.spec.exits else ExitFiles({}, "")
     files_of_parts = _files_of(parts, slices, task, sample.examples, objectives)
-    on_classes, on_floats = (
-        _note_on_classes(model, setup.train),
-        _note_on_floats(converted.serve, model, task),
-    )
+    further_files = {**files_of_parts, **adaptation.files, **exits.files}
+    on_classes = _note_on_classes(model, setup.train)
+    on_floats = _note_on_floats(converted.serve, model, task)
     remarks = (on_classes, sample.note, on_floats, adaptation.note, exits.note)
     conversion = Conversion(
         networks=converted,
@@ -102,15 +101,13 @@ def package_model(
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
         branches=branches,
         layers=[layer.name for layer in model.layers],
-        other_files={
-            **_saved_model(branches, task),
-            **({} if interface is None else {SOURCE: interface.model_dump_json(indent=2).encode()}),
-            **files_of_parts,
-            **adaptation.files,
-            **exits.files,
-        },
+        other_files={**_saved_model(branches, task), **_source_interface(interface), **further_files},
     )
     return assemble(conversion, task, objectives, HeldOut(setup.validation, test))
+
+
+def _source_interface(interface: SourceInterface | None) -> dict[str, bytes]:
+    return {} if interface is None else {SOURCE: interface.model_dump_json(indent=2).encode()}
 
 
 def _compressed(

@@ -10,16 +10,9 @@ import pytest
 from executors.data import storage
 from executors.data.storage import Rows
 from executors.readers.loading import load_dataset
-from executors.structure.signature import Activation, Input, Output, Signature, with_channels_first
+from executors.structure.signature import Activation, Input, Output, Signature
 from mistify.errors import ErrorCode, MistifyError
-from tests.executors.readers.files import (
-    FORMATS,
-    problem_of,
-    write_images,
-    write_jsonl,
-    write_labelled,
-    write_records,
-)
+from tests.executors.readers.files import FORMATS, problem_of, write_images, write_labelled
 
 X = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -411,41 +404,3 @@ def test_class_names_in_test_data_are_refused_if_the_training_data_has_none(labe
     assert (
         "a class cat; expected numbers of classes, because the training data have no class names" in reported
     )
-
-
-COLOURS = np.arange(6 * 2 * 5 * 3, dtype=np.float32).reshape(6, 2, 5, 3)
-COLOURED = Signature((Input("image", (2, 5, 3), "float32"),), (SCORES,))
-
-
-def written_image(path, images):
-    """Write images and classes in the format that the suffix of a path names."""
-    if path.suffix == ".npz":
-        np.savez(path, image=images, scores=Y)
-        return path
-    rows = [{"image": image, "scores": int(label)} for image, label in zip(images, Y, strict=True)]
-    if path.suffix == ".tfrecord":
-        return write_records(path, rows)
-    return write_jsonl(path, [{**row, "image": row["image"].tolist()} for row in rows])
-
-
-@pytest.mark.parametrize("suffix", ["npz", "jsonl", "tfrecord"])
-def test_images_with_channels_first_are_read_where_that_is_declared(tmp_path, suffix):
-    path = str(written_image(tmp_path / f"first.{suffix}", np.ascontiguousarray(np.moveaxis(COLOURS, -1, 1))))
-    data = load_dataset(path, with_channels_first(COLOURED, ["image"]))
-    np.testing.assert_array_equal(data.inputs["image"], COLOURS)
-    if suffix != "tfrecord":  # whose numbers have no shape
-        assert "shape" in problem_of(path, COLOURED)
-
-
-@pytest.mark.parametrize("suffix", ["npz", "jsonl"])
-def test_channels_may_be_last_as_well(tmp_path, suffix):
-    path = str(written_image(tmp_path / f"last.{suffix}", COLOURS))
-    data = load_dataset(path, with_channels_first(COLOURED, ["image"]))
-    np.testing.assert_array_equal(data.inputs["image"], COLOURS)
-
-
-@pytest.mark.parametrize("suffix", ["npz", "jsonl"])
-def test_errors_name_both_layouts(tmp_path, suffix):
-    path = str(written_image(tmp_path / f"other.{suffix}", COLOURS[:, :1]))
-    problem = problem_of(path, with_channels_first(COLOURED, ["image"]))
-    assert all(sizes in problem for sizes in ("3, 2, 5]", "2, 5, 3]"))
