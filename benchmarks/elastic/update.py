@@ -240,7 +240,7 @@ class _App:
         switchboard = Switchboard.open(state)
         switchboard.option = best
         self.subnets = SlowableSubnets(subnets)
-        version = LoadedVersion(self.subnets, options, package)
+        version = LoadedVersion(self.subnets, options, opened)
         self.model = PortedModel(package, switchboard, recorded(version, state, switchboard.generation))
         self.best = options.options[best].id
         self._image = image

@@ -56,8 +56,8 @@ class PackagedFile:
         Raises:
             MissingDataError: The package is not installed, or has no such file.
         """
-        found = find_spec(self.package)
-        path = Path(found.origin or "").parent / self.file if found is not None else Path()
+        spec = find_spec(self.package)
+        path = Path(spec.origin or "").parent / self.file if spec is not None else Path()
         if not path.is_file():
             raise MissingDataError(f"no package {self.package} with {self.file} is installed")
         return path

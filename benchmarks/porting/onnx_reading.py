@@ -81,10 +81,10 @@ def read(path: Path, sizes: Mapping[str, Sequence[int]], twin: str) -> Reading:
 
 
 def _resident(field: str) -> float:
-    found = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
-    if found is None:
+    match = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
+    if match is None:
         raise OSError(f"{_STATUS} has no {field}; it is only available on Linux")
-    return int(found[1]) * 1024.0
+    return int(match[1]) * 1024.0
 
 
 def _twin_groups(name: str) -> int:
@@ -100,8 +100,8 @@ def _difference(path: Path, network: OnnxNetwork, sizes: Mapping[str, Sequence[i
     feed = _inputs(session, network, sizes)
     expected = session.run(None, feed)
     own = {each.name: each for each in network.interface.inputs}
-    given = [_as_in_package(feed[own[name].source], own[name]) for name in input_names(network.model)]
-    made = keras.tree.flatten(network.model(given if len(given) > 1 else given[0], training=False))
+    inputs = [_as_in_package(feed[own[name].source], own[name]) for name in input_names(network.model)]
+    made = keras.tree.flatten(network.model(inputs if len(inputs) > 1 else inputs[0], training=False))
     outputs = zip(
         signature_of(network.model).outputs,
         network.interface.outputs,

@@ -18,7 +18,7 @@ from mistify_client.cli.options import OptionalServer, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.report_files import REPORT_PAGE, ReportContent, read_report
+from mistify_client.porting.report_files import REPORT_PAGE, ReportParts, read_report
 from mistify_client.rpc.porting import PortingClient
 
 
@@ -56,7 +56,7 @@ def report(
             content = read_report(Path(job))
         else:
             with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
-                content = ReportContent.of(report_of(client.job(job)))
+                content = ReportParts.of(report_of(client.job(job)))
                 if html is not None:
                     output_directory(html.parent, "--html")
                     write_bytes(html, client.report_page(job))

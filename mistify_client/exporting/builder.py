@@ -87,8 +87,8 @@ class Builder:
         """Add a node, and return the names of its outputs."""
         name = self._unique(f"{self._scope}/{kind}")
         names = [name] if outputs == 1 else [self._unique(f"{name}:{number}") for number in range(outputs)]
-        given = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(kind, [*map(self._named, inputs)], names, name, **given))
+        present = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(kind, [*map(self._named, inputs)], names, name, **present))
         return names
 
     def layer(self, kind: str, value: Value, *weights: Array | None, **attributes: Any) -> str:
@@ -245,12 +245,14 @@ class Builder:
         self._sources[_view(made)] = self.source(value)
         return made
 
-    def _named(self, given: NodeInput) -> str:
-        if given is None:
+    def _named(self, source: NodeInput) -> str:
+        if source is None:
             return ""
-        if isinstance(given, str):
-            return given
-        return given.name if isinstance(given, Value) else self._initializer(given, f"{self._scope}.constant")
+        if isinstance(source, str):
+            return source
+        return (
+            source.name if isinstance(source, Value) else self._initializer(source, f"{self._scope}.constant")
+        )
 
     def _initializer(self, content: Array, wanted: str) -> str:
         """Store a constant, once for all equal ones, and return its name."""

@@ -34,11 +34,11 @@ def difference(network: bytes, signature: str, exported: bytes, interface: Inter
         for number, (name, one) in enumerate(run.get_input_details().items())
     }
     expected: Mapping[str, Array] = run(**inputs)
-    given = {}
+    feeds = {}
     for name, array in inputs.items():
         port = interface.get(name, Port(name))
-        given[port.name] = _placed(port, array).astype(port.dtype or array.dtype)
-    outputs = _run(exported, given)
+        feeds[port.name] = _placed(port, array).astype(port.dtype or array.dtype)
+    outputs = _run(exported, feeds)
     differences = []
     for name, array in expected.items():
         port = interface.get(name, Port(name))

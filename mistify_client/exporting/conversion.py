@@ -51,7 +51,7 @@ def checked(model: ModelProto) -> bytes:
     """Return the content of a file, after ONNX's own checks.
 
     Raises:
-        ValueError: They found a mistake.
+        ValueError: They report a mistake.
     """
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -124,7 +124,7 @@ class _Conversion:
         network = self._network
         call = Call(
             operator,
-            [self._given(number) for number in operator.inputs],
+            [self._argument(number) for number in operator.inputs],
             [network.shapes[number] for number in operator.outputs],
             [network.types[number] for number in operator.outputs],
         )
@@ -134,7 +134,7 @@ class _Conversion:
             raise NotExportableError(f"{described(operator)}: {error}") from error
         return made if isinstance(made, list) else [made]
 
-    def _given(self, number: int) -> Argument | None:
+    def _argument(self, number: int) -> Argument | None:
         if number in self._network.repeated and number not in self._values:
             one = self._network.repeated[number]
             self._values[number] = self._builder.expanded(one, self._network.shapes[number])
@@ -153,12 +153,12 @@ class _Conversion:
 
     def _output(self, name: str, port: Port) -> Any:
         number = self._network.outputs[name]
-        given, builder = self._given(number), self._builder
-        if given is None:
+        argument, builder = self._argument(number), self._builder
+        if argument is None:
             raise NotExportableError(f"the output {name} depends on nothing but the batch size")
         builder.enter(port.name)
         shape, dtype = self._network.shapes[number], self._network.types[number]
-        value = builder.arranged(given, port.axes or in_order(len(shape)))
+        value = builder.arranged(argument, port.axes or in_order(len(shape)))
         if port.dtype not in (None, dtype):
             value = value.like(builder.node("Cast", value, to=onnx_type(port.dtype or dtype)))
         builder.finish(value.name, port.name)

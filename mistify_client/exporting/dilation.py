@@ -37,7 +37,7 @@ def with_dilations(network: Network) -> Network:
 def _parts(
     last: Operator, makers: Mapping[int, Operator], readers: Mapping[int, int]
 ) -> tuple[Operator, Operator, Operator] | None:
-    """Return the three operators of which the last one is given; None if it is the last one of no three."""
+    """Return the three operators that end with this one; None if it does not end such a sequence."""
     if last.kind != "BATCH_TO_SPACE_ND" or readers[last.inputs[0]] > 1:
         return None
     convolution = makers.get(last.inputs[0])
@@ -57,10 +57,10 @@ def _dilated(network: Network, first: Operator, convolution: Operator, last: Ope
     if options.padding == SAME or len(blocks) != len(spatial(network.shapes[first.inputs[0]])):
         return None
     kernel = network.constants[convolution.inputs[1]].shape[1:3]
-    given = _sides(added, cropped)
+    sides = _sides(added, cropped)
     for padding in (schema.Padding.VALID, SAME):
         sizes = spatial(network.shapes[first.inputs[0]])
-        if pads(padding, sizes, dilated(kernel, blocks), [1] * len(sizes)) == given:
+        if pads(padding, sizes, dilated(kernel, blocks), [1] * len(sizes)) == sides:
             options.padding = padding
             options.dilationHFactor, options.dilationWFactor = blocks
             inputs = (first.inputs[0], *convolution.inputs[1:])

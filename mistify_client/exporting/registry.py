@@ -17,13 +17,13 @@ class Call:
 
     Attributes:
         operator: The operator as it is in the network.
-        given: Its inputs; None for those that are missing, and for shapes that depend on the batch size.
+        arguments: Its inputs; None for those that are missing, and for shapes that depend on the batch size.
         shapes: The shapes of its outputs.
         types: NumPy's names of the types of its outputs.
     """
 
     operator: Operator
-    given: Sequence[Argument | None]
+    arguments: Sequence[Argument | None]
     shapes: Sequence[Shape]
     types: Sequence[str]
 
@@ -48,14 +48,14 @@ class Call:
         Raises:
             NotExportableError: It is missing, or a number that depends on the batch size.
         """
-        given = self.optional(number)
-        if given is None:
+        argument = self.optional(number)
+        if argument is None:
             raise NotExportableError("it computes with the batch size")
-        return given
+        return argument
 
     def optional(self, number: int) -> Argument | None:
         """Return an input; None if it is missing."""
-        return self.given[number] if number < len(self.given) else None
+        return self.arguments[number] if number < len(self.arguments) else None
 
     def constant(self, number: int) -> Array:
         """Return an input that has to be a constant.
@@ -63,10 +63,10 @@ class Call:
         Raises:
             NotExportableError: It is computed.
         """
-        given = self.argument(number)
-        if isinstance(given, Value):
+        argument = self.argument(number)
+        if isinstance(argument, Value):
             raise NotExportableError(f"its input {number} is computed rather than a constant")
-        return given
+        return argument
 
 
 Result: TypeAlias = Value | list[Value]

@@ -57,7 +57,7 @@ def with_repetitions(network: Network) -> Network:
 def _parts(
     last: Operator, makers: Mapping[int, Operator], readers: Mapping[int, int]
 ) -> tuple[Operator, Operator, Operator] | None:
-    """Return the three operators of which the last one is given; None if it is the last one of no three."""
+    """Return the three operators that end with this one; None if it does not end such a sequence."""
     tile = makers.get(last.inputs[0]) if last.kind == "RESHAPE" else None
     if tile is None or tile.kind != "TILE" or readers[last.inputs[0]] > 1:
         return None

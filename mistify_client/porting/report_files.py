@@ -30,8 +30,8 @@ def fetch_report(client: PortingClient, job: Job, out: Path) -> None:
 
 
 @dataclass(frozen=True)
-class ReportContent:
-    """What commands write of a report.
+class ReportParts:
+    """The parts of a job's report that `mistify report` writes.
 
     Attributes:
         job: The id of the job.
@@ -44,12 +44,12 @@ class ReportContent:
     goals: str
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "ReportContent":
-        """Return the content of a report (`mistify.jobs.report.report`)."""
+    def of(cls, data: Mapping[str, Any]) -> "ReportParts":
+        """Return the parts of a report (`mistify.jobs.report.report`)."""
         return cls(data["job"], trade_offs(data), goals_csv(data))
 
 
-def read_report(path: Path) -> ReportContent:
+def read_report(path: Path) -> ReportParts:
     """Read a job's `report.json`.
 
     Args:
@@ -66,7 +66,7 @@ def read_report(path: Path) -> ReportContent:
             "to name a job, name its --server as well",
         )
     try:
-        return ReportContent.of(json.loads(read_text(file)))
+        return ReportParts.of(json.loads(read_text(file)))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,

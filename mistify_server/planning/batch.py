@@ -59,12 +59,12 @@ class ResolvedBatch:
         configs = tuple(config for config, _ in chosen)
         return replace(self, batch=replace(self.batch, configs=configs), precision_choices=choices)
 
-    def with_findings(self, inspection: Inspection) -> "ResolvedBatch":
-        """Return the batch with the metrics that an inspection chose for its data, and their layout."""
+    def as_inspected(self, inspection: Inspection) -> "ResolvedBatch":
+        """Return the batch with the metrics that an inspection chose for its data, and with their layout."""
         chosen = {"metric": inspection.metric, "metrics": inspection.metrics}
         settings = self.data.settings.model_copy(update=chosen)
-        found = {"settings": settings, "channels_first": inspection.channels_first}
-        return replace(self, data=self.data.model_copy(update=found))
+        changes = {"settings": settings, "channels_first": inspection.channels_first}
+        return replace(self, data=self.data.model_copy(update=changes))
 
     @property
     def limits_host(self) -> bool:

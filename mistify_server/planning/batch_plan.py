@@ -22,7 +22,7 @@ MAX_EXPANSION = 4.0
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """Return the goal tree of a batch, parents first, and its goals in the order of the configs."""
-    resolved = resolved.with_findings(inspection)
+    resolved = resolved.as_inspected(inspection)
     batch = resolved.batch
     hardware = {**resolved.hardware, **inspection.hardware}
     without_nodes = BatchPlan(

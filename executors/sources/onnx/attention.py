@@ -51,10 +51,10 @@ def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array
         mixed: The Keras tensor that the product reads, [n, positions, channels] for an attention.
         kernel: [channels, C_out].
     """
-    found = _path(mixed, lambda operation: isinstance(operation, _MATMUL)) if len(mixed.shape) == 3 else None
-    if found is None:
+    path = _path(mixed, lambda operation: isinstance(operation, _MATMUL)) if len(mixed.shape) == 3 else None
+    if path is None:
         return None
-    product, moves = found
+    product, moves = path
     scores, scale = _scores(product)
     if scores is None:
         return None
@@ -95,10 +95,10 @@ def _scores(product: Any) -> tuple[Any, float]:
     softmax = keras_internals.making_call(shares).operation
     if not isinstance(softmax, layers.Softmax) or softmax.axis not in (-1, len(shares.shape) - 1):
         return None, 1.0
-    found = _path(_input_of(shares), lambda operation: isinstance(operation, _MATMUL))
-    if found is None or len(shares.shape) != 4:
+    path = _path(_input_of(shares), lambda operation: isinstance(operation, _MATMUL))
+    if path is None or len(shares.shape) != 4:
         return None, 1.0
-    scores, moves = found
+    scores, moves = path
     if not all(isinstance(move.operation, layers.Rescaling) for move in moves):
         return None, 1.0
     return scores, prod(float(move.operation.scale) for move in moves)
@@ -151,10 +151,10 @@ def _projection(product: Any, place: int, axis: int) -> _Projection | None:
         axis: The axis of its positions.
     """
     factor = product.arguments.args[place]
-    found = _path(factor, lambda operation: isinstance(operation, layers.Dense))
-    if found is None or len(factor.shape) != 4:
+    path = _path(factor, lambda operation: isinstance(operation, layers.Dense))
+    if path is None or len(factor.shape) != 4:
         return None
-    dense, moves = found
+    dense, moves = path
     (source,), (made,) = dense.arguments.keras_tensors, dense.output_tensors
     numbers = _numbered(made.shape)
     plain = dense.operation.activation is keras.activations.linear

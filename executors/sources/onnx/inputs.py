@@ -88,14 +88,14 @@ def constant_inputs(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]
     """
     values = {}
     for info in filter(_is_number, graph.inputs):
-        given = sizes.get(info.name, ())
-        if len(given) != 1:
+        value = sizes.get(info.name, ())
+        if len(value) != 1:
             raise invalid(
                 path, f"an input {info.name!r} that is a single number", "its value as a constant",
                 f'give it in the model\'s name: "{path.name}?{info.name}=1"',
             )  # fmt: skip
         dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        values[info.name] = np.array(given[0], dtype)
+        values[info.name] = np.array(value[0], dtype)
     return values
 
 
@@ -116,7 +116,7 @@ def _batch_of(infos: Sequence[Any]) -> int | str:
     return next((size for size in leading if isinstance(size, str)), leading[0] if leading else "?")
 
 
-def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None, shared: int | str) -> Input:
+def _input(path: Path, graph: Graph, info: Any, requested: Sequence[int] | None, shared: int | str) -> Input:
     kind = info.type.tensor_type
     declared = _declared(info)
     dtype = _TYPES.get(kind.elem_type)
@@ -127,14 +127,14 @@ def _input(path: Path, graph: Graph, info: Any, given: Sequence[int] | None, sha
         )  # fmt: skip
     own = [size if isinstance(size, int) and size > 0 else None for size in declared]  # some tools write -1
     batch = 1 if _has_steps(graph, info.name) else _batch_axis(declared, own, shared)
-    if given is not None and not _fits(given, own, batch):
+    if requested is not None and not _fits(requested, own, batch):
         batch = 0
-        if not _fits(given, own, batch):
+        if not _fits(requested, own, batch):
             raise invalid(
-                path, f"sizes {','.join(map(str, given))} of the input {info.name!r}",
+                path, f"sizes {','.join(map(str, requested))} of the input {info.name!r}",
                 f"sizes that fit {declared} without the batch", "write those of ONNX, channels first",
             )  # fmt: skip
-    shape = [*own[:batch], *own[batch + 1 :]] if given is None else list(given)
+    shape = [*own[:batch], *own[batch + 1 :]] if requested is None else list(requested)
     if None in shape:
         example = ",".join(str(size or 224) for size in shape)
         raise invalid(
@@ -172,10 +172,10 @@ def _has_steps(graph: Graph, name: str) -> bool:
     )
 
 
-def _fits(given: Sequence[int], own: Sequence[int | None], batch: int) -> bool:
+def _fits(requested: Sequence[int], own: Sequence[int | None], batch: int) -> bool:
     others = [*own[:batch], *own[batch + 1 :]]
-    return len(given) == len(others) and all(
-        size in (None, wanted) for size, wanted in zip(others, given, strict=True)
+    return len(requested) == len(others) and all(
+        size in (None, wanted) for size, wanted in zip(others, requested, strict=True)
     )
 
 
@@ -188,11 +188,11 @@ def _placed(graph: Graph, name: str, rank: int, batch: int) -> tuple[int, ...]:
 
 def _has_channels(graph: Graph, name: str) -> bool:
     """Check whether axis 1 of an input is its channels, by the operators that read it."""
-    found = {name}
+    same = {name}
     for node in graph.nodes:
-        if found.intersection(node.input[:1] if node.op_type != "Concat" else node.input):
+        if same.intersection(node.input[:1] if node.op_type != "Concat" else node.input):
             if node.op_type in _WITH_CHANNELS:
                 return True
             if node.op_type in _KEEPING:
-                found.update(node.output)
+                same.update(node.output)
     return False

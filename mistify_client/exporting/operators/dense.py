@@ -12,18 +12,18 @@ from mistify_client.exporting.values import Array, Value, in_order
 def fully_connected(builder: Builder, call: Call) -> Value:
     """Write a product with a kernel [output, input], of any number of rows."""
     value = builder.value(call.argument(0))
-    given = call.argument(1)
-    if isinstance(given, Value):
-        return _computed(builder, call, value, given)
+    kernel = call.argument(1)
+    if isinstance(kernel, Value):
+        return _computed(builder, call, value, kernel)
     bias = None if call.optional(2) is None else call.constant(2).reshape(-1)
-    width = given.shape[1]
+    width = kernel.shape[1]
     # A tensor whose rows were merged only for this product is multiplied as it was.
     source = builder.source(value)
     if source.rank > 2 and source.shape[-1] == width and source.shape[0] != value.shape[0]:
         value = source
     elif value.shape[-1] != width:
         value = builder.reshaped(value, (*call.shape[:-1], width))
-    made = _product(builder, value, given, bias)
+    made = _product(builder, value, kernel, bias)
     return activated(builder, call, builder.reshaped(made, call.shape))
 
 

@@ -49,11 +49,11 @@ def strided_part(builder: Builder, call: Call) -> Value:
     value, options = builder.plain(call.argument(0)), call.options
     if options.ellipsisMask or options.newAxisMask:
         raise NotExportableError("it has new axes or an ellipsis")
-    given = [call.constant(place) for place in (1, 2, 3)]
-    missing = value.rank - given[0].size
+    constants = [call.constant(place) for place in (1, 2, 3)]
+    missing = value.rank - constants[0].size
     begins, ends, steps = (
         [*map(int, numbers), *[default] * missing]
-        for numbers, default in zip(given, (0, _END, 1), strict=True)
+        for numbers, default in zip(constants, (0, _END, 1), strict=True)
     )
     cut = _Cut(begins, ends, steps)
     for axis in range(value.rank):

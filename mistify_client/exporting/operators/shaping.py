@@ -31,7 +31,7 @@ def transpose(builder: Builder, call: Call) -> Value:
 @operator("CONCATENATION")
 def concatenation(builder: Builder, call: Call) -> Value:
     """Write a concatenation."""
-    arguments = [call.argument(number) for number in range(len(call.given))]
+    arguments = [call.argument(number) for number in range(len(call.arguments))]
     rank = len(call.shape)
     axis = int(call.options.axis) % rank
     if rank == 2 and axis == 1 and any(isinstance(one, Value) and one.order is not None for one in arguments):
@@ -60,7 +60,7 @@ def pack(builder: Builder, call: Call) -> Value:
     rank = len(call.shape)
     axis = int(call.options.axis) % rank
     one = (*call.shape[:axis], 1, *call.shape[axis + 1 :])
-    arguments = [call.argument(number) for number in range(len(call.given))]
+    arguments = [call.argument(number) for number in range(len(call.arguments))]
     values = in_layout(builder, [builder.reshaped(argument, one) for argument in arguments])
     return Value(builder.node("Concat", *values, axis=values[0].position(axis)), call.shape, values[0].axes)
 

@@ -59,7 +59,7 @@ def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What a config adds to the name of an ONNX file.
+    """The options behind the question mark in the name of an ONNX file.
 
     Attributes:
         sizes: The sizes of inputs, without the batch.
@@ -84,11 +84,11 @@ def onnx_options(name: str) -> tuple[str, OnnxOptions]:
         if option in LAYOUTS:
             channels_first = LAYOUTS[option]
             continue
-        given = _SIZES.fullmatch(unquote(option))
-        if given is None:
+        match = _SIZES.fullmatch(unquote(option))
+        if match is None:
             fix = f"write {model}?image=3,224,224 or {model}?layout=channels_first, for example"
             raise InvalidValue(name, "inputs with their sizes, without the batch, or a layout", fix)
-        sizes.append((given["name"], tuple(map(int, given["sizes"].split(",")))))
+        sizes.append((match["name"], tuple(map(int, match["sizes"].split(",")))))
     return model, OnnxOptions(tuple(sizes), channels_first)
 
 

@@ -84,7 +84,7 @@ def unrolled(
     *,
     cell: Cell,
     name: str,
-    given: Sequence[Any],
+    initial: Sequence[Any],
     backwards: bool,
     attributes: Mapping[str, Any],
 ) -> tuple[Any, Any, Any]:
@@ -92,7 +92,7 @@ def unrolled(
 
     Args:
         data: [n, steps, features].
-        given: The initial state and memory: [n, units], [units] if it is constant, None for zeros.
+        initial: The initial state and memory: [n, units], [units] if it is constant, None for zeros.
 
     Returns:
         The outputs [n, steps, units], the last state and the last memory [n, units].
@@ -103,7 +103,7 @@ def unrolled(
         first, second = _biases(weights, index, gate == separate)
         products[gate] = _dense(builder, f"{name}.{gate}", weights.kernel[index], first)(data)
         inner[gate] = _dense(builder, f"{name}.{gate}.recurrent", weights.recurrent[index], second)
-    state, memory = (_initial(each, products[cell.gates[0]][:, 0]) for each in given)
+    state, memory = (_initial(each, products[cell.gates[0]][:, 0]) for each in initial)
     steps = data.shape[1]
     made = []
     for step in range(steps)[::-1] if backwards else range(steps):
@@ -131,12 +131,12 @@ def _dense(builder: Builder, name: str, kernel: Array, bias: Array | None) -> An
     return layer
 
 
-def _initial(given: Any, like: Any) -> Any:
+def _initial(state: Any, like: Any) -> Any:
     """Return an initial state [n, units] for each example."""
-    if given is not None and not isinstance(given, np.ndarray):
-        return given
+    if state is not None and not isinstance(state, np.ndarray):
+        return state
     zeros = like * 0.0
-    return zeros if given is None else ops.add(zeros, given)
+    return zeros if state is None else ops.add(zeros, state)
 
 
 def _lstm(own: Any, inner: Any, state: Any, memory: Any, attributes: Any) -> tuple[Any, Any]:

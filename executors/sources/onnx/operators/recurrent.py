@@ -36,13 +36,16 @@ class _Arguments(NamedTuple):
 
 
 @operator("GRU", "LSTM", "RNN")
-def recurrent(builder: Builder, node: Node, *arguments: Argument) -> list[Value | None]:
-    """Build a recurrent layer, or its steps one by one if it is given a state or returns an LSTM's memory."""
-    given = _Arguments(*arguments)
-    value = _sequences(builder, node, given)
-    _check_options(node, given, value.tensor.shape[1])
-    weights = _weights(node, given)
-    states = [_states(builder, node, given.state, weights), _states(builder, node, given.memory, weights)]
+def recurrent(builder: Builder, node: Node, *inputs: Argument) -> list[Value | None]:
+    """Build a recurrent layer, or its steps one by one if it has an initial state or returns a memory."""
+    arguments = _Arguments(*inputs)
+    value = _sequences(builder, node, arguments)
+    _check_options(node, arguments, value.tensor.shape[1])
+    weights = _weights(node, arguments)
+    states = [
+        _states(builder, node, arguments.state, weights),
+        _states(builder, node, arguments.memory, weights),
+    ]
     returns_memory = len(node.outputs) > 2 and node.read[2]
     if returns_memory or any(state is not None for state in states):
         made = _steps(builder, node, value, weights, states)
@@ -51,9 +54,9 @@ def recurrent(builder: Builder, node: Node, *arguments: Argument) -> list[Value 
     return [_placed(builder, node, each, weights) for each in made]
 
 
-def _sequences(builder: Builder, node: Node, given: _Arguments) -> Value:
+def _sequences(builder: Builder, node: Node, arguments: _Arguments) -> Value:
     """Return the data as [n, steps, features]."""
-    value = builder.ordered(tensor(given.data))
+    value = builder.ordered(tensor(arguments.data))
     steps = 1 if node.get("layout", 0) else 0
     if value.batch != 1 - steps:
         raise UnsupportedNodeError(
@@ -63,8 +66,8 @@ def _sequences(builder: Builder, node: Node, given: _Arguments) -> Value:
     return builder.laid_out(value, (1 - steps, steps, 2))
 
 
-def _check_options(node: Node, given: _Arguments, steps: int) -> None:
-    lengths, peepholes = optional(given.lengths, "length"), optional(given.peepholes, "peepholes")
+def _check_options(node: Node, arguments: _Arguments, steps: int) -> None:
+    lengths, peepholes = optional(arguments.lengths, "length"), optional(arguments.peepholes, "peepholes")
     if lengths is not None and np.any(lengths != steps):
         raise UnsupportedNodeError(f"has sequences of lengths other than {steps}")
     if peepholes is not None and np.any(peepholes):
@@ -82,10 +85,12 @@ def _relu(node: Node) -> list[str]:
     return ["relu"] if node.operator == "RNN" else []
 
 
-def _weights(node: Node, given: _Arguments) -> list[Weights]:
+def _weights(node: Node, arguments: _Arguments) -> list[Weights]:
     """Return the weights of each direction."""
-    kernels, recurrents = (as_float(constant(each, "weights")) for each in (given.kernel, given.recurrent))
-    biases, gates = optional(given.bias, "bias"), CELLS[node.operator].gates
+    kernels, recurrents = (
+        as_float(constant(each, "weights")) for each in (arguments.kernel, arguments.recurrent)
+    )
+    biases, gates = optional(arguments.bias, "bias"), CELLS[node.operator].gates
     units = recurrents.shape[-1]
     made = []
     for index, (kernel, inner) in enumerate(zip(kernels, recurrents, strict=True)):
@@ -96,18 +101,18 @@ def _weights(node: Node, given: _Arguments) -> list[Weights]:
     return made
 
 
-def _states(builder: Builder, node: Node, given: Argument, weights: Sequence[Weights]) -> list[Any] | None:
+def _states(builder: Builder, node: Node, state: Argument, weights: Sequence[Weights]) -> list[Any] | None:
     """Return the initial state [n, units] of each direction, or [units] if it is constant; None for zeros."""
     directions = range(len(weights))
-    if isinstance(given, Merged):
+    if isinstance(state, Merged):
         raise UnsupportedNodeError("has an initial state that merges the batch with another axis")
-    if isinstance(given, Value):
+    if isinstance(state, Value):
         axis = 0 if node.get("layout", 0) else 1
-        if given.batch != axis:
+        if state.batch != axis:
             raise UnsupportedNodeError(f"has an initial state whose batch is not on axis {axis}")
-        value = builder.as_in_onnx(given)
+        value = builder.as_in_onnx(state)
         return [value.tensor[:, direction] for direction in directions]
-    array = given.constant if isinstance(given, BatchDependent) else given
+    array = state.constant if isinstance(state, BatchDependent) else state
     if array is None or not np.any(array):
         return None
     by_direction: Array = array.swapaxes(0, 1) if node.get("layout", 0) else array
@@ -155,7 +160,7 @@ def _steps(
     count = value.tensor.shape[1]
     if count > _MOST_STEPS:
         raise UnsupportedNodeError(
-            f"is given a state or returns its memory, with {count} steps; expected at most {_MOST_STEPS}"
+            f"has an initial state or returns its memory, with {count} steps; expected at most {_MOST_STEPS}"
         )
     name, results = builder.weighted(node), []
     for index, each in enumerate(weights):
@@ -165,7 +170,7 @@ def _steps(
             each,
             cell=CELLS[node.operator],
             name=f"{name}.backward" if index == 1 else name,
-            given=[None if state is None else state[index] for state in states],
+            initial=[None if state is None else state[index] for state in states],
             backwards=index == 1 or node.get("direction", "forward") == "reverse",
             attributes=node.attributes,
         )
