@@ -96,10 +96,18 @@ class Builder:
         """Return a value without a deferred order of its last axis."""
         if value.flattened is None:
             return value
-        before = value.flattened
-        source = self.laid_out(before, (before.batch, *_others(before)))
+        apart = self.apart(value)
+        source = self.laid_out(apart, (apart.batch, *_others(apart)))
         tensor = self.reshaped(source.tensor, value.tensor.shape[1:])
         return Value(tensor, value.axes, not_negative=value.not_negative)
+
+    def apart(self, value: Value) -> Value:
+        """Return a value that was flattened with its axes apart again; any other value as it is."""
+        before = value.flattened
+        if before is None:
+            return value
+        tensor = self.reshaped(value.tensor, before.tensor.shape[1:])
+        return Value(tensor, before.axes, not_negative=value.not_negative)
 
     def as_in_onnx(self, value: Value) -> Value:
         """Return a value with the axes in ONNX's order, except for the batch, which stays first."""
@@ -112,7 +120,7 @@ class Builder:
         """
         shape = tuple(shape)
         call = keras_internals.making_call(tensor)
-        while isinstance(call.operation, layers.Reshape):
+        while isinstance(call.operation, layers.Reshape | layers.Flatten):
             (tensor,) = call.arguments.keras_tensors
             call = keras_internals.making_call(tensor)
         if tuple(tensor.shape[1:]) == shape:

@@ -21,7 +21,8 @@ class Value:
         axes: For each position of the Keras tensor, the ONNX axis that stands there.
         order: For the last axis of a flattened tensor, the ONNX index of each entry; None if they are in
             order.
-        flattened: The value that was flattened in another order; None if `order` is.
+        flattened: The value that was flattened in another order, before any later functions of single
+            entries; None if `order` is.
         not_negative: Whether no entry is negative, so that padding with zeros never changes a maximum.
     """
 

@@ -134,8 +134,9 @@ def _product(multiply_adds: int, output: Shape) -> Operation:
 
 
 @register(
-    *(_numpy.Absolute, _numpy.Clip, _numpy.Exp, _numpy.Log, _numpy.Negative, _numpy.Reciprocal),
-    *(_numpy.Sign, _numpy.Sqrt, _numpy.Square, _math.Erf, _math.Rsqrt),
+    *(_numpy.Absolute, _numpy.Ceil, _numpy.Clip, _numpy.Cos, _numpy.Exp, _numpy.Floor, _numpy.Log),
+    *(_numpy.Negative, _numpy.Reciprocal, _numpy.Round, _numpy.Sign, _numpy.Sin, _numpy.Sqrt, _numpy.Square),
+    *(_math.Erf, _math.Rsqrt),
     *(_core.Cast, _core.ConvertToTensor, _core.StopGradient),
     *(_nn.Celu, _nn.Elu, _nn.Gelu, _nn.HardSigmoid, _nn.HardSilu, _nn.HardTanh, _nn.LeakyRelu),
     *(_nn.LogSigmoid, _nn.Relu, _nn.Relu6, _nn.Selu, _nn.Sigmoid, _nn.Silu, _nn.Softplus, _nn.Softsign),

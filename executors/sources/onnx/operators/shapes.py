@@ -63,7 +63,8 @@ def unsqueeze(builder: Builder, node: Node, data: Argument, axes: Argument = Non
 def flatten(builder: Builder, node: Node, data: Argument) -> Value:
     """Merge the axes before and after one into two."""
     value = tensor(data)
-    if node.get("axis", 1) % (value.rank + 1) != 1 or value.batch != 0:
+    axis = node.get("axis", 1)
+    if (axis + value.rank if axis < 0 else axis) != 1 or value.batch != 0:
         raise UnsupportedNodeError("merges the batch with another axis")
     return reshaped_to(builder, value, (None, prod(size or 1 for size in value.shape)))
 
@@ -141,7 +142,7 @@ def reshaped_to(builder: Builder, value: Value, target: tuple[Size, ...]) -> Val
     """
     if target == value.shape:
         return value
-    value = value.flattened or builder.ordered(value)
+    value = builder.apart(value)
     blocks = _blocks(value.shape, target)
     if _flattens(value, target):
         return _flattened(builder, value)

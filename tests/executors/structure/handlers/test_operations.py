@@ -33,6 +33,7 @@ ARRAY = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
 PASSING = {
     "cast and exp": lambda x: ops.exp(ops.cast(x, "float32")),
     "clip": lambda x: ops.clip(x, -1, 1),
+    "waves and rounding": lambda x: ops.sin(ops.round(x)) + ops.cos(ops.floor(x) - ops.ceil(2 * x)),
     "first position": lambda x: x[:, 0],
     "first position, all channels": lambda x: x[:, 0, :],
     "some positions": lambda x: x[:, 1:3, ...],
