@@ -61,6 +61,7 @@ from executors.training.setup import TrainingSetup
 from mistify.costs.quantization import Quantization
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
+from mistify.package.training import OutputEncoding
 from mistify_client.subnets.block_latencies import LatencyTable, latency_table
 from mistify_client.subnets.expected_latencies import expected_latencies_ms
 from mistify_client.subnets.scoring.reuse import GroupEvaluation
@@ -320,7 +321,8 @@ def _prepared(assignment: Assignment, params: AdaptiveNetParams) -> TrainedSuper
 
 def _packaged(trained: TrainedSupernet, directory: Path, extent: Extent) -> tuple[LatencyTable, BlockStore]:
     """Write the blocks of a supernet in float32, and measure them with one thread."""
-    for name, content in block_store(supernet_blocks(trained), Quantization.NONE).items():
+    kinds = {"class": OutputEncoding.SOFTMAX}
+    for name, content in block_store(supernet_blocks(trained), Quantization.NONE, kinds=kinds).items():
         (directory / name).write_bytes(content)
     store = BlockStore.load(directory)
     with BlockFiles(directory) as files:
