@@ -50,6 +50,7 @@ from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.parts import supernet_blocks
 from executors.algorithms.adaptivenet.space import Subnet
 from executors.algorithms.adaptivenet.supernet import Supernet, TrainedSupernet
+from executors.algorithms.crowdhmt.executor import CrowdHmtExecutor
 from executors.algorithms.crowdhmt.params import CrowdHmtParams
 from executors.contract.assignment import Assignment
 from executors.contract.preparation import PreparationProgress
@@ -315,7 +316,9 @@ def _once(scorer: Scorer) -> Scorer:
 
 
 def _prepared(assignment: Assignment, params: AdaptiveNetParams) -> TrainedSupernet:
-    content = AdaptiveNetExecutor(params).prepare(assignment, PreparationProgress())
+    """Prepare the supernet of the algorithm to which the settings belong."""
+    algorithm = CrowdHmtExecutor if isinstance(params, CrowdHmtParams) else AdaptiveNetExecutor
+    content = algorithm(params).prepare(assignment, PreparationProgress())
     return Supernet.loaded(content, assignment.source, params.largest)
 
 
