@@ -1,4 +1,4 @@
-"""The command `mistify-server`: run a server, and manage the models, groups and jobs in a store."""
+"""The command `mistify-server`: run a server, and manage the models, groups, jobs and tokens in a store."""
 
 import asyncio
 import json
@@ -18,6 +18,8 @@ from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify_server.config import load_config, with_flags
+from mistify_server.identity.authentication import create_token
+from mistify_server.identity.callers import Scope
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
@@ -32,6 +34,11 @@ groups = typer.Typer(no_args_is_help=True, help="Groups of devices that tune tog
 app.add_typer(groups, name="groups")
 jobs = typer.Typer(no_args_is_help=True, help="Jobs in a store.")
 app.add_typer(jobs, name="jobs")
+
+tokens = typer.Typer(
+    no_args_is_help=True, help="Tokens of callers; a running server notices changes at once."
+)
+app.add_typer(tokens, name="tokens")
 
 #: More jobs than any store has.
 _ALL = 10**9
@@ -150,12 +157,13 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 @jobs.command("list")
 def list_jobs(*, store: StoreOption) -> None:
     """List all jobs, newest first."""
-    table = plain_table("job", "state", "goals", "submitted")
+    table = plain_table("job", "state", "goals", "submitted", "by")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
             job = part.job
-            submitted = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
-            table.add_row(job.id, job.state.value, str(part.goal_count), f"{submitted:%Y-%m-%d %H:%M} UTC")
+            table.add_row(
+                job.id, job.state.value, str(part.goal_count), _moment(job.created_unix_ms), job.submitted_by
+            )
     Console().print(table)
 
 
@@ -172,6 +180,49 @@ def remove(
     with _reported_errors():
         freed = remove_jobs(store.resolve(), job or ())
     typer.echo(f"freed {format_bytes(freed, 3)}")
+
+
+@tokens.command("add")
+def add_token(
+    name: Annotated[str, typer.Argument(help="Name of the caller.")],
+    *,
+    scope: Annotated[
+        list[Scope], typer.Option(help="What the caller may do; may be repeated. See docs/server.md.")
+    ],
+    days: Annotated[
+        int | None, typer.Option(min=1, help="Days until it expires.", show_default="never")
+    ] = None,
+    store: StoreOption,
+) -> None:
+    """Make a token for a caller, and print it; it cannot be shown again."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        _, secret = create_token(opened.tokens, name, scope, days)
+    typer.echo(secret)
+
+
+@tokens.command("list")
+def list_tokens(*, store: StoreOption) -> None:
+    """List the tokens, without their secrets."""
+    table = plain_table("name", "scopes", "made", "expires")
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        for token in opened.tokens.all():
+            expires = "never" if token.expires_unix_ms is None else _moment(token.expires_unix_ms)
+            table.add_row(
+                token.name, ", ".join(sorted(token.scopes)), _moment(token.created_unix_ms), expires
+            )
+    Console().print(table)
+
+
+@tokens.command("revoke")
+def revoke_token(name: str, *, store: StoreOption) -> None:
+    """Revoke a token; the server refuses it from the next call."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        opened.tokens.revoke(name)
+    typer.echo(f"revoked {name}")
+
+
+def _moment(unix_ms: int) -> str:
+    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @contextmanager

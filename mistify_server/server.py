@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from mistify.v1 import (
 )
 from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify.wire.listening import Certificate, listen
-from mistify_server.api.auth import TokenInterceptor
+from mistify_server.api.auth import AccessInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
@@ -42,6 +42,8 @@ from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import most_connections, raise_descriptor_limit
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
+from mistify_server.identity.audit import AuditLog
+from mistify_server.identity.authentication import Authenticator
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
@@ -50,7 +52,7 @@ from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.services import Services
+from mistify_server.services import Access, Services
 from mistify_server.store.directory import UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
@@ -74,6 +76,9 @@ _BUSY_SECONDS = 0.5
 
 #: Default limit on the total size of uploads.
 DEFAULT_MAX_UPLOADS = "50GB"
+
+#: Name of the audit log in the directory of logs.
+AUDIT = "audit.jsonl"
 
 #: Interval between removals of unused uploads.
 _COLLECTION_SECONDS = 3600.0
@@ -203,7 +208,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
         _log.warning("the metric %s cannot be used: %s", name, reason)
     async with _open_services(settings) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
-        server = _grpc_server(services, health_service, settings.token)
+        server = _grpc_server(services, health_service)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
         tasks = [
@@ -253,7 +258,9 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             devices = DeviceService(store.devices, store.jobs)
             fleet = Fleet(store.fleet)
             metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))
-            yield Services(porting, tuning, devices, fleet, uploads, models, jobs, metrics)
+            with closing(AuditLog(store.logs / AUDIT)) as audit:
+                access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
+                yield Services(porting, tuning, devices, fleet, uploads, models, jobs, metrics, access)
 
 
 @asynccontextmanager
@@ -266,7 +273,7 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
     from mistify_server.web.app import web_app  # noqa: PLC0415
     from mistify_server.web.serving import serve_http  # noqa: PLC0415
 
-    app = web_app(services, settings.token, settings.http_origins)
+    app = web_app(services, settings.http_origins)
     async with AsyncExitStack() as opened:
         try:
             url = await opened.enter_async_context(
@@ -295,9 +302,9 @@ async def _collect_uploads(uploads: Uploads) -> None:
         await asyncio.sleep(_COLLECTION_SECONDS)
 
 
-def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
-    checks = [TokenInterceptor(token)] if token else []
-    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), *checks]
+def _grpc_server(services: Services, health_service: Any) -> Any:
+    access = AccessInterceptor(services.access.authenticator, services.access.audit)
+    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), access]
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting, report_page), server)  # type: ignore[no-untyped-call]

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
+from mistify_server.identity.audit import AuditLog
+from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.tokens import TokenStore
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
@@ -13,8 +16,17 @@ from mistify_server.tuning.service import TuningService
 
 
 @dataclass(frozen=True)
+class Access:
+    """Access to a server: authentication of callers, their tokens, and the record of what they change."""
+
+    authenticator: Authenticator
+    tokens: TokenStore
+    audit: AuditLog
+
+
+@dataclass(frozen=True)
 class Services:
-    """The services of a server, its running jobs, and their metrics."""
+    """The services of a server, its running jobs, their metrics, and access to it."""
 
     porting: PortingService
     tuning: TuningService
@@ -24,3 +36,4 @@ class Services:
     models: ModelRepository
     jobs: RunningJobs
     metrics: Metrics
+    access: Access

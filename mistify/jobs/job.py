@@ -164,6 +164,7 @@ class Job:
         seconds: Time that the job has been running.
         spent: Seconds by activity, summed over all tasks; more than `seconds` if tasks ran in parallel.
         reason: Why the job failed; empty otherwise.
+        submitted_by: Name of the caller who submitted it; empty if it is not known.
     """
 
     id: str
@@ -174,6 +175,7 @@ class Job:
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+    submitted_by: str = ""
 
     def source_of(self, goal: Goal) -> Source | None:
         """Return the source of a goal; None until its costs are known."""

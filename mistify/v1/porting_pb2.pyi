@@ -272,7 +272,7 @@ class RemoveJobResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token")
+    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +291,7 @@ class Job(_message.Message):
     GOAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     GOALS_MET_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: JobState
     seconds: float
@@ -302,7 +303,8 @@ class Job(_message.Message):
     goal_count: int
     goals_met: int
     next_page_token: str
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    submitted_by: str
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps", "batch", "model", "output_scores", "tuned_output_scores")

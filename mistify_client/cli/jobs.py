@@ -116,11 +116,11 @@ def _client(server: str, token_file: Path | None) -> PortingClient:
 
 
 def _job_table(client: PortingClient) -> Table:
-    table = plain_table("job", "state", "created", "goals met")
+    table = plain_table("job", "state", "created", "by", "goals met")
     for part in client.jobs():
         job = part.job
         met = f"{part.goals_met}/{part.goal_count}"
-        table.add_row(job.id, job.state.value, _time(job), met)
+        table.add_row(job.id, job.state.value, _time(job), job.submitted_by, met)
     return table
 
 

@@ -1,41 +1,113 @@
-"""Authentication of callers with the server's token."""
+"""Access control: who calls, and whether they may."""
 
-import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.api.handlers import Stream, Unary, surrounded
+from mistify_server.api.scopes import PUBLIC_SERVICES, SCOPES
+from mistify_server.identity.audit import RECORDED, AuditLog
+from mistify_server.identity.authentication import Authenticator, unauthenticated
+from mistify_server.identity.callers import Caller, Scope, set_caller
 
 _HEADER = "authorization"
-_HEALTH = "/grpc.health.v1.Health/"
 
 
-class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Interceptor that refuses calls without `authorization: Bearer TOKEN`, except health checks."""
+class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
+    """Interceptor that refuses calls unless the caller's token has the scope that the call needs.
 
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+    It records calls that change something, and refused ones of known callers.
+    """
+
+    def __init__(self, authenticator: Authenticator, audit: AuditLog) -> None:
+        self._authenticator = authenticator
+        self._audit = audit
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Pass a call on, or replace its handler by a refusal."""
         handler = await continuation(details)
-        header = dict(details.invocation_metadata or ()).get(_HEADER, "")
-        header = header if isinstance(header, bytes) else header.encode()
-        if (
-            handler is None
-            or details.method.startswith(_HEALTH)
-            or hmac.compare_digest(header, self._expected)
-        ):
+        if handler is None or details.method.split("/")[1] in PUBLIC_SERVICES:
             return handler
-        # This works for every kind of method: it does not wait for the requests of a stream, which may never
-        # come.
-        return grpc.stream_unary_rpc_method_handler(_refuse)
+        try:
+            caller = self._caller(details)
+            scope = SCOPES.get(details.method)
+            self._check(caller, scope, details.method)
+        except MistifyError as error:
+            # This works for every kind of method: it does not wait for the requests of a stream, which may
+            # never come.
+            return grpc.stream_unary_rpc_method_handler(partial(_refuse, error))
+        audit = self._audit if scope in RECORDED else None
+        handled = partial(_handled, caller, details.method.lstrip("/"), audit)
+        return surrounded(handler, partial(_unary, handled), partial(_stream, handled))
+
+    def _caller(self, details: Any) -> Caller:
+        header = dict(details.invocation_metadata or ()).get(_HEADER, "")
+        text = header.decode(errors="replace") if isinstance(header, bytes) else header
+        caller = self._authenticator.caller_of_header(text)
+        if caller is None:
+            raise unauthenticated()
+        return caller
+
+    def _check(self, caller: Caller, scope: Scope | None, method: str) -> None:
+        try:
+            if scope is None:
+                raise MistifyError(ErrorCode.PERMISSION_DENIED, f"nobody may call {method}")
+            caller.check(scope)
+        except MistifyError as error:
+            self._audit.record(caller, method.lstrip("/"), outcome=error.code.name)
+            raise
 
 
-async def _refuse(_requests: Any, _context: Any) -> None:
-    raise MistifyError(
-        ErrorCode.UNAUTHENTICATED,
-        "the token is missing or wrong; send the token from the server's --token-file",
-    )
+async def _refuse(error: MistifyError, _requests: Any, _context: Any) -> None:
+    raise error
+
+
+@contextmanager
+def _handled(caller: Caller, action: str, audit: AuditLog | None, request: Any) -> Iterator[list[Any]]:
+    """Handle a call within the block, and record it; the responses are added to the yielded list."""
+    responses: list[Any] = []
+    outcome = ErrorCode.CANCELLED.name
+    set_caller(caller)
+    try:
+        yield responses
+        outcome = "OK"
+    except MistifyError as error:
+        outcome = error.code.name
+        raise
+    except Exception:
+        outcome = ErrorCode.INTERNAL.name
+        raise
+    finally:
+        if audit is not None:
+            audit.record(caller, action, _subject(request, *responses), outcome)
+
+
+def _unary(handled: Any, behaviour: Unary) -> Unary:
+    async def wrapped(request: Any, context: Any) -> Any:
+        with handled(request) as responses:
+            responses.append(await behaviour(request, context))
+        return responses[0]
+
+    return wrapped
+
+
+def _stream(handled: Any, behaviour: Stream) -> Stream:
+    async def wrapped(request: Any, context: Any) -> AsyncIterator[Any]:
+        with handled(request):
+            async for message in behaviour(request, context):
+                yield message
+
+    return wrapped
+
+
+def _subject(*messages: Any) -> str:
+    """Return the id of the job, or the name, in the first message that has one."""
+    for message in messages:
+        for field in ("job_id", "id", "name"):
+            if value := getattr(message, field, ""):
+                return str(value)
+    return ""

@@ -15,6 +15,7 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
+from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
@@ -380,6 +381,7 @@ class PortingService:
             state=JobState.QUEUED,
             goals=tuple(goals),
             created_unix_ms=int(now.timestamp() * 1000),
+            submitted_by=current_caller().name,
         )
 
     def _snapshot(self, job_id: str) -> JobSnapshot:

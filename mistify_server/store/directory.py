@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import try_lock
+from mistify_server.identity.tokens import TokenStore
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.fleet import FleetStore
@@ -20,6 +21,7 @@ from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS, is_outdated, make_shrinkable, migrate
 from mistify_server.store.sql.models import SqlModelStore
+from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
@@ -38,7 +40,7 @@ _PRIVATE = 0o700
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, model names, devices, tuning with peers, artifacts, and worker logs.
+    """An open store: jobs, model names, devices, tuning with peers, tokens, artifacts, and worker logs.
 
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
@@ -49,6 +51,7 @@ class Store:
     devices: DeviceStore
     fleet: FleetStore
     tuning: TuningStore
+    tokens: TokenStore
     artifacts: Artifacts
     weights: Artifacts
     inspections: KeptInspections
@@ -80,6 +83,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             devices=SqlDeviceStore(database),
             fleet=SqlFleetStore(database),
             tuning=SqlTuningStore(database),
+            tokens=SqlTokenStore(database),
             artifacts=artifacts_of(directory),
             weights=Artifacts(directory / _WEIGHTS),
             inspections=KeptInspections(directory / _INSPECTIONS),

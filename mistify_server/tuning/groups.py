@@ -4,7 +4,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import shown
 from mistify.peers.correlation import correlation as correlation_of
-from mistify_server.store.names import check_name
+from mistify_server.names import check_name
 from mistify_server.store.tuning import Group, TuningStore
 
 

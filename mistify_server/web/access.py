@@ -1,24 +1,22 @@
-"""Access control: checks of host, origin, and token or session before the rest of a request is read."""
+"""Access control: checks of host, origin and caller before the rest of a request is read."""
 
-import hmac
-import secrets
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.web.problems import problem_response, wants_page
-
-#: Name of the session cookie, and its lifetime in seconds.
-COOKIE: Final = "mistify_session"
-SESSION_SECONDS: Final = 12 * 3600
+from mistify_server.identity.audit import RECORDED, AuditLog
+from mistify_server.identity.authentication import unauthenticated
+from mistify_server.identity.callers import Caller, set_caller
+from mistify_server.identity.callers import Scope as CallerScope
+from mistify_server.web.problems import error_response, problem_response, wants_page
+from mistify_server.web.sessions import Sessions
 
 #: Path of the login page.
 LOGIN: Final = "/login"
@@ -26,6 +24,9 @@ LOGIN: Final = "/login"
 #: Paths without authentication; static files are needed by the login page.
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
 _OPEN_PREFIX: Final = "/static/"
+
+#: Paths for administrators; all other paths need `read`, or `submit` for methods with side effects.
+_ADMIN_PATHS: Final = ("/tokens", "/v1/tokens")
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -43,70 +44,17 @@ _HEADERS: Final[Mapping[str, str]] = {
 }
 
 
-class Sessions:
-    """Sessions of browsers that have sent the token.
-
-    Args:
-        token: The server's token; None if it needs none.
-        now: Returns seconds from an arbitrary start.
-    """
-
-    def __init__(self, token: str | None, now: Callable[[], float] = time.monotonic) -> None:
-        self._token = token
-        self._now = now
-        self._ends: dict[str, float] = {}
-
-    def open(self, token: str) -> str:
-        """Return the secret of a new session.
-
-        Raises:
-            MistifyError: UNAUTHENTICATED, the token is wrong.
-        """
-        if self._token is not None and not _equal(token, self._token):
-            raise MistifyError(
-                ErrorCode.UNAUTHENTICATED,
-                "this is not the server's token; enter the token from the server's --token-file",
-            )
-        self._ends = {secret: end for secret, end in self._ends.items() if end > self._now()}
-        secret = secrets.token_urlsafe(32)
-        self._ends[secret] = self._now() + SESSION_SECONDS
-        return secret
-
-    def close(self, secret: str) -> None:
-        """End a session."""
-        self._ends.pop(secret, None)
-
-    def check(self, headers: Headers) -> None:
-        """Raise an error unless a request has the token or belongs to a session.
-
-        Raises:
-            MistifyError: UNAUTHENTICATED.
-        """
-        if self._token is None or _equal(headers.get("authorization", ""), f"Bearer {self._token}"):
-            return
-        if not self.has_open(headers):
-            raise _unknown()
-
-    def has_open(self, headers: Headers) -> bool:
-        """Return whether a request belongs to an open session."""
-        return self._ends.get(session_of(headers), 0.0) > self._now()
-
-    @property
-    def needed(self) -> bool:
-        """Return whether the server needs a token."""
-        return self._token is not None
-
-
 class AccessMiddleware:
-    """Middleware that refuses cross-site and unauthenticated requests.
+    """Middleware that refuses cross-site requests, and requests that the caller may not make.
 
     - Without a token, the server listens on loopback and only accepts loopback names in `Host`. Any other
       name indicates DNS rebinding.
     - Requests with side effects must not come from pages of other sites, according to `Origin`.
-    - All paths except `OPEN_PATHS` need the token or a session.
+    - All paths except `OPEN_PATHS` need a token or a session with the scope of `scope_of`.
 
-    Pages read from `request.state.needs_token` whether the server needs a token, and from
-    `request.state.in_session` whether the browser has sent it.
+    It records requests that change something, and refused ones of known callers. Pages read from
+    `request.state` whether the server needs a token (`needs_token`), whether the browser has a session
+    (`in_session`), and who the caller is (`caller`, None if unknown).
 
     Args:
         app: Handles accepted requests.
@@ -114,9 +62,12 @@ class AccessMiddleware:
             requests with their hosts.
     """
 
-    def __init__(self, app: ASGIApp, sessions: Sessions, origins: Collection[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, sessions: Sessions, audit: AuditLog, origins: Collection[str] = ()
+    ) -> None:
         self._app = app
         self._sessions = sessions
+        self._audit = audit
         self._schemes = {parts.netloc: parts.scheme for parts in map(urlsplit, origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,25 +76,37 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
 
+        headers = Headers(scope=scope)
+        caller = self._sessions.caller(headers)
+        scope.setdefault("state", {}).update(
+            needs_token=self._sessions.needed,
+            in_session=self._sessions.caller_in_session(headers) is not None,
+            caller=caller,
+        )
+        scope["scheme"] = self._schemes.get(headers.get("host", "").lower(), scope["scheme"])
+        status, location = 500, ""
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal status, location
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
+                sent = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                    sent.setdefault(name, value)
+                status, location = message["status"], sent.get("location", "")
             await send(message)
 
-        headers = Headers(scope=scope)
-        needed = self._sessions.needed
-        scope.setdefault("state", {}).update(
-            needs_token=needed, in_session=needed and self._sessions.has_open(headers)
-        )
-        host = headers.get("host", "").lower()
-        scope["scheme"] = self._schemes.get(host, scope["scheme"])
-        answer = self._refusal(scope) or self._app
-        await answer(scope, receive, send_with_headers)
+        foreign, forbidden = self._cross_site(scope), _forbidden(scope, caller)
+        if caller is not None:
+            set_caller(caller)
+        try:
+            await (foreign or forbidden or self._app)(scope, receive, send_with_headers)
+        finally:
+            if caller is not None and foreign is None and (forbidden is not None or _is_recorded(scope)):
+                outcome = "OK" if status < HTTPStatus.BAD_REQUEST else f"HTTP {status}"
+                self._audit.record(caller, f"{scope['method']} {scope['path']}", location, outcome)
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
-        """Return the response to a refused request; None if the request is accepted."""
+    def _cross_site(self, scope: Scope) -> ASGIApp | None:
+        """Return the response to a request from another site; None if it is not from one."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._sessions.needed and _host_name(host) not in _LOOPBACK_NAMES:
@@ -152,35 +115,38 @@ class AccessMiddleware:
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", own) != own:
             expected = f"{own}, or, behind a proxy that forwards the host, one of --http-origin"
             return _refused("origin", headers["origin"], expected)
-        try:
-            if scope["path"] not in OPEN_PATHS and not scope["path"].startswith(_OPEN_PREFIX):
-                self._sessions.check(headers)
-        except MistifyError as error:
-            if wants_page(headers):
-                return RedirectResponse(f"{LOGIN}?next={quote(scope['path'], safe='')}", HTTPStatus.SEE_OTHER)
-            return problem_response(error)
         return None
 
 
-def session_of(headers: Headers) -> str:
-    """Return the secret in the cookie of a request; empty if there is none."""
+def _forbidden(scope: Scope, caller: Caller | None) -> ASGIApp | None:
+    """Return the response to a request that the caller may not make; None if they may."""
+    if not _is_closed(scope["path"]):
+        return None
+    if caller is None:
+        if wants_page(Headers(scope=scope)):
+            return RedirectResponse(f"{LOGIN}?next={quote(scope['path'], safe='')}", HTTPStatus.SEE_OTHER)
+        return problem_response(unauthenticated())
     try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+        caller.check(scope_of(scope["method"], scope["path"]))
+    except MistifyError as error:
+        return error_response(Request(scope), error)
+    return None
 
 
-def _equal(value: str, expected: str) -> bool:
-    return hmac.compare_digest(value.encode(), expected.encode())
+def _is_recorded(scope: Scope) -> bool:
+    return _is_closed(scope["path"]) and scope_of(scope["method"], scope["path"]) in RECORDED
 
 
-def _unknown() -> MistifyError:
-    return MistifyError(
-        ErrorCode.UNAUTHENTICATED,
-        "the token is missing or wrong; send `Authorization: Bearer TOKEN` with the token from "
-        "the server's --token-file",
-    )
+def scope_of(method: str, path: str) -> CallerScope:
+    """Return the scope that a request needs."""
+    if any(path == each or path.startswith(f"{each}/") for each in _ADMIN_PATHS):
+        return CallerScope.ADMIN
+    return CallerScope.READ if method in _SAFE_METHODS else CallerScope.SUBMIT
+
+
+def _is_closed(path: str) -> bool:
+    """Return whether a path needs a caller."""
+    return path not in OPEN_PATHS and not path.startswith(_OPEN_PREFIX)
 
 
 def _host_name(host: str) -> str | None:

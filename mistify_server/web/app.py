@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
+from mistify_server.identity.callers import Scope as CallerScope
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
-from mistify_server.web.access import COOKIE, SESSION_SECONDS, AccessMiddleware, Sessions, session_of
+from mistify_server.web.access import AccessMiddleware
 from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import bounded_body
 from mistify_server.web.compression import PageCompressionMiddleware
@@ -24,13 +25,22 @@ from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.pages.scenarios import scenario_routes
 from mistify_server.web.problems import add_handlers, responses
 from mistify_server.web.reports import report_routes
+from mistify_server.web.sessions import COOKIE, SESSION_SECONDS, Sessions, session_of
+from mistify_server.web.tokens import token_pages, token_routes
 from mistify_server.web.uploads import upload_routes
 
 
 class Login(BaseModel):
-    """A login with the server's token."""
+    """A login with a token."""
 
     token: str
+
+
+class CallerModel(BaseModel):
+    """Who calls, by the name of their token, and its scopes."""
+
+    name: str
+    scopes: list[CallerScope]
 
 
 #: Maximum size of a login, which comes from unauthenticated callers.
@@ -44,23 +54,22 @@ _LOGIN: Final = {
 }
 
 
-def web_app(services: Services, token: str | None, origins: Collection[str] = ()) -> FastAPI:
+def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     """Return the web application.
 
     Args:
-        token: The server's token; None if it needs none.
         origins: Origins at which browsers reach the server through a proxy.
 
     Raises:
         MistifyError: UNAUTHENTICATED, there are origins and no token.
     """
-    if origins and token is None:
+    sessions = Sessions(services.access.authenticator)
+    if origins and not sessions.needed:
         raise MistifyError(
             ErrorCode.UNAUTHENTICATED,
             f"got the origin {next(iter(origins))}, at which others reach the server through a proxy, "
             "but no token; add --token-file FILE",
         )
-    sessions = Sessions(token)
     app = FastAPI(
         title="Mistify",
         version=version("mistify-porting"),
@@ -69,7 +78,7 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
         redoc_url=None,
     )
     app.add_middleware(PageCompressionMiddleware)
-    app.add_middleware(AccessMiddleware, sessions=sessions, origins=origins)
+    app.add_middleware(AccessMiddleware, sessions=sessions, audit=services.access.audit, origins=origins)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
     app.include_router(job_routes(services.porting))
@@ -80,7 +89,10 @@ def web_app(services: Services, token: str | None, origins: Collection[str] = ()
     app.include_router(page_routes(services))
     app.include_router(scenario_routes(services))
     app.include_router(asset_routes())
+    app.include_router(token_routes(services.access.tokens))
+    app.include_router(token_pages(services.access.tokens))
     app.include_router(_session_routes(sessions))
+    app.include_router(_caller_routes())
     app.include_router(_health_routes(services.porting))
     app.include_router(metrics_routes(services.metrics.registry))
     return app
@@ -119,6 +131,18 @@ def _read_login(body: bytes) -> Login:
     except ValidationError as error:
         problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
         raise RequestValidationError(problems) from error
+
+
+def _caller_routes() -> APIRouter:
+    router = APIRouter(prefix="/v1/caller", tags=["session"])
+
+    @router.get("", responses=dict(responses()))
+    async def who_am_i(request: Request) -> CallerModel:
+        """Report the name and the scopes of the caller's token."""
+        caller = request.state.caller
+        return CallerModel(name=caller.name, scopes=sorted(caller.scopes))
+
+    return router
 
 
 def _health_routes(porting: PortingService) -> APIRouter:

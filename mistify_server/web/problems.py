@@ -124,7 +124,7 @@ def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
 
 
 async def _expected(request: Request, error: MistifyError) -> Response:
-    return _answer(request, error)
+    return error_response(request, error)
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -147,7 +147,7 @@ async def _of_http(request: Request, error: HTTPException) -> Response:
     message = (
         f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists what can be requested"
     )
-    response = _answer(request, MistifyError(code, message), error.status_code)
+    response = error_response(request, MistifyError(code, message), error.status_code)
     response.headers.update(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["allow"] = ", ".join(sorted(_methods(request)))
@@ -168,7 +168,7 @@ def _methods(request: Request) -> set[str]:
     return set().union(*(route.methods or () for route in matching))
 
 
-def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:
+def error_response(request: Request, error: MistifyError, status: int | None = None) -> Response:
     """Return an error as a page for browsers, and as problem details for others."""
     if not wants_page(request.headers):
         return problem_response(error, status)

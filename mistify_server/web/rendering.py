@@ -41,6 +41,7 @@ def render_page(request: Request, name: str, **shown: object) -> str:
         base_url=str(request.base_url),
         needs_token=state.needs_token,
         in_session=state.in_session,
+        caller=state.caller,
         **shown,
     )
 

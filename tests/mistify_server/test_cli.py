@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode
 from mistify_server.cli import app
+from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.callers import Caller, Scope
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
 from tests.support.plug_ins import environment, installed
@@ -168,3 +170,22 @@ def test_the_server_does_not_import_tensorflow() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout
     assert not {"tensorflow", "keras", "executors.sources", "executors.structure"} & set(json.loads(output))
+
+
+def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    add = ("tokens", "add", "ci", "--scope", "read", "--scope", "submit", "--store", tmp_path)
+    code, secret = run(*add, "--days", 7)
+    assert code == 0
+    with open_store(tmp_path) as store:
+        known = Authenticator("other", store.tokens).caller_of_header(f"Bearer {secret.strip()}")
+    assert known == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
+    code, listed = run("tokens", "list", "--store", tmp_path)
+    assert (code, "ci" in listed, "read, submit" in listed, secret.strip() in listed) == (
+        0,
+        True,
+        True,
+        False,
+    )
+    assert run(*add)[0] == ErrorCode.CONFLICT.exit_code
+    assert run("tokens", "revoke", "ci", "--store", tmp_path) == (0, "revoked ci\n")
+    assert run("tokens", "revoke", "ci", "--store", tmp_path)[0] == ErrorCode.NOT_FOUND.exit_code

@@ -14,7 +14,12 @@ from mistify_client.rpc.retry import Backoff
 Client = TypeVar("Client", bound=ServiceClient)
 
 #: Failures that may be temporary, or end when the token is corrected.
-_PASSING: Final = (ErrorCode.UNAVAILABLE, ErrorCode.ADDRESS_IN_USE, ErrorCode.UNAUTHENTICATED)
+_PASSING: Final = (
+    ErrorCode.UNAVAILABLE,
+    ErrorCode.ADDRESS_IN_USE,
+    ErrorCode.UNAUTHENTICATED,
+    ErrorCode.PERMISSION_DENIED,
+)
 
 #: Delays in seconds between an unlimited number of attempts.
 RETRY: Final = Backoff(first=1.0, longest=300.0)

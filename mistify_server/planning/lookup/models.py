@@ -10,11 +10,11 @@ from mistify.config.data.dataset import generated_count
 from mistify.config.files import ONNX, ModelCall, PathKind
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
+from mistify_server.names import check_name
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.model_names import model_in, onnx_options, parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
-from mistify_server.store.names import check_name
 from mistify_server.tasks.sources import ModelSource
 
 #: Models that the server creates itself.

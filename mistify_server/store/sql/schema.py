@@ -37,6 +37,17 @@ class ModelRow(Table):
     file_name: Mapped[str]
 
 
+class TokenRow(Table):
+    """A token of a caller; `scopes` are separated by spaces."""
+
+    __tablename__ = "tokens"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[str]
+    created_unix_ms: Mapped[int]
+    expires_unix_ms: Mapped[int | None]
+
+
 class JobRow(Table):
     """A job; `number` is its position in the order of submission."""
 
@@ -48,6 +59,7 @@ class JobRow(Table):
     config_text: Mapped[str] = mapped_column(deferred=True)  # megabytes for thousands of goals
     config_sha256: Mapped[str]
     created_unix_ms: Mapped[int]
+    submitted_by: Mapped[str] = mapped_column(server_default=text("''"))
     reason: Mapped[str]
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]

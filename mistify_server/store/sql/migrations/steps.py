@@ -323,6 +323,15 @@ def add_exits(connection: Connection) -> None:
     _change_json(connection, "goals", "spec", lambda spec: spec.update(exits=None))
 
 
+def add_tokens(connection: Connection) -> None:
+    """Add the tokens of callers; who submitted earlier jobs is not known."""
+    connection.execute(
+        "CREATE TABLE tokens (name VARCHAR NOT NULL PRIMARY KEY, sha256 VARCHAR NOT NULL UNIQUE, "
+        "scopes VARCHAR NOT NULL, created_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER)"
+    )
+    connection.execute("ALTER TABLE jobs ADD COLUMN submitted_by VARCHAR NOT NULL DEFAULT ''")
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -343,6 +352,7 @@ STEPS: tuple[Step, ...] = (
     add_tasks,  # to 27
     add_served_tasks_and_adaptation,  # to 28
     add_exits,  # to 29
+    add_tokens,  # to 30
 )
 
 

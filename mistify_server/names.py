@@ -1,4 +1,4 @@
-"""Names that operators give to models and groups in the store."""
+"""Names that operators give to models, groups and tokens."""
 
 import re
 from typing import Final

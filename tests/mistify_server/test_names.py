@@ -1,7 +1,7 @@
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.names import check_name
+from mistify_server.names import check_name
 
 
 @pytest.mark.parametrize("name", ["a", "Cats-2.net_v1", "9", "x" * 64])

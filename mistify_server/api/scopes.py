@@ -1,0 +1,40 @@
+"""The scope that each call over gRPC needs; calls that are not listed here are refused."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mistify_server.identity.callers import Scope
+
+#: Services that need no token.
+PUBLIC_SERVICES: Final = ("grpc.health.v1.Health",)
+
+_PORTING: Final = {
+    "SubmitBatch": Scope.SUBMIT,
+    "Plan": Scope.SUBMIT,
+    "AddGoals": Scope.SUBMIT,
+    "CancelJob": Scope.SUBMIT,
+    "RemoveJob": Scope.SUBMIT,
+    "GetJob": Scope.READ,
+    "ListJobs": Scope.READ,
+    "WatchJob": Scope.READ,
+    "GetGoalDetails": Scope.READ,
+    "FetchPackage": Scope.READ,
+    "FetchReport": Scope.READ,
+}
+_DEVICES: Final = {
+    "RegisterDevice": Scope.SUBMIT,
+    "ReportLatency": Scope.REPORT,
+    "ReportStatus": Scope.REPORT,
+    "ListDevices": Scope.READ,
+}
+_FILES: Final = {"FindFiles": Scope.SUBMIT, "UploadFile": Scope.SUBMIT}
+_TUNING: Final = dict.fromkeys(("Join", "Publish", "Peers", "Leave"), Scope.TUNE)
+
+_OF_SERVICES: Final = {"Porting": _PORTING, "Devices": _DEVICES, "Files": _FILES, "Tuning": _TUNING}
+
+#: Path of a call -> the scope that it needs.
+SCOPES: Final[Mapping[str, Scope]] = {
+    f"/mistify.v1.{service}/{call}": scope
+    for service, calls in _OF_SERVICES.items()
+    for call, scope in calls.items()
+}

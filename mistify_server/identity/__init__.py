@@ -1,0 +1,1 @@
+"""Who calls the server, and what they may do."""

@@ -1,0 +1,114 @@
+"""Authentication of callers by their tokens."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
+from mistify_server.identity.tokens import AccessToken, TokenStore
+from mistify_server.names import check_name
+
+#: Start of the secrets that the server makes, by which scanners of source code find leaked ones.
+_PREFIX: Final = "mistify_"
+
+#: Random bytes of a secret.
+_SECRET_BYTES: Final = 32
+
+_DAY_MS: Final = 24 * 3600 * 1000
+
+_BEARER: Final = "Bearer "
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What identifies a caller: the SHA-256 digest of the secret that they sent."""
+
+    sha256: str
+
+    @classmethod
+    def of(cls, secret: str) -> "Credential":
+        """Return the credential of a secret.
+
+        One round of SHA-256 suffices, because nobody can guess 32 random bytes.
+        """
+        return cls(hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+class Authenticator:
+    """Finds out who calls the server.
+
+    Tokens that are added, revoked or expire while the server runs count from the next call.
+
+    Args:
+        token: The administrator's token; None for a server that needs no tokens.
+        tokens: The tokens of other callers.
+        now: Returns the time in seconds since 1970.
+    """
+
+    def __init__(self, token: str | None, tokens: TokenStore, now: Callable[[], float] = time.time) -> None:
+        self._administrator = None if token is None else Credential.of(token)
+        self._tokens = tokens
+        self._now = now
+
+    @property
+    def needed(self) -> bool:
+        """Whether callers need a token."""
+        return self._administrator is not None
+
+    def caller(self, credential: Credential | None) -> Caller | None:
+        """Return the caller with a credential; None if there is none, or no longer."""
+        if self._administrator is None:
+            return LOCAL
+        if credential is None:
+            return None
+        if hmac.compare_digest(credential.sha256, self._administrator.sha256):
+            return ADMINISTRATOR
+        token = self._tokens.find(credential.sha256)
+        if token is None or (token.expires_unix_ms or float("inf")) <= self._now() * 1000:
+            return None
+        return Caller(token.name, token.scopes)
+
+    def caller_of_header(self, header: str) -> Caller | None:
+        """Return the caller who sent an `authorization` header; None if it identifies nobody."""
+        sent = header.startswith(_BEARER)
+        return self.caller(Credential.of(header.removeprefix(_BEARER)) if sent else None)
+
+
+def create_token(
+    tokens: TokenStore, name: str, scopes: Collection[Scope], days: int | None = None
+) -> tuple[AccessToken, str]:
+    """Add a token, and return it with its secret, which nothing can recover later.
+
+    Args:
+        days: Days until it expires; None for never.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, the name or the scopes cannot be used; CONFLICT, the name is taken.
+    """
+    check_name(name)
+    if name in (LOCAL.name, ADMINISTRATOR.name):
+        raise MistifyError(ErrorCode.CONFLICT, f'the name "{name}" is reserved; use another name')
+    if not scopes:
+        known = ", ".join(scope.value for scope in Scope)
+        problem = Problem("scopes", "none", f"one or more of {known}", "a device needs read, tune and report")
+        raise invalid_config([problem], "the token")
+    secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    now_ms = int(time.time() * 1000)
+    expires_ms = None if days is None else now_ms + days * _DAY_MS
+    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms)
+    tokens.add(token)
+    return token, secret
+
+
+def unauthenticated() -> MistifyError:
+    """Return the error for callers without a valid token."""
+    return MistifyError(
+        ErrorCode.UNAUTHENTICATED,
+        "the token is missing, wrong or expired; send `Authorization: Bearer TOKEN` with the token from the "
+        "server's --token-file, or with one that its administrator made",
+    )

@@ -1,0 +1,74 @@
+"""Callers of the server and the scopes that limit what they may do."""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+
+
+class Scope(StrEnum):
+    """A part of the service that a token gives access to; see `MEANINGS`."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    TUNE = "tune"
+    REPORT = "report"
+    ADMIN = "admin"
+
+
+#: What callers with a scope may do.
+MEANINGS: Final[Mapping[Scope, str]] = {
+    Scope.READ: "see jobs, packages, devices and metrics",
+    Scope.SUBMIT: "plan, submit, extend, cancel and remove jobs; upload files; add measured devices",
+    Scope.TUNE: "tune with other members of a group",
+    Scope.REPORT: "report a device's state and the latency of its packages",
+    Scope.ADMIN: "everything, including tokens",
+}
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Someone who calls the server: the name of their token, and its scopes."""
+
+    name: str
+    scopes: frozenset[Scope]
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether the caller has a scope; `admin` includes all others."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def check(self, scope: Scope) -> None:
+        """Raise an error unless the caller has a scope.
+
+        Raises:
+            MistifyError: PERMISSION_DENIED.
+        """
+        if not self.may(scope):
+            scopes = ", ".join(sorted(self.scopes))
+            raise MistifyError(
+                ErrorCode.PERMISSION_DENIED,
+                f'the token "{self.name}" has the scopes {scopes}; this needs {scope.value}; '
+                "ask the server's administrator for a token that has it",
+            )
+
+
+#: Everyone who calls a server without a token, which only programs on the same machine can reach.
+LOCAL: Final = Caller("local", frozenset({Scope.ADMIN}))
+
+#: Whoever has the token in the server's --token-file.
+ADMINISTRATOR: Final = Caller("administrator", frozenset({Scope.ADMIN}))
+
+_CALLER: ContextVar[Caller] = ContextVar("caller", default=LOCAL)
+
+
+def current_caller() -> Caller:
+    """Return the caller of the call that is being handled."""
+    return _CALLER.get()
+
+
+def set_caller(caller: Caller) -> None:
+    """Set the caller of the call that this task handles; it ends with the task."""
+    _CALLER.set(caller)

@@ -1,0 +1,52 @@
+"""Tokens of callers, and the interface of their store."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from mistify_server.identity.callers import Scope
+
+
+@dataclass(frozen=True)
+class AccessToken:
+    """A token of a caller. Its secret is not stored.
+
+    Attributes:
+        name: Unique name of the caller.
+        sha256: Digest of the secret, in hexadecimal.
+        created_unix_ms: Time of its creation, in milliseconds since 1970.
+        expires_unix_ms: Time from which it is refused; None for never.
+    """
+
+    name: str
+    sha256: str
+    scopes: frozenset[Scope]
+    created_unix_ms: int
+    expires_unix_ms: int | None = None
+
+
+class TokenStore(ABC):
+    """Store of tokens by name."""
+
+    @abstractmethod
+    def add(self, token: AccessToken) -> None:
+        """Add a token.
+
+        Raises:
+            MistifyError: CONFLICT, the name is taken.
+        """
+
+    @abstractmethod
+    def find(self, sha256: str) -> AccessToken | None:
+        """Return the token whose secret has a digest; None if there is none."""
+
+    @abstractmethod
+    def all(self) -> list[AccessToken]:
+        """Return all tokens, by name."""
+
+    @abstractmethod
+    def revoke(self, name: str) -> None:
+        """Remove a token; it is refused from then on.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no token with this name.
+        """

@@ -1,0 +1,36 @@
+"use strict";
+
+const answer = document.getElementById("answer");
+
+async function changed(method, path, body) {
+  const response = await fetch(path, {
+    method, body: body && JSON.stringify(body), headers: body ? { "content-type": "application/json" } : {},
+  });
+  if (response.ok) return response;
+  const { detail, problems } = await response.json();
+  answer.textContent = problems.length ? `${problems[0].expected}; ${problems[0].fix}` : detail;
+  return null;
+}
+
+document.getElementById("new-token").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  answer.textContent = "";
+  const scopes = [...document.querySelectorAll("[name=scope]:checked")].map((box) => box.value);
+  const days = document.getElementById("days").valueAsNumber || null;
+  const name = document.getElementById("name").value;
+  const response = await changed("POST", "/v1/tokens", { name, scopes, days });
+  if (!response) return;
+  const made = document.getElementById("made");
+  made.querySelector("span").textContent = name;
+  made.querySelector("code").textContent = (await response.json()).token;
+  made.hidden = false;
+  event.target.reset();
+});
+
+for (const button of document.querySelectorAll("[data-revoke]")) {
+  button.addEventListener("click", async () => {
+    const name = button.dataset.revoke;
+    if (!confirm(`Revoke the token ${name}? Whoever uses it is refused at once.`)) return;
+    if (await changed("DELETE", `/v1/tokens/${encodeURIComponent(name)}`)) location.reload();
+  });
+}

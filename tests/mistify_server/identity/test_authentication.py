@@ -1,0 +1,102 @@
+"""Callers are known by their tokens, as long as these are valid."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.identity.authentication import Authenticator, create_token
+from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
+from mistify_server.store.directory import Store, open_store
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def caller_of(store: Store) -> Callable[[str], Caller | None]:
+    return Authenticator("the administrator's", store.tokens).caller_of_header
+
+
+def test_a_server_without_a_token_knows_only_local_callers(store: Store) -> None:
+    authenticator = Authenticator(None, store.tokens)
+    assert not authenticator.needed
+    assert authenticator.caller_of_header("") == authenticator.caller_of_header("Bearer x") == LOCAL
+
+
+def test_the_token_of_the_file_is_the_administrators(caller_of: Callable[[str], Caller | None]) -> None:
+    assert caller_of("Bearer the administrator's") == ADMINISTRATOR
+    for header in (
+        "",
+        "Bearer ",
+        "Bearer other",
+        "the administrator's",
+        "Basic the administrator's",
+        "Bearer \ud800",
+    ):
+        assert caller_of(header) is None, header
+
+
+def test_a_token_counts_until_it_is_revoked(store: Store, caller_of: Callable[[str], Caller | None]) -> None:
+    _, secret = create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT])
+    assert caller_of(f"Bearer {secret}") == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
+    assert caller_of(f"Bearer {secret[:-1]}") is None
+    store.tokens.revoke("ci")
+    assert caller_of(f"Bearer {secret}") is None
+
+
+def test_a_token_expires(store: Store) -> None:
+    token, secret = create_token(store.tokens, "visitor", [Scope.READ], days=2)
+    made = token.created_unix_ms / 1000
+    for after, valid in ((0, True), (2 * DAY - 1, True), (2 * DAY, False)):
+        authenticator = Authenticator("other", store.tokens, now=lambda at=made + after: at)
+        assert (authenticator.caller_of_header(f"Bearer {secret}") is not None) is valid
+
+
+def test_secrets_are_not_stored(store: Store, tmp_path: Path) -> None:
+    _, secret = create_token(store.tokens, "ci", [Scope.READ])
+    assert re.fullmatch(r"mistify_[A-Za-z0-9_-]{43}", secret)
+    assert secret != create_token(store.tokens, "other", [Scope.READ])[1]
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert b"ci" in content
+    assert secret.encode() not in content
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "code", "message"),
+    [
+        ("a b", ["read"], ErrorCode.INVALID_CONFIG, "rename it"),
+        ("administrator", ["read"], ErrorCode.CONFLICT, "reserved"),
+        ("local", ["read"], ErrorCode.CONFLICT, "reserved"),
+        ("ci", [], ErrorCode.INVALID_CONFIG, "one or more of read, submit, tune, report, admin"),
+        ("taken", ["read"], ErrorCode.CONFLICT, "revoke it first"),
+    ],
+)
+def test_tokens_that_cannot_be_made(
+    store: Store, name: str, scopes: list[str], code: ErrorCode, message: str
+) -> None:
+    create_token(store.tokens, "taken", [Scope.READ])
+    with pytest.raises(MistifyError, match=message) as caught:
+        create_token(store.tokens, name, [Scope(scope) for scope in scopes])
+    assert caught.value.code is code
+    assert [token.name for token in store.tokens.all()] == ["taken"]
+
+
+def test_a_missing_token_cannot_be_revoked(store: Store) -> None:
+    with pytest.raises(MistifyError, match='no token "ci"') as caught:
+        store.tokens.revoke("ci")
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_caller_without_a_scope_is_told_which_one_is_needed() -> None:
+    Caller("boss", frozenset({Scope.ADMIN})).check(Scope.TUNE)
+    with pytest.raises(MistifyError, match='"ci" has the scopes read, submit; this needs tune') as caught:
+        Caller("ci", frozenset({Scope.SUBMIT, Scope.READ})).check(Scope.TUNE)
+    assert caught.value.code is ErrorCode.PERMISSION_DENIED
