@@ -17,12 +17,15 @@ from typing import Final
 
 import numpy as np
 
+from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
+from mistify_client.assembly.executions import Execution, open_network, part_that_runs
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import Cut, cuts_of
-from mistify_client.lending.offloading import OffloadingNetwork
-from mistify_client.lending.opening import offloading_network
+from mistify_client.lending.offloading import LocalNetwork, OffloadingNetwork
+from mistify_client.lending.opening import block_network
 from mistify_client.lending.placement import Placement, Reachable
+from mistify_client.lending.segments import Segments, fastest_run, timed_segments
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.tensors import zeros_of
 
@@ -51,6 +54,10 @@ class FixedChooser:
     def observe(self, placement: Placement, milliseconds: float) -> None:
         """Ignore how long it took."""
 
+    def correction(self, address: str) -> float:
+        """Return 0: nothing has been learned."""
+        return 0.0
+
 
 class Sides:
     """The ways to run inferences: two sessions with the helper, so that none learns from the other's."""
@@ -58,7 +65,7 @@ class Sides:
     def __init__(self, directory: Path, helper: str, token_file: Path) -> None:
         package = Package.open(directory)
         config = LendingConfig(helpers=(helper,), token_file=token_file)
-        self._lending, self._fixed = (offloading_network(package, config, 1) for _ in range(2))
+        self._lending, self._fixed = (_offloading_network(package, config) for _ in range(2))
         self._cuts = cuts_of(self._fixed.network)
         inputs = zeros_of(self._fixed.network.inputs_of(0))
         rng = np.random.default_rng(0)
@@ -108,6 +115,17 @@ class Sides:
             there = helper.link.predicted_ms(cut.size, 0) + sum(idle[cut.segment :])
             times[cut] = sum(own[: cut.segment]) + there
         return min(times, key=lambda cut: times[cut])
+
+
+def _offloading_network(package: Package, config: LendingConfig) -> OffloadingNetwork:
+    """Open the network of a package, and its segments."""
+    network, interpreter = block_network(package), Execution.INTERPRETER
+    whole = open_network(part_that_runs(package.read(NETWORK), interpreter), interpreter, 1)
+    _, whole_ms = fastest_run(whole, zeros_of(network.inputs_of(0)), 1)
+    loaded = timed_segments(network, 1)
+    speed = LocalSpeed(whole_ms, loaded.idle_ms)
+    local = LocalNetwork(whole, Segments(lambda: loaded, loaded), speed)
+    return OffloadingNetwork(network, local, package.manifest.quantization, config)
 
 
 def main(directory: Path, helper: str, token_file: Path) -> None:

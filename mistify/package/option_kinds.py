@@ -1,6 +1,9 @@
 """The kinds of options in a package, and their ids, which devices, servers and apps use."""
 
 from enum import StrEnum
+from typing import Final
+
+_HELPED: Final = "-helped"
 
 
 class OptionKind(StrEnum):
@@ -25,3 +28,13 @@ def option_id(kind: OptionKind, number: float) -> str:
             for exits the allowed loss of accuracy.
     """
     return f"{kind}-{number:.3g}"
+
+
+def helped_id(option: str) -> str:
+    """Return the id of an option with helpers."""
+    return option + _HELPED
+
+
+def local_id(option: str) -> str:
+    """Return the id of an option on its device alone, whether or not the given one is with helpers."""
+    return option.removesuffix(_HELPED)

@@ -108,8 +108,12 @@ class HelperSpeed:
         self._ratios.append(computing_ms / sum(self.idle_ms[segment:]))
         self._overhead_ms.append(serving_ms - computing_ms)
 
+    @property
+    def overhead_ms(self) -> float:
+        """Milliseconds of what the helper does beside the segments."""
+        return median(self._overhead_ms) if self._overhead_ms else 0.0
+
     def predicted_ms(self, segment: int) -> float:
         """Return the milliseconds of the segments from one on, and of what the helper does beside them."""
         ratio = median(self._ratios) if self._ratios else 1.0
-        overhead_ms = median(self._overhead_ms) if self._overhead_ms else 0.0
-        return ratio * sum(self.idle_ms[segment:]) + overhead_ms
+        return ratio * sum(self.idle_ms[segment:]) + self.overhead_ms

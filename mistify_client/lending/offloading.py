@@ -5,21 +5,20 @@ import random
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from mistify.costs.quantization import Quantization
-from mistify_client.assembly.executions import (
-    Array,
-    Run,
-    Tensors,
-)
+from mistify_client.assembly.executions import Array, Run, Tensors
 from mistify_client.lending.answers import wrong_output
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.placement import Placement, PlacementChooser, Reachable
+from mistify_client.lending.prediction import HelperFigures
 from mistify_client.lending.remote_helper import WRONG_SECONDS, RemoteHelper
+from mistify_client.lending.segments import LoadedSegments, Segments
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.status import LendingStatus
 from mistify_client.lending.streams import HelperError
@@ -38,6 +37,8 @@ _CHECKED_SECONDS: Final = 5.0
 #: Number of inferences after which it is seen again whether the inputs can be sent as bytes.
 _INPUTS_CHECKED: Final = 50
 
+_NO_SEGMENTS: Final = LoadedSegments((), ())
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,18 +51,21 @@ class Chooser(Protocol):
     def observe(self, placement: Placement, milliseconds: float) -> None:
         """Learn from an inference with a helper."""
 
+    def correction(self, address: str) -> float:
+        """Return the milliseconds by which inferences with a helper took longer than predicted."""
+
 
 class LocalNetwork(NamedTuple):
     """A network on this device.
 
     Attributes:
         whole: Runs the whole network.
-        segments: Run its segments, from its inputs to its outputs.
+        segments: Its segments, which are loaded when a helper may be asked.
         speed: The speed of this device for them.
     """
 
     whole: Run
-    segments: Sequence[Run]
+    segments: Segments
     speed: LocalSpeed
 
 
@@ -75,6 +79,7 @@ class OffloadingNetwork:
     Args:
         local: The network on this device.
         precision: The precision of the package.
+        counts: Number of inferences by kind, as in `LendingStatus`; they go on from there.
 
     Attributes:
         network: The network and its cuts.
@@ -89,6 +94,7 @@ class OffloadingNetwork:
         local: LocalNetwork,
         precision: Quantization,
         config: LendingConfig,
+        counts: Counter[str] | None = None,
     ) -> None:
         """Connect to the helpers in the background."""
         self.network = network
@@ -96,16 +102,17 @@ class OffloadingNetwork:
         self._patience = config.patience
         self._whole, self._segments, self.speed = local
         self.chooser: Chooser = PlacementChooser(cuts_of(network), bytes_of(network.outputs), self.speed)
-        self._counts: Counter[str] = Counter()
+        self._counts = Counter() if counts is None else counts
+        self._runs = _NO_SEGMENTS
         self._input_bytes = bytes_of(network.inputs_of(0))
         self._last = self.chooser.choose({}, 0), self.speed.predicted_ms
         self._random = random.Random()  # noqa: S311 (a helper cannot see it)
         self.helpers: dict[str, RemoteHelper] = {}
-        if self.speed.predicted_ms < FASTEST_MS:
+        if self.speed.whole_ms < FASTEST_MS:
             logger.warning(
                 "%s runs in %.2f ms on this device, so that no helper is asked",
                 network.directory,
-                self.speed.predicted_ms,
+                self.speed.whole_ms,
             )
             return
         self.helpers = {address: RemoteHelper(address, network, config) for address in config.helpers}
@@ -119,21 +126,40 @@ class OffloadingNetwork:
         problems = {helper.address: helper.problem for helper in self.helpers.values()}
         return LendingStatus(placement, milliseconds, problems, dict(self._counts))
 
-    def __call__(self, inputs: Tensors) -> dict[str, Array]:
+    @property
+    def figures(self) -> dict[str, HelperFigures]:
+        """Address of each helper that can be asked now -> what it takes for any network of the package."""
+        idle_ms = sum(self.speed.idle_ms)
+        return {
+            address: HelperFigures(
+                helper.link.round_trip_ms + helper.speed.overhead_ms + self.chooser.correction(address),
+                helper.link.byte_ms,
+                (helper.speed.predicted_ms(0) - helper.speed.overhead_ms) / idle_ms,
+            )
+            for address, helper in self._reachable().items()
+        }
+
+    @property
+    def helped(self) -> bool:
+        """True if a helper has run a part of the last inference."""
+        return not self._last[0].is_local
+
+    def __call__(self, inputs: Tensors, *, alone: bool = False) -> dict[str, Array]:
         """Return the outputs of the network by name, in its own dtypes.
 
         Args:
             inputs: Input name -> [batch, ...].
+            alone: Ask no helper, and keep no segments in memory.
         """
         is_single = len(next(iter(inputs.values()))) == 1
-        reachable = {
-            helper.address: Reachable(helper.link, helper.speed)
-            for helper in self.helpers.values()
-            if is_single and helper.is_available and helper.speed is not None
-        }
+        reachable = {} if alone or not is_single else self._reachable()
+        if alone:
+            self._drop_segments()
+        elif reachable and not self._has_segments():
+            reachable = {}
         if self._counts.total() % _INPUTS_CHECKED == 0:
             self._input_bytes = sent_bytes(inputs)
-        placement = self.chooser.choose(reachable, self._input_bytes)
+        placement = replace(self.chooser.choose(reachable, self._input_bytes), is_told=alone)
         started = time.perf_counter()
         if placement.helper is None or placement.cut is None:
             outputs = self._whole(inputs)
@@ -150,17 +176,37 @@ class OffloadingNetwork:
 
     def close(self) -> None:
         """End the sessions with the helpers."""
+        self._drop_segments()
         for helper in self.helpers.values():
             helper.close()
+
+    def _reachable(self) -> dict[str, Reachable]:
+        return {
+            helper.address: Reachable(helper.link, helper.speed)
+            for helper in self.helpers.values()
+            if helper.is_available and helper.speed is not None
+        }
+
+    def _drop_segments(self) -> None:
+        self._segments.drop()
+        self._runs = _NO_SEGMENTS
+
+    def _has_segments(self) -> bool:
+        """Return True if the segments are in memory; otherwise begin to load them."""
+        loaded = self._segments.loaded
+        if loaded is None:
+            self._segments.want()
+            return False
+        if loaded is not self._runs:
+            self._runs, self.speed.idle_ms = loaded, tuple(loaded.idle_ms)
+        return True
 
     def _offloaded(
         self, helper: RemoteHelper, placement: Placement, cut: int, inputs: Tensors, started: float
     ) -> dict[str, Array]:
         """Return the outputs; this device computes them itself if the helper does not."""
         tensors = self._through(inputs, 0, cut)
-        is_checked = (
-            not helper.is_trusted or self.speed.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
-        )
+        is_checked = not helper.is_trusted or self._is_due()
         own = None
         try:
             sent = helper.start(cut, tensors)
@@ -212,6 +258,6 @@ class OffloadingNetwork:
 
     def _through(self, tensors: Tensors, start: int, end: int | None = None) -> dict[str, Array]:
         """Return the outputs of some segments, one after the other."""
-        for segment in self._segments[start:end]:
+        for segment in self._runs.runs[start:end]:
             tensors = segment(tensors)
         return dict(tensors)

@@ -8,12 +8,9 @@ from statistics import median
 from typing import Final
 
 from mistify_client.lending.cuts import Cut
+from mistify_client.lending.gains import is_much_faster
 from mistify_client.lending.links import HelperSpeed, Link
 from mistify_client.lending.speed import LocalSpeed
-
-#: A helper is asked only if that saves this share of the time, and this many milliseconds.
-_GAIN: Final = 0.1
-_GAIN_MS: Final = 1.0
 
 #: Seconds that a placement stays, unless it fails or this device alone is faster.
 _DWELL_SECONDS: Final = 0.5
@@ -38,6 +35,7 @@ class Placement:
         predicted_ms: Milliseconds of an inference.
         remote_ms: Milliseconds of them that this device waits for the helper.
         local_ms: Milliseconds of an inference on this device alone.
+        is_told: True if a monitor has decided that no helper is asked.
     """
 
     helper: str | None
@@ -45,6 +43,7 @@ class Placement:
     predicted_ms: float
     remote_ms: float
     local_ms: float
+    is_told: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -55,6 +54,8 @@ class Placement:
     def reason(self) -> str:
         """The reason for it in one sentence."""
         alone = f"this device alone takes {self.local_ms:.1f} ms"
+        if self.is_told:
+            return f"{alone}, and the monitor has chosen so"
         if self.helper is None or self.cut is None:
             return f"{alone}, and no helper is faster"
         part = "everything" if self.cut.segment == 0 else f"the network from cut {self.cut.segment} on"
@@ -126,7 +127,7 @@ class PlacementChooser:
         """Learn from an inference with a helper."""
         self._observed += 1
         if placement.helper is not None and self._observed > _FIRST:
-            correction = milliseconds - placement.predicted_ms + self._correction(placement.helper)
+            correction = milliseconds - placement.predicted_ms + self.correction(placement.helper)
             known = self._corrections.setdefault(placement.helper, deque(maxlen=_RECENT))
             known.append((self._clock(), correction))
 
@@ -135,7 +136,7 @@ class PlacementChooser:
         stays = self._clock() - self._since < _DWELL_SECONDS
         if not current.is_local and current.predicted_ms >= here.predicted_ms:
             current = here
-        gains = best.predicted_ms <= min((1 - _GAIN) * current.predicted_ms, current.predicted_ms - _GAIN_MS)
+        gains = is_much_faster(best.predicted_ms, current.predicted_ms)
         return best if gains and not stays else current
 
     def _entered(self, placement: Placement) -> Placement:
@@ -148,11 +149,11 @@ class PlacementChooser:
 
     def _predicted(self, address: str, helper: Reachable, cut: Cut, local_ms: float) -> Placement:
         remote_ms = helper.link.predicted_ms(cut.size, self._outputs) + helper.speed.predicted_ms(cut.segment)
-        remote_ms = max(0.0, remote_ms + self._correction(address))
+        remote_ms = max(0.0, remote_ms + self.correction(address))
         total = self._local.predicted_segments_ms(cut.segment) + remote_ms
         return Placement(address, cut, total, remote_ms, local_ms)
 
-    def _correction(self, address: str) -> float:
+    def correction(self, address: str) -> float:
         """Return the milliseconds by which inferences with a helper took longer than predicted."""
         since = self._clock() - _CORRECTION_SECONDS
         recent = [each for at, each in self._corrections.get(address, ()) if at >= since]

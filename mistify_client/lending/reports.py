@@ -1,13 +1,14 @@
 """What apps report of the help that they get, for the monitor of the package."""
 
 import logging
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from mistify.files.writing import write_bytes
 from mistify.package.records import Record
@@ -19,10 +20,37 @@ _REPORTS: Final = "lending"
 _CHANGED_SECONDS: Final = 1.0
 _UNCHANGED_SECONDS: Final = 5.0
 
+#: A predicted time has changed if it differs by this factor.
+_CHANGED: Final = 1.1
+
 #: Reports that are older are of apps that run no inferences.
 _OLDEST_SECONDS: Final = 15.0
 
 logger = logging.getLogger(__name__)
+
+
+class HelpedTimes(NamedTuple):
+    """The predicted times of an app's inferences.
+
+    Attributes:
+        option: Id of the option that runs.
+        local_ms: Milliseconds of the option on this device alone.
+        helped_ms: Id of each option that helpers can help with now -> milliseconds with the best of them.
+    """
+
+    option: str
+    local_ms: float
+    helped_ms: Mapping[str, float]
+
+    def differ(self, others: "HelpedTimes") -> bool:
+        """Return True if options, or their times, have changed."""
+        if (self.option, self.helped_ms.keys()) != (others.option, others.helped_ms.keys()):
+            return True
+        pairs = [(ms, others.helped_ms[option]) for option, ms in self.helped_ms.items()]
+        return any(
+            abs(math.log(one / other)) > math.log(_CHANGED)
+            for one, other in [(self.local_ms, others.local_ms), *pairs]
+        )
 
 
 class LendingReport(Record):
@@ -36,6 +64,9 @@ class LendingReport(Record):
         measured_ms: Milliseconds that it took.
         problems: Address of a helper -> why it is not used; empty for a helper that is.
         counts: Number of inferences by kind, as in `LendingStatus`.
+        option: Id of the option that runs; "" in reports of earlier versions.
+        local_ms: Expected milliseconds of it on this device alone.
+        helped_ms: Id of each option that helpers can help with now -> expected milliseconds with them.
     """
 
     seconds: float
@@ -45,6 +76,9 @@ class LendingReport(Record):
     measured_ms: float
     problems: dict[str, str]
     counts: dict[str, int]
+    option: str = ""
+    local_ms: float = 0.0
+    helped_ms: dict[str, float] = Field(default_factory=dict)
 
 
 class LendingReporter:
@@ -58,17 +92,25 @@ class LendingReporter:
     def __init__(self, state: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = state / _REPORTS / f"{os.getpid()}.json"
         self._clock = clock
-        self._written: tuple[object, float] | None = None
+        self._looked_at = self._written_at = -math.inf
+        self._written: tuple[object, HelpedTimes] | None = None
 
-    def offer(self, status: LendingStatus) -> None:
-        """Write a report if something has changed, or if the last one is some time ago."""
-        shown = status.placement.helper, status.problems
-        if self._written is not None:
+    def offer(self, status: LendingStatus, predict: Callable[[], HelpedTimes]) -> None:
+        """Write a report if something has changed, or if the last one is some time ago.
+
+        Args:
+            predict: Returns the predicted times; called once a second.
+        """
+        now = self._clock()
+        if now - self._looked_at < _CHANGED_SECONDS:
+            return
+        self._looked_at, times = now, predict()
+        shown = status.placement.helper, status.placement.is_told, status.problems
+        if self._written is not None and now - self._written_at < _UNCHANGED_SECONDS:
             before, then = self._written
-            pause = _UNCHANGED_SECONDS if shown == before else _CHANGED_SECONDS
-            if self._clock() - then < pause:
+            if shown == before and not times.differ(then):
                 return
-        self._written = shown, self._clock()
+        self._written, self._written_at = (shown, times), now
         report = LendingReport(
             seconds=time.time(),
             helper=status.placement.helper,
@@ -77,13 +119,16 @@ class LendingReporter:
             measured_ms=status.measured_ms,
             problems=dict(status.problems),
             counts=dict(status.counts),
+            option=times.option,
+            local_ms=times.local_ms,
+            helped_ms=dict(times.helped_ms),
         )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self._path, report.model_dump_json().encode())
         except OSError as error:
             logger.warning("no monitor can see which helpers are used: %s", error)
-            self._written = shown, float("inf")
+            self._looked_at = math.inf
 
 
 def read_reports(state: Path) -> list[LendingReport]:

@@ -1,17 +1,79 @@
 """The segments of a network in memory: the blocks between two cuts, as one network."""
 
+import logging
+import threading
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.block_files import BlockFiles
 from mistify_client.assembly.executions import Array, Execution, Run, Tensors, open_network, part_that_runs
 from mistify_client.assembly.stitching import stitch
 from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.tensors import zeros_of
 
 #: Runs that are timed, after a first one.
 _TIMED_RUNS: Final = 5
+
+logger = logging.getLogger(__name__)
+
+
+class LoadedSegments(NamedTuple):
+    """Segments in memory.
+
+    Attributes:
+        runs: Run the segments, from the inputs of the network to its outputs; for one thread at a time.
+        idle_ms: Milliseconds of each segment when they were loaded.
+    """
+
+    runs: Sequence[Run]
+    idle_ms: Sequence[float]
+
+
+class Segments:
+    """The segments of a network, which are in memory only while helpers may help with it.
+
+    One thread uses them; another one loads them.
+
+    Args:
+        load: Loads them.
+        loaded: The segments if they are in memory already.
+    """
+
+    def __init__(self, load: Callable[[], LoadedSegments], loaded: LoadedSegments | None = None) -> None:
+        self._load = load
+        self._loaded = loaded
+        self._is_wanted = loaded is not None
+        self._loading: threading.Thread | None = None
+
+    @property
+    def loaded(self) -> LoadedSegments | None:
+        """The segments; None unless they are in memory."""
+        return self._loaded
+
+    def want(self) -> None:
+        """Load them in the background, unless they are in memory or could not be loaded before."""
+        self._is_wanted = True
+        if self._loaded is None and self._loading is None:
+            self._loading = threading.Thread(target=self._loads, name="mistify-segments", daemon=True)
+            self._loading.start()
+
+    def drop(self) -> None:
+        """Do not keep them in memory."""
+        if self._is_wanted:
+            self._is_wanted = False
+            self._loaded = None
+
+    def _loads(self) -> None:
+        try:
+            loaded = self._load()
+        except MistifyError as error:  # would happen again
+            logger.warning("no helper is asked: %s", error)
+            return
+        if self._is_wanted:
+            self._loaded = loaded
+        self._loading = None
 
 
 def load_segments(network: BlockNetwork, threads: int) -> list[Run]:
@@ -36,6 +98,19 @@ def load_segments(network: BlockNetwork, threads: int) -> list[Run]:
     except (ValueError, RuntimeError) as error:
         message = f"the blocks of {network.directory} cannot be used: {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+
+
+def timed_segments(network: BlockNetwork, threads: int) -> LoadedSegments:
+    """Load the segments of a network, and measure them.
+
+    Args:
+        threads: Number of threads of LiteRT.
+
+    Raises:
+        MistifyError: As for `load_segments`.
+    """
+    runs = load_segments(network, threads)
+    return LoadedSegments(runs, segment_times(runs, zeros_of(network.inputs_of(0)), threads))
 
 
 def segment_times(segments: Sequence[Run], inputs: Tensors, threads: int) -> list[float]:

@@ -23,22 +23,29 @@ class LocalSpeed:
         whole_ms: Milliseconds of the whole network.
         segment_ms: Milliseconds of each of its segments.
         clock: Returns seconds.
+        ratio: The ratio that is known from another network.
 
     Attributes:
-        idle_ms: Milliseconds of each segment when the network was measured.
+        whole_ms: Milliseconds of the whole network when it was measured.
+        idle_ms: Milliseconds of each segment at that time.
     """
 
     def __init__(
-        self, whole_ms: float, segment_ms: Sequence[float], clock: Callable[[], float] = time.perf_counter
+        self,
+        whole_ms: float,
+        segment_ms: Sequence[float],
+        clock: Callable[[], float] = time.perf_counter,
+        *,
+        ratio: float = 1.0,
     ) -> None:
-        self._whole_ms = whole_ms
+        self.whole_ms = whole_ms
         self.idle_ms = tuple(segment_ms)
-        self._ratios: deque[tuple[float, float]] = deque([(clock(), 1.0)], maxlen=_MOST)
+        self._ratios: deque[tuple[float, float]] = deque([(clock(), ratio)], maxlen=_MOST)
         self._clock = clock
 
     def observe(self, milliseconds: float) -> None:
         """Learn from an inference of the whole network."""
-        self._ratios.append((self._clock(), milliseconds / self._whole_ms))
+        self._ratios.append((self._clock(), milliseconds / self.whole_ms))
 
     def observe_segments(self, milliseconds: float) -> None:
         """Learn from an inference of all segments, one after the other."""
@@ -59,7 +66,7 @@ class LocalSpeed:
     @property
     def predicted_ms(self) -> float:
         """The milliseconds of the whole network."""
-        return self.ratio * self._whole_ms
+        return self.ratio * self.whole_ms
 
     def predicted_segments_ms(self, count: int) -> float:
         """Return the milliseconds of the first segments."""

@@ -34,5 +34,5 @@ class Helped(Protocol):
     """A network that helpers may help with."""
 
     @property
-    def lending(self) -> LendingStatus:
-        """The state of the lending."""
+    def lending(self) -> LendingStatus | None:
+        """The state of the lending; None while helpers cannot help."""

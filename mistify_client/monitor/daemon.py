@@ -16,6 +16,7 @@ from mistify.errors import MistifyError
 from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
+from mistify.package.option_kinds import local_id
 from mistify.wording import listed
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.adapting import BackgroundAdaptation
@@ -83,7 +84,7 @@ class Monitor:
         self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
         self._slices = BackgroundSlices(package, journal, clock)
-        self._lending = LendingLog(package, journal)
+        self._lending = LendingLog(journal)
         self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
@@ -118,7 +119,7 @@ class Monitor:
             self._note_not_followed(outcome)
             self._note_other_metric(outcome)
             self._note_unknown_energy(outcome.situation)
-            self._lending.observe()
+            self._lending.observe(outcome.reports)
             self._outcome = outcome
             self._record(outcome)
             self._consider_replacement(now, outcome)
@@ -141,9 +142,13 @@ class Monitor:
                 self._trace.begin()
 
     def close(self) -> None:
-        """Stop the search for subnets and the threads; the next daemon continues the threads' work."""
+        """Stop the search for subnets and the threads; the next daemon continues the threads' work.
+
+        Until then, apps decide about helpers.
+        """
         self._search.stop()
         self._slices.stop()
+        self._foreground.stop()
         self._stop_threads()
         if self._trace is not None:
             self._trace.close()
@@ -219,7 +224,7 @@ class Monitor:
 
     def _note_not_followed(self, outcome: IntervalOutcome) -> None:
         """Log once, until it changes, that an app cannot load the chosen option."""
-        others, chosen = ", ".join(outcome.not_followed), outcome.situation.option
+        others, chosen = ", ".join(outcome.not_followed), local_id(outcome.situation.option)
         reason = f"an app still runs {others}, because it cannot load {chosen}: its log says why"
         self._journal.problem("options", reason if others else None)
 
@@ -298,7 +303,7 @@ class Monitor:
                 "cutting": self._slices.cutting,
                 "replacement": replacement_status(replacement),
                 "adaptation": adaptation_status(self._adaptation_state),
-                "lending": [report.model_dump(mode="json") for report in self._lending.reports],
+                "lending": [report.model_dump(mode="json") for report in self._outcome.reports],
                 "problems": self._journal.problems,
                 "last": list(self._journal.last),
             }

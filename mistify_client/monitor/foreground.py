@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from mistify.config.data.metric import Metric
@@ -14,28 +13,27 @@ from mistify.costs.energy import Energy
 from mistify.errors import MistifyError
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
+from mistify.package.option_kinds import local_id
 from mistify_client.assembly.ladder import SliceLadder
 from mistify_client.assembly.pool import SubnetPool
+from mistify_client.lending.reports import LendingReport, read_reports
+from mistify_client.monitor.helped_options import HELPED_MEMORY, helped_timing, newest, with_helpers
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, Timing, diagnose
 from mistify_client.monitor.sensing.conditions import Conditions
 from mistify_client.monitor.sensing.costs import expected_on
 from mistify_client.monitor.sensing.energy import EnergyModel
-from mistify_client.monitor.sensing.exits import expected_stages
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
 from mistify_client.monitor.sensing.system import SystemFiles
 from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.state import stamp
 from mistify_client.monitor.state.targets import Targets
+from mistify_client.monitor.watched_version import WatchedVersion
 from mistify_client.runtime.options import Option, PackageOptions, options_of
-from mistify_client.runtime.paged import RETRY_SECONDS
-from mistify_client.runtime.statistics import INFERENCE, Observed, observed
+from mistify_client.runtime.statistics import Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, read_consistently, state_directory
-
-#: Older inferences are ignored even if there are few: conditions have changed since.
-_OLDEST_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class IntervalOutcome:
         ladder: The ladder whose slices are options; None without one.
         timing: The most recently measured times; None before the first measurement.
         energy: The most recently measured energy of an inference; None without a meter.
+        reports: The last reports of apps on the help that they get.
     """
 
     manifest: Manifest
@@ -80,6 +79,7 @@ class IntervalOutcome:
     ladder: SliceLadder | None
     timing: Timing | None
     energy: Energy | None
+    reports: Sequence[LendingReport]
 
     @property
     def switched(self) -> bool:
@@ -87,35 +87,18 @@ class IntervalOutcome:
         return self.decision.option != self.situation.option
 
 
-@dataclass
-class _Version:
-    """The current version of the package.
+class _Seen(NamedTuple):
+    """What apps have run and reported: processes, inferences of the version, and the help that they get."""
 
-    Attributes:
-        generation: The switchboard's generation for this version.
-        stamp: Stamp of the manifest file. It changes if the package in the directory is overwritten.
-        options: The options of this version, with their expected latencies.
-        since: Time at which the current option was chosen, in seconds of the monotonic clock.
-        noticed: Time at which the daemon first saw this version, on the same clock.
-    """
-
-    generation: int
-    stamp: tuple[int, int] | None
-    manifest: Manifest
-    options: PackageOptions
-    model: LatencyEstimator
-    since: float
-    noticed: float
+    runtimes: Sequence[Observed]
+    inferences: npt.NDArray[Any]
+    reports: Sequence[LendingReport]
 
     @property
-    def running(self) -> Option:
-        """The option that ran last; the default one if none has run."""
-        return self.options.at_or_default(self.model.option)
-
-    def remeasured(self, option: str, latency_ms: float) -> None:
-        """Replace the expected latency of an option."""
-        self.options = self.options.with_latency(option, latency_ms)
-        self.model.expect(self.options.place_of(option), latency_ms)
+    def alone(self) -> npt.NDArray[Any]:
+        """The inferences without helpers."""
+        alone: npt.NDArray[Any] = self.inferences[self.inferences["helped"] == 0]
+        return alone
 
 
 class _Choices(NamedTuple):
@@ -155,10 +138,11 @@ class Foreground:
         self._files = files or SystemFiles()
         self._state = state_directory(package)
         self._switchboard = Switchboard.open(self._state)
-        self._version: _Version | None = None
+        self._version: WatchedVersion | None = None
         self._fixed = FixedTime()
         self._energy = EnergyModel()
         self._measured_at = SensorReading()
+        self._is_helped = False
 
     def step(self, now: float, since: float, targets: Targets) -> IntervalOutcome:
         """Make one decision.
@@ -178,8 +162,12 @@ class Foreground:
         version = self._version = self._current(now)
         runtimes = observed(self._state)
         reading = self._within_groups(self._sensor(), runtimes)
-        idle = not self._measure(version, _inferences(runtimes, version, now), since, reading)
-        other_metric = None if targets.accuracy is None else _other_metric(version)
+        seen = _Seen(runtimes, version.inferences(runtimes, now), read_reports(self._state))
+        report = newest(seen.reports, version.options.ids)
+        idle = not self._measure(version, seen.alone, since, reading) and not self._follow(
+            version, seen.inferences, since, report, reading
+        )
+        other_metric = None if targets.accuracy is None else version.other_metric
         option = version.options.at_or_default(self._switchboard.option_in(version.generation))
         situation = Situation(
             now=now,
@@ -193,20 +181,33 @@ class Foreground:
             targets=targets if other_metric is None else targets.model_copy(update={"accuracy": None}),
             conditions=Conditions(
                 version.model.computing_share,
-                _memory_for(option, reading, running=bool(runtimes)),
+                self._memory_for(option, reading, running=bool(runtimes)),
                 self._energy.energies(version.options.options),
             ),
         )
+        if self._policy.weighs_helpers:
+            situation = with_helpers(situation, report, running=self._is_helped)
         decision = self._possible(self._policy.decide(situation), situation, version.options)
-        if decision.option != situation.option:
+        self._apply(decision, situation, version)
+        return self._outcome(version, seen, situation, decision, other_metric)
+
+    def stop(self) -> None:
+        """Let apps decide about helpers again."""
+        self._switchboard.alone = False
+
+    def _apply(self, decision: Decision, situation: Situation, version: WatchedVersion) -> None:
+        """Make apps run the chosen option, with or without helpers."""
+        if local_id(decision.option) != local_id(situation.option):
             # Set by generation: if another version has become current in the meantime, its option is not
             # changed.
             self._switchboard.switch_in(version.generation, _place_of(decision, version.options))
-            version.since = now
-        return self._outcome(version, runtimes, situation, decision, other_metric)
+        self._is_helped = decision.option != local_id(decision.option)
+        self._switchboard.alone = self._policy.weighs_helpers and not self._is_helped
+        if decision.option != situation.option:
+            version.since = situation.now
 
     def _measure(
-        self, version: _Version, inferences: npt.NDArray[Any], since: float, reading: SensorReading
+        self, version: WatchedVersion, inferences: npt.NDArray[Any], since: float, reading: SensorReading
     ) -> bool:
         """Update the expected latencies and energies of a version; return whether it has run since."""
         has_run = version.model.observe(inferences, since)
@@ -220,36 +221,60 @@ class Foreground:
             version.remeasured(slice_id, latency_ms)
         return has_run
 
-    def _available(self, version: _Version, option: Option) -> tuple[Option, ...]:
+    def _follow(
+        self,
+        version: WatchedVersion,
+        inferences: npt.NDArray[Any],
+        since: float,
+        report: LendingReport | None,
+        reading: SensorReading,
+    ) -> bool:
+        """Take the latency on this device alone from an app whose inferences ran with helpers.
+
+        Returns:
+            False if there is no such app.
+        """
+        if report is None or not (inferences["helped"] & (inferences["ended"] >= since)).any():
+            return False
+        version.model.follow(version.options.place_of(report.option), report.local_ms)
+        self._measured_at = reading
+        return True
+
+    def _available(self, version: WatchedVersion, option: Option) -> tuple[Option, ...]:
         """Return the options to choose from, with corrected latencies; the current option is one of them."""
         corrected = version.model.corrected(version.options.options)
         return tuple(each for each in corrected if each.id == option.id or self._slices.is_available(each))
 
     def _outcome(
         self,
-        version: _Version,
-        runtimes: Sequence[Observed],
+        version: WatchedVersion,
+        seen: "_Seen",
         situation: Situation,
         decision: Decision,
         other_metric: Metric | None,
     ) -> IntervalOutcome:
         timing, fixed_ms = version.model.timing, self._fixed.fixed_ms
+        helped = situation.chosen.helped
         return IntervalOutcome(
             version.manifest,
             situation,
             decision,
-            dict(zip(version.options.ids, version.model.predicted_ms, strict=True)),
-            _outdated_at(runtimes, version),
+            {
+                **dict(zip(version.options.ids, version.model.predicted_ms, strict=True)),
+                **situation.conditions.helped_ms,
+            },
+            version.outdated_at(seen.runtimes),
             fixed_ms,
-            None if timing is None else diagnose(timing, fixed_ms, situation.targets.latency),
+            None if timing is None or helped else diagnose(timing, fixed_ms, situation.targets.latency),
             version.options.threads,
-            _other_threads(runtimes, version),
-            _not_followed(runtimes, version, situation.option),
+            version.other_threads(seen.runtimes),
+            version.not_followed(seen.runtimes, local_id(situation.option)),
             other_metric,
             version.options.pool,
             version.options.ladder,
-            timing,
+            helped_timing(seen.inferences, situation) if helped else timing,
             self._energy.measured,
+            seen.reports,
         )
 
     def _within_groups(self, reading: SensorReading, runtimes: Iterable[Observed]) -> SensorReading:
@@ -258,15 +283,22 @@ class Foreground:
         available = [each for each in (reading.memory_available, *limits) if each is not None]
         return replace(reading, memory_available=min(available, default=None))
 
+    def _memory_for(self, chosen: Option, reading: SensorReading, *, running: bool) -> float | None:
+        """Return the bytes that an option may occupy in the place of the chosen one; None if unknown."""
+        if reading.memory_available is None:
+            return None
+        occupied = (chosen.costs.memory_bytes or 0.0) * (HELPED_MEMORY if self._is_helped else 1)
+        return reading.memory_available + (occupied if running else 0.0)
+
     def _possible(self, decision: Decision, situation: Situation, options: PackageOptions) -> Decision:
         """Return a decision; while the chosen option still has to be made, the current one stays."""
         chosen = options.options[_place_of(decision, options)]
-        if chosen.id == situation.option or self._slices.is_ready(chosen):
+        if chosen.id == local_id(situation.option) or self._slices.is_ready(chosen):
             return decision
         reason = f"{decision.reason}; {situation.option} stays until {chosen.id} has been cut"
         return replace(decision, option=situation.option, reason=reason)
 
-    def _current(self, now: float) -> _Version:
+    def _current(self, now: float) -> WatchedVersion:
         """Return the current version; a new one starts with the ratio measured for the previous one."""
         before = self._version
         present = self._switchboard.generation, stamp(current(self._package) / MANIFEST)
@@ -286,82 +318,16 @@ class Foreground:
         # After the daemon starts, the option counts as chosen long ago, so that a better one can follow at
         # once.
         since = -inf if before is None else now
-        return _Version(generation, present[1], manifest, options, model, since, noticed=now)
+        return WatchedVersion(generation, present[1], manifest, options, model, since, noticed=now)
 
     def _read(self, version: Package, generation: int) -> "_Choices":
         options = options_of(version, self._state)
         return _Choices(version.manifest, expected_on(self._hardware, options, version.manifest))
 
 
-def _memory_for(chosen: Option, reading: SensorReading, *, running: bool) -> float | None:
-    """Return the bytes that an option may occupy in the place of the chosen one; None if unknown."""
-    if reading.memory_available is None:
-        return None
-    return reading.memory_available + ((chosen.costs.memory_bytes or 0.0) if running else 0.0)
-
-
 def _place_of(decision: Decision, options: PackageOptions) -> int:
     try:
-        return options.place_of(decision.option)
+        return options.place_of(local_id(decision.option))
     except MistifyError as error:
         message = f'the policy chose "{decision.option}"; {error.message}'
         raise MistifyError(error.code, message) from error
-
-
-def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
-    """Return the inferences of all processes since the option was chosen, in chronological order.
-
-    Only inferences with the number of threads of the version's measurement count.
-
-    A process may still run the previous package. It then has another generation, or, if the package was
-    overwritten in its directory, possibly another number of options.
-    """
-    running = version.generation, len(version.options.options), version.options.threads
-    matching = [
-        runtime.inferences
-        for runtime in runtimes
-        if (runtime.generation, len(runtime.counts), runtime.threads) == running
-    ]
-    inferences = np.concatenate([np.empty(0, INFERENCE), *matching])
-    recent = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
-    return expected_stages(recent[np.argsort(recent["ended"], kind="stable")], version.options)
-
-
-def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int, ...]:
-    """Return the value of `IntervalOutcome.other_threads`."""
-    threads = {
-        runtime.threads
-        for runtime in runtimes
-        if runtime.generation == version.generation and len(runtime.inferences)
-    }
-    return tuple(sorted(threads - {version.options.threads}))
-
-
-def _not_followed(runtimes: Sequence[Observed], version: _Version, wanted: str) -> tuple[str, ...]:
-    """Return the value of `IntervalOutcome.not_followed`; branches need not be loaded."""
-    if not version.options.paged:
-        return ()
-    last = [
-        runtime.inferences[-1]
-        for runtime in runtimes
-        if runtime.generation == version.generation and len(runtime.inferences)
-    ]
-    chosen_at = max(version.since, version.noticed)
-    places = {int(each["option"]) for each in last if each["ended"] - chosen_at > RETRY_SECONDS}
-    ids = (each for place, each in enumerate(version.options.ids) if place in places)
-    return tuple(each for each in ids if each != wanted)
-
-
-def _other_metric(version: _Version) -> Metric | None:
-    """Return the metric of options if it is an error and the package's a share, or vice versa."""
-    metric = version.options.options[0].score.metric
-    return None if metric.is_share == version.manifest.metric.is_share else metric
-
-
-def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:
-    """Return the value of `IntervalOutcome.outdated_at`."""
-    ran = [runtime for runtime in runtimes if len(runtime.inferences)]
-    if any(runtime.generation == version.generation for runtime in ran):
-        return None
-    ended = max((float(runtime.inferences["ended"][-1]) for runtime in ran), default=-inf)
-    return ended if ended >= version.noticed else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mistify.package.option_kinds import OptionKind, option_id
+from mistify.package.option_kinds import OptionKind, local_id, option_id
 from mistify.parsing.quantities import format_bytes, format_energy, format_time
 from mistify.wording import counted
 from mistify_client.adapting.storage import AdaptationState
@@ -57,6 +57,7 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
                 "accuracy": option.score.value,
                 "metric": option.score.metric.value,
                 "blocks": list(option.blocks),
+                "helped": option.helped,
             }
             for option in situation.options
         ],
@@ -111,13 +112,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
         " (no inference in the last interval)" if status["idle"] else ""
     )
-    if measured := ", ".join(_measured(status)):
-        yield f"measured: {measured}"
-    if criteria := ", ".join(map(_criterion, status["criteria"])):
-        yield f"criteria: {criteria}"
-    yield f"why: {status['reason']}"
-    if (cause := status["cause"]) is not None:
-        yield f"cause: {cause['reason']}"
+    yield from _decision(status)
     if (pool := status["pool"]) is not None:
         yield (
             f"subnets: {len(status['options'])}, scored on {counted(pool['examples'], 'example')}; "
@@ -149,6 +144,19 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"{entry['time']} {entry['event']}: {entry['reason']}"
 
 
+def _decision(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the decision is based on, and its reasons."""
+    if measured := ", ".join(_measured(status)):
+        yield f"measured: {measured}"
+    if criteria := ", ".join(map(_criterion, status["criteria"])):
+        yield f"criteria: {criteria}"
+    if any(option.get("helped") for option in status["options"]):
+        yield f"placement: {_placement(status)}"
+    yield f"why: {status['reason']}"
+    if (cause := status["cause"]) is not None:
+        yield f"cause: {cause['reason']}"
+
+
 def _measured(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was measured of the running option, and the memory that an option may occupy."""
     if (measured_ms := status["measured_ms"]) is not None:
@@ -158,6 +166,17 @@ def _measured(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_energy(measured_mj, _DIGITS)} per inference"
     if (memory := status["memory_for_option"]) is not None:
         yield f"{format_bytes(memory, _DIGITS)} of memory for an option"
+
+
+def _placement(status: Mapping[str, Any]) -> str:
+    """Return whether helpers take part, with the latency of both ways."""
+    chosen = local_id(status["option"])
+    ways = {one["helped"]: one["predicted_ms"] for one in status["options"] if local_id(one["id"]) == chosen}
+    where = "with a helper" if status["option"] != chosen else "this device alone"
+    if len(ways) < len((False, True)):
+        return where
+    alone, helped = (format_time(ways[each], _DIGITS) for each in (False, True))
+    return f"{where}; {chosen} takes {helped} with a helper and {alone} alone"
 
 
 def _criterion(score: Mapping[str, Any]) -> str:

@@ -21,11 +21,13 @@ class Ran(NamedTuple):
         outputs: Output name -> [batch, ...].
         option: Index of the option that ran: another one while the requested one is being loaded.
         stages: The stage that answered each row; empty unless the option has exits.
+        helped: Whether a helper has run a part of it.
     """
 
     outputs: dict[str, Array]
     option: int
     stages: tuple[int, ...] = ()
+    helped: bool = False
 
 
 #: Runs an inference on inputs, by name, with the option at an index.

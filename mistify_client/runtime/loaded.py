@@ -130,6 +130,7 @@ class LoadedPackage:
             option=ran.option,
             stage=max(ran.stages, default=0),
             batch=_examples(values),
+            helped=ran.helped,
         )
         return ran
 

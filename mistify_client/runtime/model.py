@@ -185,7 +185,8 @@ class PortedModel:
         """
         if self._switchboard.generation != self._loaded.generation:
             self._check_for_new_version()
-        outputs, _, self._last.stages = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
+        ran = self._loaded.run(arrays, named, self._switchboard, finite=self._check)
+        self._last.stages, outputs = ran.stages, ran.outputs
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _check_for_new_version(self) -> None:

@@ -26,7 +26,7 @@ CAPACITY: Final = 1024
 #: An inference: its end (seconds of `time.monotonic`, the same in all processes); the milliseconds of the
 #: network, those during which its thread used the processor, and those from the call until the network ran;
 #: the index of the option that ran (`PackageOptions`); the last of its stages that ran, 0 without exits; the
-#: number of examples.
+#: number of examples; 1 if a helper has run a part of it.
 INFERENCE: Final = np.dtype(
     [
         ("ended", "f8"),
@@ -35,21 +35,23 @@ INFERENCE: Final = np.dtype(
         ("before_ms", "f4"),
         ("option", "i2"),
         ("stage", "i2"),
-        ("batch", "i8"),
+        ("batch", "i4"),
+        ("helped", "i4"),
     ]
 )
 
 _RUNTIMES: Final = "runtimes"
-_MAGIC: Final = b"MISTIFY\4"
+_MAGIC: Final = b"MISTIFY\5"
 
-#: Files of earlier versions that can be read: a larger number in place of an option and a stage.
-_EARLIER: Final = b"MISTIFY\3"
+#: Files of earlier versions that can be read: a larger number in place of an option and a stage, or of a
+#: number of examples and a mark.
+_EARLIER: Final = b"MISTIFY\3", b"MISTIFY\4"
 
 # Magic, generation, number of options, threads; then an integer for the total, one for each option, and the
 # ring buffer.
 _HEADER: Final = struct.Struct("8sIIQ")
 _COUNT_BYTES: Final = 8
-_RECORD: Final = struct.Struct("dfffhhq")
+_RECORD: Final = struct.Struct("dfffhhii")
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class Recorder:
         option: int,
         stage: int = 0,
         batch: int,
+        helped: bool = False,
     ) -> None:
         """Record an inference.
 
@@ -181,12 +184,13 @@ class Recorder:
             option: Index of the option that ran.
             stage: The last of its stages that ran; 0 without exits.
             batch: Number of examples.
+            helped: Whether a helper has run a part of it.
         """
         counts = self._counts
         total = counts[0]
         offset = self._ring + total % CAPACITY * _RECORD.size
         _RECORD.pack_into(
-            self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, stage, batch
+            self._memory, offset, ended, latency_ms, computing_ms, before_ms, option, stage, batch, helped
         )
         counts[1 + option] += 1
         counts[0] = total + 1  # last, because this completes the record
@@ -253,7 +257,7 @@ def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
     Raises:
         ValueError: The memory is not a recorder's.
     """
-    if memory[: len(_MAGIC)] not in (_MAGIC, _EARLIER):
+    if memory[: len(_MAGIC)] not in (_MAGIC, *_EARLIER):
         raise ValueError(f"not a recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
     _, generation, options, threads = _HEADER.unpack_from(memory)
     counts, last = _counts(memory, options)

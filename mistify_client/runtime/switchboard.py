@@ -1,6 +1,6 @@
 """The switchboard of a package: the current option, and the generation of the current version (paper 6).
 
-A file of 20 bytes, memory-mapped by every process that uses the package. A runtime reads it at each
+A file of 24 bytes, memory-mapped by every process that uses the package. A runtime reads it at each
 inference, which costs as much as reading a variable.
 """
 
@@ -17,11 +17,13 @@ DEFAULT_OPTION: Final = -1
 _FILE: Final = "switchboard"
 
 # The last byte of the magic is the version of the format. Then come words of 4 bytes: the generation, the
-# option of even generations, that of odd ones.
+# option of even generations, that of odd ones, and 1 if no helper may be asked. Files of earlier versions
+# lack the last one.
 _MAGIC: Final = b"MISTIFY\1"
-_GENERATION, _OPTIONS = 2, 3
+_GENERATION, _OPTIONS, _ALONE = 2, 3, 5
 _GENERATIONS: Final = 2**32
-_INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", signed=True)
+_INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", signed=True) + bytes(4)
+_EARLIER_BYTES: Final = 20
 
 
 class Switchboard:
@@ -93,6 +95,15 @@ class Switchboard:
         """Return the index of the option of the current version, or of the previous one if it still runs."""
         return self._signed[_OPTIONS + generation % 2]
 
+    @property
+    def alone(self) -> bool:
+        """True if no helper may be asked; otherwise apps decide before each inference."""
+        return bool(self._unsigned[_ALONE])
+
+    @alone.setter
+    def alone(self, alone: bool) -> None:
+        self._unsigned[_ALONE] = alone
+
     def switch_in(self, generation: int, option: int) -> None:
         """Set the option of a version."""
         self._signed[_OPTIONS + generation % 2] = option
@@ -114,8 +125,11 @@ def _is_complete(file: IO[bytes]) -> bool:
 
 
 def _complete(file: IO[bytes]) -> None:
-    """Write the initial content, unless another process has already done so; writers hold a lock."""
+    """Write what is missing, unless another process has already done so; writers hold a lock."""
     if not _is_complete(file):
         file.seek(0)
-        file.write(_INITIAL)
+        content = file.read()
+        is_earlier = content.startswith(_MAGIC) and len(content) == _EARLIER_BYTES
+        file.seek(0)
+        file.write(content + _INITIAL[_EARLIER_BYTES:] if is_earlier else _INITIAL)
         file.flush()

@@ -81,29 +81,29 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
     # The files that are used are read, and verified, later.
     used = options.options[chosen].blocks or (NETWORK, *((EXIT_STAGES,) if options.exits else ()))
     package.verify(with_blocks=False, skip=used)
-    if settings.lending is not None:
-        helped = _helped(package, options, settings.lending, settings.threads or options.threads, state)
-        if helped is not None:
-            return LoadedVersion(helped, options, package)
+    network = _opened(package, options, state, chosen, settings.threads)
+    version = LoadedVersion(network, options, package)
+    return version if settings.lending is None else _helped(version, settings.lending, state, chosen)
+
+
+def _opened(
+    package: Package, options: PackageOptions, state: Path, chosen: int, threads: int | None
+) -> Runnable:
+    """Open the options of a package on this device."""
     if options.paged:
-        paged = open_paged(package, options, state, chosen, settings.threads)
-        return LoadedVersion(paged, options, package)
-    network = open_network(package, settings.threads or options.threads)
-    if options.exits is None:
-        return LoadedVersion(network, options, package)
-    return LoadedVersion(with_exits(package, network, options.exits), options, package)
+        return open_paged(package, options, state, chosen, threads)
+    network = open_network(package, threads or options.threads)
+    return network if options.exits is None else with_exits(package, network, options.exits)
 
 
-def _helped(
-    package: Package, options: PackageOptions, lending: "LendingConfig", threads: int, state: Path
-) -> Runnable | None:
-    """Return the network with helpers; None if they cannot help with it, and this device runs it alone."""
+def _helped(version: LoadedVersion, lending: "LendingConfig", state: Path, chosen: int) -> LoadedVersion:
+    """Let helpers help with a version; if they cannot, this device runs it alone."""
     from mistify_client.runtime.helped import with_helpers  # noqa: PLC0415 - gRPC, only with helpers
 
     try:
-        return with_helpers(package, options, lending, threads, state)
+        return version._replace(network=with_helpers(version, lending, state, chosen))
     except MistifyError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
         logger.warning("no helper is asked: %s", error)
-        return None
+        return version

@@ -55,6 +55,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         "mistify lend --package out/goals/phones --listen 0.0.0.0:7470 --token-file token": _TWO_DEVICES,
         "[lending]": _TWO_DEVICES,
         'model = mistify_client.load("out/goals/phones", lending="monitor.toml")': _TWO_DEVICES,
+        "mistify status --package out/goals/phones": _TWO_DEVICES,
     },
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (

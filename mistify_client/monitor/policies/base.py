@@ -118,9 +118,12 @@ class Policy(ABC):
 
     Attributes:
         params_class: The settings allowed in the config's `policy` table in addition to `name`.
+        weighs_helpers: Whether situations contain options with helpers, so that the policy decides whether
+            helpers are asked. Otherwise apps decide.
     """
 
     params_class: ClassVar[type[Settings]]
+    weighs_helpers: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, params: Settings) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from mistify.package.option_kinds import local_id
 from mistify.parsing.quantities import format_bytes, format_energy, format_time
 from mistify.wording import listed
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
@@ -19,6 +20,7 @@ from mistify_client.monitor.policies.scoring import (
     battery_preference,
     weights_for_battery,
 )
+from mistify_client.runtime.options import Option
 
 _DIGITS: Final = 3
 
@@ -32,12 +34,14 @@ _FORMATS: Final = {
 class ContextualPolicy(Policy):
     """Policy that weighs accuracy, latency, energy and memory; energy counts more as the battery runs down.
 
-    Limits come first: an option over one of them is left at once. Among the options within the limits, it
-    switches to one with a higher score only after that option has kept a margin in score and limits for a
-    while. If no option is within the limits, the one that exceeds them least runs.
+    Limits come first: an option over one of them is left at once, and helpers are asked only if this device
+    alone has no option within them. Among the options within the limits, with helpers or without, it switches
+    to one with a higher score only after that option has kept a margin in score and limits for a while. If no
+    option is within the limits, the one that exceeds them least runs.
     """
 
     params_class = ContextualParams
+    weighs_helpers = True
 
     def __init__(self, params: ContextualParams) -> None:
         """Keep the settings."""
@@ -91,7 +95,8 @@ class ContextualPolicy(Policy):
             return comparison.best([current, *steadily_better])
         for reserve in (margin / 2, 0.0):
             if within := np.flatnonzero(comparison.limits.excess(reserve) <= 0).tolist():
-                return comparison.best(within)
+                options = comparison.situation.options
+                return comparison.best([place for place in within if not options[place].helped] or within)
         least = int(np.argmin(excess))
         # Between options that exceed different limits almost equally, noise must not cause switches.
         much_less = excess[least] < excess[current] - math.log1p(margin)
@@ -146,10 +151,19 @@ class _Comparison:
             left = f"{self.situation.option} would score {scores.totals[self.current]:.2f}"
             yield f"{left} ({missed})" if (missed := self._missed(self.current)) else left
         yield from self._costs(place)
+        yield from self._help(option)
         if scores.unknown:
             yield f"{listed([one.value for one in scores.unknown])} cannot be compared"
         if missed := self._missed(place):
             yield f"no option meets the targets, and {option.id} is closest: {missed}"
+
+    def _help(self, option: Option) -> Iterator[str]:
+        """Yield the latency in the other placement: without a helper, or with one."""
+        situation = self.situation
+        for other in situation.options:
+            if local_id(other.id) == local_id(option.id) and other.helped != option.helped:
+                takes = format_time(situation.predicted(other).ms, _DIGITS)
+                yield f"{'without' if option.helped else 'with'} a helper it would take {takes}"
 
     def _costs(self, place: int) -> Iterator[str]:
         """Yield the costs of an option that have a limit, and its latency."""

@@ -37,11 +37,13 @@ class Conditions:
         memory_bytes: Bytes that the current option may occupy: those that are available, and those that the
             running one occupies already.
         energies: Option id -> energy of one inference.
+        helped_ms: Id of each option with helpers -> milliseconds of one inference.
     """
 
     computing_share: float = 1.0
     memory_bytes: float | None = None
     energies: Mapping[str, Energy] = field(default_factory=dict)
+    helped_ms: Mapping[str, float] = field(default_factory=dict)
 
     def predicted(self, option: Option, ratio: float) -> Prediction:
         """Return the predicted cost of an option.
@@ -49,6 +51,6 @@ class Conditions:
         Args:
             ratio: Ratio of the present latency to the option's.
         """
-        latency_ms = option.costs.latency_ms * ratio
+        latency_ms = self.helped_ms.get(option.id, option.costs.latency_ms * ratio)
         computing_ms = latency_ms * self.computing_share
         return Prediction(computing_ms, latency_ms - computing_ms, self.energies.get(option.id))

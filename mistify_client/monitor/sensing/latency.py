@@ -105,13 +105,17 @@ class LatencyEstimator:
         self._measured(option, latency_ms)
         return True
 
+    def follow(self, option: int, latency_ms: float) -> None:
+        """Update the ratio from the latency of an option on this device alone, as an app has measured it."""
+        self.option = option
+        self.ratio = latency_ms / (self._expected_ms[option] * self.corrections[option])
+
     def _measured(self, option: int, latency_ms: float) -> None:
         if self.option not in (-1, option):
             learned = (latency_ms / self.predicted_ms[option]) ** _LEARNED
             self._correct(option, learned**0.5)
             self._correct(self.option, learned**-0.5)
-        self.option = option
-        self.ratio = latency_ms / (self._expected_ms[option] * self.corrections[option])
+        self.follow(option, latency_ms)
 
     def _correct(self, option: int, factor: float) -> None:
         self.corrections[option] = min(_MOST, max(1 / _MOST, self.corrections[option] * factor))

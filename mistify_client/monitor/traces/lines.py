@@ -52,6 +52,7 @@ class Moment(Settings):
         computing_share: Share of the latency during which the network used the processor.
         memory_bytes: Bytes that an option may occupy; None if unknown.
         energies: Option id -> energy of an inference; None if they are those of the moment before.
+        helped_ms: Id of each option with helpers -> milliseconds of an inference.
         targets: The limits in force.
         measured_ms: Latency of an inference; None before the first measurement.
         measured_mj: Energy of an inference; None without a meter.
@@ -67,6 +68,7 @@ class Moment(Settings):
     computing_share: float = 1.0
     memory_bytes: float | None = None
     energies: dict[str, Energy] | None = None
+    helped_ms: dict[str, float] = Field(default_factory=dict)
     targets: Targets = Targets()
     measured_ms: float | None = None
     measured_mj: float | None = None
@@ -77,7 +79,7 @@ class Moment(Settings):
     @property
     def conditions(self) -> Conditions:
         """The conditions for the policy."""
-        return Conditions(self.computing_share, self.memory_bytes, self.energies or {})
+        return Conditions(self.computing_share, self.memory_bytes, self.energies or {}, self.helped_ms)
 
 
 Line: TypeAlias = Run | Options | Moment

@@ -67,6 +67,7 @@ class TraceWriter:
                 computing_share=situation.conditions.computing_share,
                 memory_bytes=situation.conditions.memory_bytes,
                 energies=None if energies == self._energies else dict(energies),
+                helped_ms=dict(situation.conditions.helped_ms),
                 targets=situation.targets,
                 measured_ms=None if outcome.timing is None else outcome.timing.latency_ms,
                 measured_mj=None if outcome.energy is None else outcome.energy.mj,

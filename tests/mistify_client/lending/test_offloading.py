@@ -19,7 +19,7 @@ from mistify_client.assembly.executions import Array, Run, Tensors
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.offloading import LocalNetwork, OffloadingNetwork
 from mistify_client.lending.packages import BlockNetwork
-from mistify_client.lending.segments import load_segments
+from mistify_client.lending.segments import LoadedSegments, Segments, load_segments
 from mistify_client.lending.sessions import Session
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.tensors import message_of, zeros_of
@@ -44,8 +44,10 @@ class Device:
         (self._input,), (self._output,) = opened.blocks.inputs, opened.blocks.outputs
         slow = [self._slowed(segment) for segment in self._segments]
         whole = self._slowed(self._whole, len(slow))
-        speed = LocalSpeed(1000 * SLOW * len(slow), [1000 * SLOW] * len(slow))
-        local = LocalNetwork(whole, slow, speed)
+        idle_ms = [1000 * SLOW] * len(slow)
+        loaded = LoadedSegments(slow, idle_ms)
+        speed = LocalSpeed(1000 * SLOW * len(slow), idle_ms)
+        local = LocalNetwork(whole, Segments(lambda: loaded, loaded), speed)
         self.network = OffloadingNetwork(network, local, opened.manifest.quantization, config)
         self._random = np.random.default_rng(0)
 

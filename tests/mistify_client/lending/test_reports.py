@@ -5,12 +5,13 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mistify_client
 from mistify_client.lending import reports
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.placement import Placement
-from mistify_client.lending.reports import LendingReporter, read_reports
+from mistify_client.lending.reports import HelpedTimes, LendingReporter, read_reports
 from mistify_client.lending.status import NOT_CONNECTED, LendingStatus
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
@@ -24,6 +25,10 @@ from mistify_client.runtime.versions import state_directory
 HERE = Placement(None, None, 30.0, 0.0, 30.0)
 HELPED = Placement("drone:7470", Cut(1, 50_000), 20.0, 12.0, 30.0)
 GONE = {"drone:7470": "drone:7470 cannot be reached: refused"}
+
+
+def times(local_ms: float = 30.0, **helped_ms: float) -> HelpedTimes:
+    return HelpedTimes("branch-0", local_ms, helped_ms)
 
 
 def status(placement: Placement, problems: dict[str, str]) -> LendingStatus:
@@ -48,10 +53,10 @@ def test_an_app_reports_changes_after_a_second_and_otherwise_every_five(tmp_path
         (5, HERE),
         (6, HELPED),
         (10.5, HELPED),
-        (11.2, HELPED),
+        (11.5, HELPED),
     ]:
         clock.now = now
-        reporter.offer(LendingStatus(placement, float(now), {}, {}))
+        reporter.offer(LendingStatus(placement, float(now), {}, {}), times)
         (report,) = read_reports(tmp_path)
         shown.append((report.measured_ms, report.helper))
     assert shown == [
@@ -61,12 +66,33 @@ def test_an_app_reports_changes_after_a_second_and_otherwise_every_five(tmp_path
         (5.0, None),
         (6.0, "drone:7470"),
         (6.0, "drone:7470"),
-        (11.2, "drone:7470"),
+        (11.5, "drone:7470"),
     ]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        HelpedTimes("branch-0", 34.0, {"branch-0": 20.0}),
+        HelpedTimes("branch-0", 30.0, {"branch-0": 17.0}),
+        HelpedTimes("branch-0", 30.0, {}),
+        HelpedTimes("engine-1", 30.0, {"branch-0": 20.0}),
+    ],
+)
+def test_other_predicted_times_are_reported_after_a_second(tmp_path, other) -> None:
+    clock = Clock()
+    reporter = LendingReporter(tmp_path, clock)
+    before = HelpedTimes("branch-0", 30.0, {"branch-0": 20.0})
+    for predicted in (before, before._replace(local_ms=31.0), other):
+        clock.now += 1
+        reporter.offer(status(HERE, {}), lambda predicted=predicted: predicted)
+        (report,) = read_reports(tmp_path)
+        expected = before if predicted.local_ms == 31.0 else predicted
+        assert (report.option, report.local_ms, report.helped_ms) == expected
+
+
 def test_reports_of_apps_that_have_ended_are_removed_and_damaged_ones_ignored(tmp_path, monkeypatch) -> None:
-    LendingReporter(tmp_path).offer(status(HERE, {}))
+    LendingReporter(tmp_path).offer(status(HERE, {}), times)
     (path,) = (tmp_path / "lending").iterdir()
     path.with_name("1.json").write_text('{"half": ')
     assert len(read_reports(tmp_path)) == 1
@@ -79,7 +105,7 @@ def test_an_app_that_cannot_write_reports_goes_on(tmp_path, caplog) -> None:
     (tmp_path / "lending").write_text("a file in place of the directory")
     reporter = LendingReporter(tmp_path)
     for _ in range(3):
-        reporter.offer(status(HERE, {}))
+        reporter.offer(status(HERE, {}), times)
     assert caplog.text.count("no monitor can see which helpers are used") == 1
 
 
@@ -88,7 +114,7 @@ def test_the_monitor_notes_every_change_of_the_helper_and_problems_once(float_pa
     state.mkdir(exist_ok=True)
     log = state / "decisions.jsonl"
     journal = Journal(log, None)
-    watched = LendingLog(float_package, journal)
+    watched = LendingLog(journal)
     clock = Clock()
     reporter = LendingReporter(state, clock)
     steps = [
@@ -98,8 +124,8 @@ def test_the_monitor_notes_every_change_of_the_helper_and_problems_once(float_pa
     ]
     for placement, problems in [*steps, (HERE, GONE), (HERE, GONE)]:
         clock.now += 10
-        reporter.offer(status(placement, problems))
-        watched.observe()
+        reporter.offer(status(placement, problems), times)
+        watched.observe(read_reports(state))
     noted = [json.loads(line) for line in log.read_text().splitlines()]
     assert [entry["reason"] for entry in noted if entry["event"] == "lending"] == [HELPED.reason, HERE.reason]
     assert journal.problems == {"lending": GONE["drone:7470"]}
@@ -122,7 +148,7 @@ def test_an_inference_of_an_app_is_reported_to_the_monitor_of_its_package(float_
 def test_the_status_of_a_monitor_shows_where_inferences_run(float_package) -> None:
     mistify_client.load(float_package)
     state = state_directory(float_package)
-    LendingReporter(state).offer(status(HELPED, GONE))
+    LendingReporter(state).offer(status(HELPED, GONE), times)
     (state / "monitor").mkdir()
     journal = Journal(MonitorState.of(float_package).log, None)
     with closing(Monitor(float_package, MonitorConfig, journal, sensor=SensorReading)) as monitor:

@@ -56,7 +56,14 @@ def test_statistics_of_another_process_are_read(tmp_path):
         (actual,) = observed(tmp_path)
         assert (actual.pid, actual.generation, actual.threads) == (process.pid, 7, 2)
         assert actual.counts == (0, 0, 1)
-        assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 3, 4)]
+        assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 3, 4, 0)]
+
+
+def test_inferences_with_a_helper_are_marked():
+    recorder = Recorder(1, 0, 1)
+    for helped in (False, True):
+        recorder.record(1.0, 0.5, 0.5, 0.0, option=0, batch=1, helped=helped)
+    assert recorder.observed().inferences["helped"].tolist() == [0, 1]
 
 
 def test_statistics_of_a_killed_process_are_removed(tmp_path):
@@ -146,10 +153,18 @@ def test_percentiles_without_inferences_are_none():
     assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.option) == (0, None, None, None)
 
 
-def test_a_file_in_the_format_before_exits_can_be_read(tmp_path):
+@pytest.mark.parametrize(
+    ("magic", "first", "second"),
+    [
+        (b"MISTIFY\3", struct.pack("<iq", 2, 4), struct.pack("<iq", 0, 1)),
+        (b"MISTIFY\4", struct.pack("<hhq", 2, 0, 4), struct.pack("<hhq", 0, 0, 1)),
+    ],
+    ids=["before exits", "before helpers"],
+)
+def test_a_file_in_an_earlier_format_can_be_read(tmp_path, magic, first, second):
     """The file is written by hand: magic, generation, branches, threads, counts, and a ring of records."""
-    content = struct.pack("<8sIIQ", b"MISTIFY\3", 7, 3, 2) + struct.pack("<4Q", 2, 1, 0, 1)
-    content += struct.pack("<dfffiq", 1.0, 0.5, 0.25, 2.0, 2, 4) + struct.pack("<dfffiq", 2.0, 1, 1, 0, 0, 1)
+    content = struct.pack("<8sIIQ", magic, 7, 3, 2) + struct.pack("<4Q", 2, 1, 0, 1)
+    content += struct.pack("<dfff", 1.0, 0.5, 0.25, 2.0) + first + struct.pack("<dfff", 2.0, 1, 1, 0) + second
     path = tmp_path / "runtimes" / f"{os.getpid()}-0"
     path.parent.mkdir()
     path.write_bytes(content.ljust(recorder_bytes(3), b"\0"))
@@ -157,4 +172,7 @@ def test_a_file_in_the_format_before_exits_can_be_read(tmp_path):
         lock(file)
         (actual,) = observed(tmp_path)
     assert (actual.generation, actual.threads, actual.counts) == (7, 2, (1, 0, 1))
-    assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 0, 4), (2.0, 1.0, 1.0, 0.0, 0, 0, 1)]
+    assert actual.inferences.tolist() == [
+        (1.0, 0.5, 0.25, 2.0, 2, 0, 4, 0),
+        (2.0, 1.0, 1.0, 0.0, 0, 0, 1, 0),
+    ]

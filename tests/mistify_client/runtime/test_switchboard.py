@@ -1,3 +1,4 @@
+import struct
 import subprocess
 import sys
 
@@ -60,3 +61,22 @@ def test_in_memory_switchboards_are_independent():
     mine, other = Switchboard(), Switchboard()
     mine.option = 2
     assert (mine.option, other.option) == (2, DEFAULT_OPTION)
+
+
+def test_apps_decide_about_helpers_until_told_otherwise(tmp_path):
+    switchboard, other = Switchboard.open(tmp_path), Switchboard.open(tmp_path)
+    assert not other.alone
+    switchboard.alone = True
+    assert other.alone
+    switchboard.bump()
+    assert other.alone
+    switchboard.alone = False
+    assert not other.alone
+
+
+def test_a_file_of_an_earlier_version_keeps_its_options(tmp_path):
+    earlier = b"MISTIFY\1" + struct.pack("<Iii", 7, 2, 3)
+    (tmp_path / "switchboard").write_bytes(earlier)
+    switchboard = Switchboard.open(tmp_path)
+    assert (switchboard.generation, switchboard.option, switchboard.option_in(6)) == (7, 3, 2)
+    assert not switchboard.alone

@@ -12,7 +12,7 @@ def inferences(ratios, apart, branch=0):
     count = len(ratios)
     return np.array(
         [
-            (1000.0 - apart * (count - 1 - n), 10.0 * ratio, 10.0 * ratio, 0.0, branch, 0, 1)
+            (1000.0 - apart * (count - 1 - n), 10.0 * ratio, 10.0 * ratio, 0.0, branch, 0, 1, 0)
             for n, ratio in enumerate(ratios)
         ],
         INFERENCE,
