@@ -114,7 +114,7 @@ def test_a_damaged_block_is_retried_while_the_previous_subnet_runs(package, capl
     def run():
         """Run an inference, wait until no blocks are being loaded, and return the subnet that ran."""
         values = {"image": images(2)}
-        outputs, option, _ = subnets.prepared(values)(values, 0)
+        outputs, option, *_ = subnets.prepared(values)(values, 0)
         network._loader.submit(lambda: None).result()
         expected = original_scores() if option else load_chain(package, FAST, 1)(values)["scores"]
         np.testing.assert_allclose(outputs["scores"], expected, atol=1e-5)
@@ -257,7 +257,7 @@ def test_a_subnet_is_stitched_after_running_for_a_while(package):
     def run(wanted):
         """Run an inference, wait for background work, and return whether a stitched network ran."""
         values, was_whole = {"image": images(2)}, network.is_whole
-        outputs, option, _ = subnets.prepared(values)(values, wanted)
+        outputs, option, *_ = subnets.prepared(values)(values, wanted)
         expected = load_chain(package, choices[option].files, 1)(values)["scores"]
         np.testing.assert_array_equal(outputs["scores"], expected)
         if network._stitching is not None:

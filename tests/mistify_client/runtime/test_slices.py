@@ -169,7 +169,7 @@ def test_the_own_network_runs_until_a_damaged_supernet_is_repaired(package, capl
     def run():
         """Run an inference, wait until nothing is being loaded, and return the option that ran."""
         values = {"image": images(2)}
-        outputs, option, _ = options.prepared(values)(values, 1)
+        outputs, option, *_ = options.prepared(values)(values, 1)
         network._loader.submit(lambda: None).result()
         reference = answers(package, SMALL, images(2)) if option else own(package, 2)
         np.testing.assert_array_equal(outputs["answer"], reference)
