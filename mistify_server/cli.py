@@ -11,18 +11,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import make_files_private
 from mistify.files.writing import write_text
 from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
+from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
-from mistify_server.store.directory import open_store
+from mistify_server.store.backup import back_up
+from mistify_server.store.checking import check_store
+from mistify_server.store.directory import DATABASE, open_store
 from mistify_server.store.removal import remove_jobs
 from mistify_server.telemetry.logs import set_up_log
 from mistify_server.tuning.groups import add_group
@@ -68,6 +71,53 @@ def serve(
                 typer.echo(f"HTTP at {url}")
 
         asyncio.run(run_server(settings.server_settings(), on_ready))
+
+
+@app.command()
+def check(*, store: StoreOption) -> None:
+    """Read the whole store, and report what is damaged or missing.
+
+    A server may be using it. Exit code 10: something is damaged or missing.
+    """
+    with _reported_errors():
+        checked = check_store(_existing(store))
+    for problem in checked.problems:
+        typer.echo(problem, err=True)
+    files = f"{counted(checked.files, 'file')} ({format_bytes(checked.size, 3)})"
+    if checked.problems:
+        typer.echo(f"read {files}: {counted(len(checked.problems), 'problem')}")
+        raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
+    typer.echo(f"read {files}: the store is intact")
+
+
+@app.command()
+def backup(
+    to: Annotated[Path, typer.Argument(help="Directory: a new one, or that of an earlier backup.")],
+    *,
+    store: StoreOption,
+) -> None:
+    """Copy the store into a directory that a server can serve; files copied earlier are not copied again.
+
+    A server may be using the store. Exit code 10: a file is damaged; everything else was copied.
+    """
+    with _reported_errors():
+        made = back_up(_existing(store), to.resolve())
+    for name in made.damaged:
+        typer.echo(f"the artifact {name} is damaged or missing; see mistify-server check", err=True)
+    typer.echo(f"copied the database and {counted(made.files, 'new file')} ({format_bytes(made.size, 3)})")
+    if made.damaged:
+        raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
+
+
+def _existing(store: Path) -> Path:
+    """Return the path of a store.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is no store.
+    """
+    if not (store / DATABASE).exists():
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{store} has no store; give the --store of a server")
+    return store.resolve()
 
 
 @models.command("add")

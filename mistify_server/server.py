@@ -53,7 +53,7 @@ from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.services import Access, Services
-from mistify_server.store.directory import UPLOADS, open_store, serving
+from mistify_server.store.directory import AUDIT, UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
@@ -76,9 +76,6 @@ _BUSY_SECONDS = 0.5
 
 #: Default limit on the total size of uploads.
 DEFAULT_MAX_UPLOADS = "50GB"
-
-#: Name of the audit log in the directory of logs.
-AUDIT = "audit.jsonl"
 
 #: Interval between removals of unused uploads.
 _COLLECTION_SECONDS = 3600.0

@@ -76,7 +76,7 @@ class Artifacts:
         Raises:
             MistifyError: NOT_FOUND, there is no such artifact.
         """
-        path = self._place(name)
+        path = self.place(name)
         if not path.is_file():
             raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in the server's store")
         return path
@@ -149,7 +149,7 @@ class Artifacts:
         Returns:
             Number of bytes freed.
         """
-        place = self._place(name)
+        place = self.place(name)
         try:
             if place.stat().st_mtime >= before:
                 return 0
@@ -185,7 +185,8 @@ class Artifacts:
         finally:
             os.close(handle)
 
-    def _place(self, name: str) -> Path:
+    def place(self, name: str) -> Path:
+        """Return the path that an artifact has, whether it exists or not."""
         return self.directory / _checked(name)["digest"][:2] / name
 
     def _put(self, content: Path | bytes, suffix: str) -> str:
@@ -198,7 +199,7 @@ class Artifacts:
                     target.write(chunk)
                 sync_file(target)
             name = digest.hexdigest() + suffix
-            place = self._place(name)
+            place = self.place(name)
             if not _is_stored(place, temporary):
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
@@ -247,10 +248,15 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def _is_intact(path: Path, digest: str, *_stamp: int) -> bool:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == digest
+    return sha256_of(path) == digest
 
 
 def _checked(name: str) -> re.Match[str]:

@@ -26,13 +26,17 @@ from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
 _LOCK = "lock"
-_DATABASE = "mistify.db"
-_LOGS = "logs"
-_WEIGHTS = "weights"
+
+#: Names in the directory of a store.
+DATABASE = "mistify.db"
+LOGS = "logs"
+WEIGHTS = "weights"
 _INSPECTIONS = "inspections"
 
-#: Name of the uploads directory in a store.
 UPLOADS = "uploads"
+
+#: Name of the audit log in the directory of logs.
+AUDIT = "audit.jsonl"
 
 #: Mode of a store's directories: only the user who runs the server has access.
 _PRIVATE = 0o700
@@ -72,10 +76,10 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             it cannot be used.
     """
     _make(directory)
-    if is_outdated(directory / _DATABASE):
+    if is_outdated(directory / DATABASE):
         with serving(directory):
             pass
-    database = Database.open(directory / _DATABASE, busy_seconds)
+    database = Database.open(directory / DATABASE, busy_seconds)
     try:
         yield Store(
             jobs=SqlJobStore(database),
@@ -85,9 +89,9 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             tuning=SqlTuningStore(database),
             tokens=SqlTokenStore(database),
             artifacts=artifacts_of(directory),
-            weights=Artifacts(directory / _WEIGHTS),
+            weights=Artifacts(directory / WEIGHTS),
             inspections=KeptInspections(directory / _INSPECTIONS),
-            logs=directory / _LOGS,
+            logs=directory / LOGS,
         )
     finally:
         database.close()
@@ -95,7 +99,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
 
 def database_bytes(directory: Path) -> int:
     """Return the size of a store's database in bytes, including data not yet in its main file."""
-    files = directory / _DATABASE, directory / f"{_DATABASE}-wal"
+    files = directory / DATABASE, directory / f"{DATABASE}-wal"
     return sum(path.stat().st_size for path in files if path.exists())
 
 
@@ -121,11 +125,11 @@ def serving(directory: Path) -> Iterator[None]:
             )
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
-        for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
+        for files in (artifacts_of(directory), Artifacts(directory / WEIGHTS)):
             files.clear_incoming()
         _restrict_permissions(directory)
-        migrate(directory / _DATABASE)
-        make_shrinkable(directory / _DATABASE)
+        migrate(directory / DATABASE)
+        make_shrinkable(directory / DATABASE)
         yield
     finally:
         os.close(handle)
@@ -137,7 +141,7 @@ def _holder(handle: int) -> str:
 
 def _restrict_permissions(directory: Path) -> None:
     """Revoke other users' access to files created by earlier versions."""
-    for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS, UPLOADS)):
+    for path in (directory / name for name in (DATABASE, LOGS, ARTIFACTS, WEIGHTS, UPLOADS)):
         if path.exists():
             path.chmod(path.stat().st_mode & _PRIVATE)
 
@@ -145,7 +149,7 @@ def _restrict_permissions(directory: Path) -> None:
 def _make(directory: Path) -> None:
     with _translated(directory):
         directory.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        (directory / _LOGS).mkdir(mode=_PRIVATE, exist_ok=True)
+        (directory / LOGS).mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 @contextmanager

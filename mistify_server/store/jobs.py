@@ -11,6 +11,7 @@ from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchInputs, BatchState
+from mistify_server.store.references import Reference
 
 
 class JobStore(ABC):
@@ -186,3 +187,11 @@ class JobStore(ABC):
     @abstractmethod
     def referenced_digests(self) -> set[str]:
         """Return the SHA-256 digests of all files still in use, and possibly others."""
+
+    @abstractmethod
+    def references(self) -> list[Reference]:
+        """Return every use of an artifact, including those by named models."""
+
+    @abstractmethod
+    def faults(self) -> list[str]:
+        """Return the faults of the database; empty if its file and the links between rows are intact."""

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import file_digest, sha256
 from pathlib import Path
 from threading import Lock
 from typing import IO, Final
@@ -23,13 +22,17 @@ from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing
-from mistify_server.store.artifacts import writing
+from mistify_server.store.artifacts import sha256_of, writing
 
 #: Seconds without access after which uploads are removed if no job refers to them.
 KEPT_SECONDS: Final = 86_400.0
 
 #: Number of cached integrity checks.
 _REMEMBERED: Final = 4_096
+
+
+#: Directory of complete files in the directory of uploads.
+_FILES: Final = "files"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Uploads:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._directory = directory
-        self._files = directory / "files"
+        self._files = directory / _FILES
         self._arriving = directory / "arriving"
         self._named = directory / "named"
         self._most_bytes = most_bytes
@@ -221,7 +224,7 @@ class Uploads:
         """Verify a completely received file, and move it to its place."""
         if part.stat().st_size < file.size:
             raise _unlike(file, f"{part.stat().st_size:,} bytes")
-        digest = _digest(part)
+        digest = sha256_of(part)
         if digest != file.sha256:
             self._remove(part)
             raise _unlike(file, f"the SHA-256 {digest}")
@@ -269,7 +272,7 @@ class Uploads:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _all_files(self) -> Iterator[Path]:
-        yield from self._files.glob("??/*")
+        yield from uploaded_files(self._directory)
         yield from self._arriving.glob("*")
 
     def _is_unneeded(self, path: Path) -> bool:
@@ -281,6 +284,11 @@ class Uploads:
     def _touch(self, path: Path) -> None:
         """Keep a file or directory for another day; its content does not change."""
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
+
+
+def uploaded_files(directory: Path) -> Iterator[Path]:
+    """Yield the complete files in a directory of uploads, each named after its SHA-256 (hex)."""
+    yield from (directory / _FILES).glob("??/*")
 
 
 async def _uninterrupted(function: Callable[..., object], *args: object) -> None:
@@ -295,12 +303,7 @@ async def _uninterrupted(function: Callable[..., object], *args: object) -> None
 @lru_cache(maxsize=_REMEMBERED)
 def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
     """Check whether a file matches a digest; it is read again only if its stamp has changed."""
-    return _digest(path) == digest
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as content:
-        return file_digest(content, sha256).hexdigest()
+    return sha256_of(path) == digest
 
 
 def _check_offset(file: FileDigest, offset: int, part: Path) -> None:

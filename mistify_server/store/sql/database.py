@@ -85,6 +85,17 @@ class Database:
                 raw.cursor().execute(statement).fetchall()
         return max(0, before - self._path.stat().st_size)
 
+    def faults(self) -> list[str]:
+        """Return what SQLite finds wrong with the file, and rows that refer to missing ones."""
+        with self.read() as session:
+            connection = session.connection()
+            found = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+            orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
+            links = [
+                f"row {row} of {table} refers to a missing row of {other}" for table, row, other, _ in orphans
+            ]
+        return [fault for fault in found if fault != "ok"] + links
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()

@@ -32,9 +32,14 @@ from mistify_server.store.changes import (
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
+from mistify_server.store.references import Reference
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points, layers_row
-from mistify_server.store.sql.references import DigestReferences
+from mistify_server.store.sql.references import (
+    DigestReferences,
+    artifact_references,
+    rows_with_digests,
+)
 from mistify_server.store.sql.rows import (
     GoalEvent,
     adapt_result,
@@ -68,7 +73,6 @@ from mistify_server.store.sql.schema import (
     GroupRow,
     JobRow,
     LayersRow,
-    Table,
 )
 from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
@@ -85,9 +89,6 @@ _OF_JOB = (
     BatchRow,
     AdditionRow,
 )
-
-#: Large tables without references to files.
-_WITHOUT_FILES = frozenset(row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow))
 
 
 def _unix_ms() -> int:
@@ -299,14 +300,16 @@ class SqlJobStore(JobStore):
     @override
     def referenced_digests(self) -> set[str]:
         with self._database.read() as session:
-            connection = session.connection()
-            rows = (
-                "\0".join(value for value in row if isinstance(value, str))
-                for table in Table.metadata.sorted_tables
-                if table.name not in _WITHOUT_FILES
-                for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}")  # noqa: S608 (our own)
-            )
-            return self._references.of(rows)
+            return self._references.of(rows_with_digests(session))
+
+    @override
+    def references(self) -> list[Reference]:
+        with self._database.read() as session:
+            return list(artifact_references(session))
+
+    @override
+    def faults(self) -> list[str]:
+        return self._database.faults()
 
     @override
     def shrink(self) -> int:

@@ -1,11 +1,39 @@
-"""Digests of the files that rows refer to."""
+"""The files that rows refer to."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
+from sqlalchemy import Text, select, type_coerce
+from sqlalchemy.orm import Session
+
+from mistify.jobs.job import PackageFile
+from mistify_server.store.artifacts import artifact_of
+from mistify_server.store.references import Reference
+from mistify_server.store.sql.schema import (
+    BatchRow,
+    BranchesRow,
+    CheckpointRow,
+    CurvePointRow,
+    EventRow,
+    FileRow,
+    GoalRow,
+    LayersRow,
+    ModelRow,
+    Table,
+    TokenRow,
+)
+
 _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+#: Large tables without references to files, and tokens, whose digests are not those of files.
+_WITHOUT_FILES: Final = frozenset(
+    row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow, TokenRow)
+)
+
+#: An artifact's name as a JSON string.
+_ARTIFACT: Final = re.compile(r'"([0-9a-f]{64}\.[a-z0-9]{1,16})"')
 
 
 class DigestReferences:
@@ -22,3 +50,33 @@ class DigestReferences:
             known[key] = before[key] if key in before else frozenset(_DIGEST.findall(row))
         self._known = known
         return set().union(*known.values())
+
+
+def rows_with_digests(session: Session) -> Iterator[str]:
+    """Yield the text of each row that may refer to files."""
+    connection = session.connection()
+    for table in Table.metadata.sorted_tables:
+        if table.name not in _WITHOUT_FILES:
+            for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}"):  # noqa: S608 (our own)
+                yield "\0".join(value for value in row if isinstance(value, str))
+
+
+def artifact_references(session: Session) -> Iterator[Reference]:
+    """Yield the artifacts that rows refer to, each with its user."""
+    for model in session.scalars(select(ModelRow)):
+        yield Reference(f'the model "{model.name}"', model.artifact)
+    for file in session.scalars(select(FileRow)):
+        artifact = artifact_of(PackageFile(file.name, file.size, file.sha256))
+        yield Reference(f'{file.name} of the goal "{file.goal_id}" of the job {file.job_id}', artifact)
+    for row in session.scalars(select(CheckpointRow)):
+        user = f"a network in the goal tree of the job {row.job_id} (batch {row.batch}, node {row.node})"
+        yield Reference(user, row.artifact)
+    results = (
+        select(BatchRow.job_id, type_coerce(BatchRow.root, Text)),
+        select(BatchRow.job_id, type_coerce(BatchRow.preparations, Text)),
+        select(BranchesRow.job_id, type_coerce(BranchesRow.result, Text)),
+    )
+    for query in results:
+        for job_id, text in session.execute(query):
+            for artifact in sorted(set(_ARTIFACT.findall(text or ""))):
+                yield Reference(f"a source, preparation or branch of the job {job_id}", artifact)

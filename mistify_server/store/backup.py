@@ -1,0 +1,159 @@
+"""Backup of a store, also while a server uses it."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files.writing import replacing, sync_path
+from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of, digest_of, writing
+from mistify_server.store.directory import AUDIT, DATABASE, LOGS, UPLOADS, WEIGHTS, open_store, serving
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.failures import translated
+from mistify_server.store.sql.jobs import SqlJobStore
+from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS
+from mistify_server.store.uploads import uploaded_files
+
+#: Pages of the database that are copied at once; in between, the server may write.
+_PAGES: Final = 1_000
+
+#: Suffixes of SQLite's files beside a database.
+_BESIDE: Final = ("-wal", "-shm")
+
+#: Attempts to copy a database with all its files while jobs are removed from the store.
+_ATTEMPTS: Final = 5
+
+
+class Backup(NamedTuple):
+    """A backup: number and total size in bytes of the copied files, and what could not be copied.
+
+    Attributes:
+        damaged: The names of files that are damaged or missing in the store.
+    """
+
+    files: int
+    size: int
+    damaged: tuple[str, ...]
+
+
+def back_up(directory: Path, target: Path) -> Backup:
+    """Copy a store into another directory, which is then a store with the same content.
+
+    Files that an earlier backup has copied into the directory are not copied again. Inspections and the logs
+    of workers are left out.
+
+    Args:
+        directory: The store; a server may be using it.
+        target: The directory of the backup: new, empty or an earlier backup.
+
+    Raises:
+        MistifyError: CONFLICT, the target contains something else; UNAVAILABLE, a server uses the target, or
+            its disk is full; UNAVAILABLE or STORE_VERSION, the store cannot be read.
+    """
+    with open_store(directory):  # refuse a directory that is not a store
+        _check_target(directory, target)
+    with serving(target), writing(target):
+        sizes = [*_copy_uploads(directory / UPLOADS, target / UPLOADS)]
+        damaged: set[str] | None = None
+        for _ in range(_ATTEMPTS):
+            before = damaged
+            sizes += _copy_database_with_files(directory, target)
+            damaged = _lost(target)
+            if not damaged or damaged == before:  # otherwise a job may have been removed meanwhile
+                break
+        with suppress(FileNotFoundError):
+            shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
+    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())))
+
+
+def _check_target(directory: Path, target: Path) -> None:
+    """Raise an error if a directory contains anything but an earlier backup."""
+    if target.exists() and os.path.samefile(directory, target):
+        raise MistifyError(ErrorCode.CONFLICT, f"{target} is the store itself; use another directory")
+    if target.exists() and any(target.iterdir()) and not (target / DATABASE).exists():
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"{target} contains other files; use a new directory, or that of an earlier backup",
+        )
+
+
+def _copy_database_with_files(directory: Path, target: Path) -> list[int]:
+    """Copy the database and all files that its rows refer to, and return the sizes of new files in bytes."""
+    snapshot = target / f"{DATABASE}.part"
+    snapshot.unlink(missing_ok=True)
+    with (
+        translated(directory),
+        closing(sqlite3.connect(directory / DATABASE, timeout=BUSY_SECONDS)) as source,
+        closing(sqlite3.connect(snapshot)) as copy,
+    ):
+        source.backup(copy, pages=_PAGES)
+    with _jobs(snapshot) as jobs:
+        referenced = jobs.referenced_digests()
+    sizes: list[int] = []
+    for name in (ARTIFACTS, WEIGHTS):
+        sizes += _copy_artifacts(Artifacts(directory / name), Artifacts(target / name), referenced)
+    for suffix in _BESIDE:
+        (target / f"{snapshot.name}{suffix}").unlink(missing_ok=True)
+        (target / f"{DATABASE}{suffix}").unlink(missing_ok=True)
+    snapshot.replace(target / DATABASE)
+    sync_path(target)
+    return sizes
+
+
+def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[str]) -> Iterator[int]:
+    """Copy intact artifacts with these digests unless the target has them; yield their sizes in bytes."""
+    for name in source.names():
+        if digest_of(name) in digests and not target.place(name).exists():
+            with suppress(MistifyError):  # damaged, or removed meanwhile
+                yield target.size(target.put(source.intact(name)))
+
+
+def _lost(target: Path) -> set[str]:
+    """Return the artifacts that the database refers to, but that were not copied."""
+    artifacts = artifacts_of(target)
+    with _jobs(target / DATABASE) as jobs:
+        used = {reference.artifact for reference in jobs.references()}
+    return {name for name in used if not artifacts.place(name).exists()}
+
+
+def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
+    """Copy uploads and the links under which configs refer to them; yield the sizes of new files in bytes."""
+    places: dict[int, Path] = {}
+    for path in uploaded_files(source):
+        place = target / path.relative_to(source)
+        with suppress(FileNotFoundError):
+            places[path.stat().st_ino] = place
+            if not place.exists():
+                yield _copied(path, place)
+    for path in source.glob("named/**/*"):
+        link = target / path.relative_to(source)
+        with suppress(FileNotFoundError):
+            if path.is_file() and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                copied = places.get(path.stat().st_ino)
+                if copied is None:
+                    yield _copied(path, link)
+                else:
+                    link.hardlink_to(copied)
+
+
+def _copied(path: Path, place: Path) -> int:
+    """Copy a file, and return its size in bytes; the copy appears once it is complete."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(place, durable=True) as file, path.open("rb") as content:
+        shutil.copyfileobj(content, file)
+    return place.stat().st_size
+
+
+@contextmanager
+def _jobs(path: Path) -> Iterator[SqlJobStore]:
+    """Yield the jobs in a database."""
+    database = Database.open(path, BUSY_SECONDS)
+    try:
+        yield SqlJobStore(database)
+    finally:
+        database.close()

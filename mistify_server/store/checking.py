@@ -1,0 +1,87 @@
+"""The check of a store: whether its database and all of its files are intact."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from mistify.wording import listed
+from mistify_server.store.artifacts import sha256_of
+from mistify_server.store.directory import UPLOADS, Store, open_store
+from mistify_server.store.uploads import uploaded_files
+
+
+class CheckedStore(NamedTuple):
+    """The result of a check.
+
+    Attributes:
+        files: Number of files read.
+        size: Their total size in bytes.
+        problems: What is damaged or missing, what uses it, and how to fix it.
+    """
+
+    files: int
+    size: int
+    problems: tuple[str, ...]
+
+
+def check_store(directory: Path) -> CheckedStore:
+    """Read all of a store, also of a running server's, and return what is damaged.
+
+    Raises:
+        MistifyError: STORE_VERSION or UNAVAILABLE, the store cannot be opened.
+    """
+    with open_store(directory) as store:
+        # Read the references first: files that are put later are not missing.
+        users = _users(store)
+        problems = [f"the database: {fault}; restore a backup" for fault in store.jobs.faults()]
+        artifacts = _checked({name: store.artifacts.place(name) for name in store.artifacts.names()})
+        for name in sorted(artifacts.keys() | users.keys()):
+            size = artifacts.get(name)
+            if size is None and name not in _users(store):  # a job was removed meanwhile
+                continue
+            if size is None or size.damaged:
+                state = "is missing" if size is None else "is damaged"
+                problems.append(f"the artifact {name} {state}; {_use(users.get(name, ()))}")
+    uploads = _checked({path.name: path for path in uploaded_files(directory / UPLOADS)})
+    problems += [
+        f"the upload {name} is damaged; `mistify port` with its config uploads it again"
+        for name, file in uploads.items()
+        if file.damaged
+    ]
+    read = [*artifacts.values(), *uploads.values()]
+    return CheckedStore(len(read), sum(file.size for file in read), tuple(problems))
+
+
+class _CheckedFile(NamedTuple):
+    size: int
+    damaged: bool
+
+
+def _checked(files: Mapping[str, Path]) -> dict[str, _CheckedFile]:
+    """Read files whose names begin with the digests of their contents; those removed since are left out."""
+    checked = {}
+    for name, path in files.items():
+        with suppress(FileNotFoundError):
+            damaged = sha256_of(path) != name.partition(".")[0]
+            checked[name] = _CheckedFile(path.stat().st_size, damaged)
+    return checked
+
+
+def _users(store: Store) -> dict[str, list[str]]:
+    """Return what uses each artifact."""
+    users = defaultdict(list)
+    for reference in store.jobs.references():
+        users[reference.artifact].append(reference.user)
+    return users
+
+
+def _use(users: Sequence[str]) -> str:
+    """Return what uses an artifact, and how to replace it."""
+    if not users:
+        return "nothing uses it, and removing jobs removes it"
+    return (
+        f"it is used by {listed(users)}; port the config again into another directory, or add the model "
+        "again, which replaces it"
+    )

@@ -1,0 +1,181 @@
+"""A store can be checked and backed up while a server uses it."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import h5py
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from mistify.errors import ErrorCode
+from mistify_server.cli import app
+from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.server import running_server
+from mistify_server.store.artifacts import sha256_of
+from mistify_server.store.backup import back_up
+from mistify_server.store.checking import check_store
+from mistify_server.store.directory import open_store, serving
+from tests.support.stored import jobs_in
+
+Config = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+async def job(site: Any, make_config: Config) -> str:
+    """Return the id of a job of a store that also has a named model and an upload."""
+    async with (
+        running_server(site.settings(http="127.0.0.1:0")) as (_, url),
+        httpx.AsyncClient(base_url=url, timeout=60) as web,
+    ):
+        (site.base / "data.csv").write_text("a,b")
+        digest = sha256_of(site.base / "data.csv")
+        assert (await web.put(f"/v1/files/{digest}", content=b"a,b")).status_code == 200
+        made = await web.post("/v1/jobs", json=[make_config("a", FLOP="0.5x")])
+        job_id = str(made.json()["job"]["id"])
+        async with web.stream("GET", f"/v1/jobs/{job_id}/events") as events:
+            async for _ in events.aiter_lines():
+                pass
+    model = site.base / "model.h5"
+    with h5py.File(model, "w") as file:
+        file.attrs["model_config"] = "{}"
+    with open_store(site.store) as store:
+        ModelRepository(store.models, store.artifacts).add("mine", model)
+    return job_id
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """Return the files of a store's content, without its database, logs and locks."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for part in ("artifacts", "uploads")
+        for path in sorted((directory / part).rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def artifact_of(site: Any, file_name: str) -> Path:
+    """Return the path of a file of the only goal's package."""
+    with open_store(site.store) as store:
+        (stored,) = jobs_in(store)
+        (file,) = [file for file in stored.goals[0].files if file.name == file_name]
+        return store.artifacts.place(f"{file.sha256}{Path(file_name).suffix}")
+
+
+async def test_a_backup_is_a_store_with_the_same_content(
+    site: Any, job: str, tmp_path: Path, serving_at: Any
+) -> None:
+    target = tmp_path / "backup"
+    async with serving_at(site.settings()) as caller:
+        made = back_up(site.store, target)
+        whole = await caller.job(job)
+        network = await caller.fetch(job, "a", "serve.tflite")
+    copied = files(target)
+    assert copied == files(site.store)
+    assert (made.files, made.size, made.damaged) == (
+        len(copied),
+        sum(map(len, copied.values())),
+        (),
+    )
+    shutil.rmtree(site.store)
+    target.rename(site.store)
+    async with serving_at(site.settings()) as caller:
+        assert await caller.job(job) == whole
+        assert await caller.fetch(job, "a", "serve.tflite") == network
+    with open_store(site.store) as store:
+        assert [model.name for model in store.models.all()] == ["mine"]
+
+
+async def test_a_second_backup_copies_only_what_is_new(
+    site: Any, job: str, tmp_path: Path, make_config: Config, serving_at: Any
+) -> None:
+    target = tmp_path / "backup"
+    first = back_up(site.store, target)
+    assert first.files > 3
+    assert back_up(site.store, target).files == 0
+    async with serving_at(site.settings()) as caller:
+        other = await caller.finished((await caller.submit([make_config("b", FLOP="0.3x")])).id)
+    assert 0 < back_up(site.store, target).files < first.files
+    assert files(target) == files(site.store)
+    with open_store(target) as store:
+        assert [stored.id for stored in jobs_in(store)] == [other.id, job]
+
+
+@pytest.mark.parametrize("fault", ["damaged", "missing"])
+def test_a_backup_says_what_it_could_not_copy(site: Any, job: str, tmp_path: Path, fault: str) -> None:
+    path = artifact_of(site, "serve.tflite")
+    if fault == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(b"other")
+    code, output = run("backup", tmp_path / "backup", "--store", site.store)
+    assert (code, path.name in output) == (ErrorCode.CORRUPT_PACKAGE.exit_code, True)
+    assert files(tmp_path / "backup") == {
+        name: content for name, content in files(site.store).items() if path.name not in name
+    }
+
+
+def test_only_a_directory_of_its_own_takes_a_backup(site: Any, job: str, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "diary.txt").write_text("dear")
+    for target, message in ((other, "contains other files"), (site.store, "is the store itself")):
+        code, output = run("backup", target, "--store", site.store)
+        assert (code, message in output) == (ErrorCode.CONFLICT.exit_code, True)
+    assert [path.name for path in other.iterdir()] == ["diary.txt"]
+    code, output = run("backup", tmp_path / "backup", "--store", tmp_path / "nothing")
+    assert (code, "has no store" in output) == (ErrorCode.NOT_FOUND.exit_code, True)
+    assert not (tmp_path / "nothing").exists()
+    back_up(site.store, tmp_path / "backup")
+    with serving(tmp_path / "backup"):
+        code, output = run("backup", tmp_path / "backup", "--store", site.store)
+    assert (code, "in use by another server" in output) == (ErrorCode.UNAVAILABLE.exit_code, True)
+
+
+def test_an_intact_store_is_found_intact(site: Any, job: str) -> None:
+    checked = check_store(site.store)
+    assert checked.problems == ()
+    uploads = list((site.store / "uploads" / "files").glob("??/*"))
+    artifacts = list((site.store / "artifacts").glob("??/*"))
+    assert (checked.files, len(uploads)) == (len(artifacts) + 1, 1)
+    code, output = run("check", "--store", site.store)
+    assert (code, "the store is intact" in output) == (0, True)
+
+
+def test_a_check_finds_everything_that_is_damaged_or_missing(site: Any, job: str) -> None:
+    network, manifest = artifact_of(site, "serve.tflite"), artifact_of(site, "manifest.json")
+    network.write_bytes(network.read_bytes()[:-1])
+    manifest.unlink()
+    (upload,) = (site.store / "uploads" / "files").glob("??/*")
+    upload.write_bytes(b"a,c")
+    unused = site.store / "artifacts" / "00" / f"{'0' * 64}.keras"
+    unused.parent.mkdir(exist_ok=True)
+    unused.write_bytes(b"x")
+    with closing(sqlite3.connect(site.store / "mistify.db")) as database:
+        database.execute("UPDATE models SET artifact = ?", (f"{'f' * 64}.h5",))
+        database.execute("INSERT INTO branches VALUES ('gone', 'a', '{}')")
+        database.commit()
+    problems = sorted(check_store(site.store).problems)
+    parts = sorted(
+        [
+            f'{network.name} is damaged; it is used by serve.tflite of the goal "a" of the job {job}',
+            f'{manifest.name} is missing; it is used by manifest.json of the goal "a" of the job {job}',
+            f'{"f" * 64}.h5 is missing; it is used by the model "mine"',
+            f"{unused.name} is damaged; nothing uses it",
+            f"the upload {upload.name} is damaged",
+            "of branches refers to a missing row of goals",
+        ],
+        key=lambda part: next(number for number, problem in enumerate(problems) if part in problem),
+    )
+    assert len(problems) == len(parts)
+    code, output = run("check", "--store", site.store)
+    assert (code, "6 problems" in output) == (ErrorCode.CORRUPT_PACKAGE.exit_code, True)
