@@ -18,7 +18,7 @@ class CheckedStore(NamedTuple):
     Attributes:
         files: Number of files read.
         size: Their total size in bytes.
-        problems: What is damaged or missing, what uses it, and how to fix it.
+        problems: The damaged and missing files, each with its users and how to replace it.
     """
 
     files: int
