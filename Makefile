@@ -14,7 +14,7 @@ BENCHMARKS := porting.default_config porting.goal_tree porting.collective portin
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix check format proto clean
+.PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix onnx-operators check format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -60,6 +60,9 @@ support-matrix: install  ## Write docs/support-matrix.md from 42 architectures, 
 
 onnx-matrix: install  ## Write docs/onnx-matrix.md from PyTorch networks and packages' ONNX files, in half an hour
 	$(BIN)/python -m benchmarks.porting.onnx_matrix --write docs/onnx-matrix.md
+
+onnx-operators: install  ## Check all ONNX operators with ONNX's own tests, and write docs/onnx-operators.md
+	$(BIN)/python -m benchmarks.porting.onnx_operators --write docs/onnx-operators.md
 
 check: install  ## Check format, lint, docstrings, types, layers and generated code
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """Comparison of a translated network with ONNX's reference evaluator."""
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,12 +33,7 @@ def check_equal(path: Path, proto: ModelProto, translation: Translation) -> None
         MistifyError: INVALID_MODEL, naming the first node that differs; or the reference evaluator cannot run
             the file.
     """
-    try:
-        feed = _examples(translation, _WHOLE_NUMBERS)
-        expected = _reference(path, proto, feed)
-    except MistifyError:  # they may be no rows of a table
-        feed = _examples(translation, _ANY_TABLE)
-        expected = _reference(path, proto, feed)
+    feed, expected = _computed_examples(path, proto, translation)
     apart = _apart(translation, translation.outputs, feed, expected)
     if all(each <= TOLERANCE for each in apart.values()):
         return
@@ -48,18 +44,45 @@ def check_equal(path: Path, proto: ModelProto, translation: Translation) -> None
     )  # fmt: skip
 
 
-def _examples(translation: Translation, below: int) -> dict[str, Array]:
+def _computed_examples(
+    path: Path, proto: ModelProto, translation: Translation
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return random inputs for which the outputs are finite, if there are any, and all tensors.
+
+    Large integers may be no rows of a table, and a logarithm of negative numbers is none.
+
+    Raises:
+        MistifyError: INVALID_MODEL if the reference cannot run the graph.
+    """
+    refusal, computed = None, []
+    for below, least in product((_WHOLE_NUMBERS, _ANY_TABLE), (-1.0, 0.0)):
+        feed = _examples(translation, below, least)
+        try:
+            expected = _reference(path, proto, feed)
+        except MistifyError as error:
+            refusal = refusal or error
+            continue
+        computed.append((feed, expected))
+        if all(np.all(np.isfinite(_numbers(expected[name]))) for name in translation.outputs):
+            return computed[-1]
+    if not computed and refusal is not None:
+        raise refusal
+    return computed[0]
+
+
+def _examples(translation: Translation, below: int, least: float) -> dict[str, Array]:
     rng = np.random.default_rng(0)
-    return {**translation.constants, **{each.name: _example(rng, each, below) for each in translation.inputs}}
+    examples = {each.name: _example(rng, each, below, least) for each in translation.inputs}
+    return {**translation.constants, **examples}
 
 
-def _example(rng: np.random.Generator, each: Input, below: int) -> Array:
-    """Return random values, in ONNX's order of axes: whole numbers below a limit for integers."""
+def _example(rng: np.random.Generator, each: Input, below: int, least: float) -> Array:
+    """Return random values, in ONNX's order of axes: from `least` to 1, or integers below `below`."""
     shape = each.value.sizes(each.batch or 2)
     dtype = helper.tensor_dtype_to_np_dtype(each.kind)
     if dtype.kind in "iu":
-        return rng.integers(0, below, shape).astype(dtype)
-    return rng.uniform(-1, 1, shape).astype(dtype)
+        return rng.integers(below == _WHOLE_NUMBERS, below, shape).astype(dtype)  # 0 is no divisor
+    return rng.uniform(least, 1, shape).astype(dtype)
 
 
 def _reference(path: Path, proto: ModelProto, feed: Mapping[str, Array]) -> dict[str, Any]:

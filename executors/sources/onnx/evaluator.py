@@ -3,6 +3,7 @@
 `findings/onnx_reference_*.sh` show what ONNX Runtime and the specification say instead.
 """
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ _STORED_STATISTICS: Final = 14
 def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
     version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
-    corrected: list[type[OpRun]] = [AveragePool, GlobalMaxPool, LRN, LpNormalization, RNN]
+    corrected: list[type[OpRun]] = [AveragePool, ConvTranspose, GlobalMaxPool, LRN, LpNormalization, RNN]
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
     if version < _SOFTMAX_ALONG_AXIS:
@@ -101,6 +102,51 @@ class AveragePool(OpRun):  # type: ignore[misc]
         axes = tuple(range(-len(kernel_shape), 0))
         sums = _windows(x, kernel_shape, padding, 0.0, **options).sum(axes)
         return ((sums / whole.sum(axes)).astype(x.dtype),)
+
+
+class ConvTranspose(OpRun):  # type: ignore[misc]
+    """Transposed convolutions; with groups, the evaluator selects the wrong weights and channels."""
+
+    def _run(
+        self, x: Array, kernel: Array, bias: Array | None = None, group: int | None = 1, **options: Any
+    ) -> tuple[Array]:
+        groups, positions, sizes = group or 1, kernel.shape[2:], x.shape[2:]
+        rank = len(positions)
+        strides, dilations = (options.get(name) or [1] * rank for name in ("strides", "dilations"))
+        spans = [(size - 1) * step + 1 for size, step in zip(positions, dilations, strict=True)]
+        full = [(size - 1) * step + span for size, step, span in zip(sizes, strides, spans, strict=True)]
+        channels = kernel.shape[1] * groups
+        made = np.zeros((len(x), channels, *full), x.dtype)
+        grouped = x.reshape(len(x), groups, -1, *sizes)
+        kernels = kernel.reshape(groups, -1, *kernel.shape[1:])
+        for place in np.ndindex(*positions):
+            part = np.einsum("ngc...,gcm->ngm...", grouped, kernels[(..., *place)])
+            starts = [index * step for index, step in zip(place, dilations, strict=True)]
+            ends = [
+                start + (size - 1) * step + 1
+                for start, size, step in zip(starts, sizes, strides, strict=True)
+            ]
+            made[(slice(None), slice(None), *map(slice, starts, ends, strides))] += part.reshape(
+                len(x), channels, *sizes
+            )
+        kept = [_kept(axis, sizes[axis] * strides[axis], full[axis], options) for axis in range(rank)]
+        result = np.zeros((len(x), channels, *(length for _, length in kept)), x.dtype)
+        entries = made[(slice(None), slice(None), *(slice(start, start + size) for start, size in kept))]
+        result[tuple(map(slice, entries.shape))] = entries
+        return (result if bias is None else result + bias.reshape(-1, *[1] * rank),)
+
+
+def _kept(axis: int, same: int, full: int, options: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the first position of a transposed convolution that is kept on an axis, and how many are."""
+    mode, lengths, extra = (options.get(name) for name in ("auto_pad", "output_shape", "output_padding"))
+    full += extra[axis] if extra else 0
+    if lengths or mode in ("SAME_UPPER", "SAME_LOWER"):
+        length = lengths[axis] if lengths else same
+        dropped = max(0, full - length)
+        return dropped // 2 if mode == "SAME_UPPER" else dropped - dropped // 2, length
+    pads = options.get("pads")
+    before, after = (pads[axis], pads[axis + len(pads) // 2]) if pads else (0, 0)
+    return before, full - before - after
 
 
 class GlobalMaxPool(OpRun):  # type: ignore[misc]

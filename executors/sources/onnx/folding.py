@@ -16,7 +16,7 @@ from executors.sources.onnx.values import Merged, Value
 
 #: Operators whose result is as large as their inputs broadcast to each other.
 _BROADCAST: Final = frozenset([
-    "Abs", "Add", "And", "BitShift", "Cast", "CastLike", "Ceil", "Clip", "Cos", "Div", "Equal", "Erf",
+    "Abs", "Add", "And", "BitShift", "Cast", "Ceil", "Clip", "Cos", "Div", "Equal", "Erf",
     "Exp", "Floor", "Greater", "GreaterOrEqual", "HardSigmoid", "Identity", "IsInf", "IsNaN", "Less",
     "LessOrEqual", "Log", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal",
     "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softmax", "Sqrt", "Sub", "Sum", "Tanh", "Trilu",
@@ -25,7 +25,7 @@ _BROADCAST: Final = frozenset([
 
 #: Operators whose result is at most as large as their inputs together.
 _SMALLER: Final = frozenset([
-    "ArgMax", "ArgMin", "Compress", "Concat", "Constant", "CumSum", "DequantizeLinear", "Dropout",
+    "ArgMax", "ArgMin", "CastLike", "Compress", "Concat", "Constant", "CumSum", "DequantizeLinear", "Dropout",
     "Flatten", "NonZero", "QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Size", "Slice", "Split", "Squeeze",
     "Transpose", "Unsqueeze",

@@ -4,14 +4,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, checker, defs, helper, numpy_helper
 
 from executors.inspection.errors import invalid
 from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.registry import Node
+
+_NARROW: Final = (TensorProto.INT8, TensorProto.UINT8)
+
+#: Operators whose results are not of the type of their data.
+_OF_OTHER_TYPE: Final = frozenset({"ArgMax", "ArgMin", "Cast", "DequantizeLinear", "Shape", "Size"})
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class Graph:
         weights: Its initializers.
         readers: Number of nodes and outputs that read each tensor.
         makers: Tensor -> operator that makes it.
+        narrow: Tensors of 8-bit integers.
         version: Version of the operator set.
     """
 
@@ -31,6 +38,7 @@ class Graph:
     weights: Mapping[str, Array]
     readers: Counter[str]
     makers: Mapping[str, str]
+    narrow: frozenset[str]
     version: int
 
     def node(self, proto: NodeProto) -> Node:
@@ -45,6 +53,7 @@ class Graph:
             tuple(self.readers[name] for name in proto.input),
             tuple(self.makers.get(name, "") for name in proto.input),
             tuple(bool(name) and self.readers[name] > 0 for name in proto.output),
+            not self.narrow.isdisjoint(proto.input),
         )
 
     @property
@@ -66,7 +75,18 @@ def read_graph(path: Path, graph: GraphProto, version: int) -> Graph:
         readers.update(node.input)
         makers.update(dict.fromkeys(node.output, node.op_type))
     readers.update(output.name for output in graph.output)
-    return Graph(graph, list(graph.node), weights, readers, makers, version)
+    return Graph(graph, list(graph.node), weights, readers, makers, _narrow(graph, weights), version)
+
+
+def _narrow(graph: GraphProto, weights: Mapping[str, Array]) -> frozenset[str]:
+    """Return the tensors of 8-bit integers, by the types of inputs and weights and by casts."""
+    narrow = {name for name, array in weights.items() if array.dtype in (np.int8, np.uint8)}
+    narrow |= {each.name for each in graph.input if each.type.tensor_type.elem_type in _NARROW}
+    for node in with_inner(graph.node):
+        kind = next((each.i for each in node.attribute if each.name == "to"), None)
+        if kind in _NARROW or (node.op_type not in _OF_OTHER_TYPE and narrow.intersection(node.input)):
+            narrow.update(filter(None, node.output))
+    return frozenset(narrow)
 
 
 def check_nodes(path: Path, graph: GraphProto, version: int) -> None:

@@ -120,10 +120,12 @@ def _input(path: Path, graph: Graph, info: Any, requested: Sequence[int] | None,
     kind = info.type.tensor_type
     declared = _declared(info)
     dtype = _TYPES.get(kind.elem_type)
-    if dtype is None or not declared:
+    if dtype is None or not declared or 0 in declared:
+        named = TensorProto.DataType.Name(kind.elem_type)
+        known = ", ".join(map(TensorProto.DataType.Name, _TYPES))
         raise invalid(
-            path, f"an input {info.name!r} of shape {declared} and type {kind.elem_type}",
-            "numbers with a batch", "export the model with such inputs",
+            path, f"an input {info.name!r} of shape {declared} and type {named}",
+            f"a batch of entries of one of the types {known}", "export the model with such inputs",
         )  # fmt: skip
     own = [size if isinstance(size, int) and size > 0 else None for size in declared]  # some tools write -1
     batch = 1 if _has_steps(graph, info.name) else _batch_axis(declared, own, shared)

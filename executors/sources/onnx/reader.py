@@ -20,13 +20,16 @@ from executors.sources.onnx.graph import Graph, tensor_of, with_inner
 from executors.sources.onnx.inputs import Input, constant_inputs, network_inputs
 from executors.sources.onnx.merged import apart, divides, together
 from executors.sources.onnx.names import usable
-from executors.sources.onnx.registry import OPERATORS, Argument
+from executors.sources.onnx.registry import OPERATORS, Argument, Node
 from executors.sources.onnx.values import Merged, Value
 from executors.structure import keras_internals
 from mistify.errors import MistifyError
 
 #: Operators that the reader handles itself.
 _OWN: Final = frozenset({"If", "Shape"})
+
+#: Operators whose results depend on the number of bits of integers.
+_WRAPPING: Final = frozenset({"Abs", "Add", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"})
 
 _DOMAINS: Final = ("", "ai.onnx")
 
@@ -136,13 +139,22 @@ class _Walk:
             return [shape_of(arguments[0], node.get("start", 0), node.get("end"))]
         if not any(isinstance(argument, Value | Merged) for argument in arguments):
             return folded(proto, arguments, self._graph.version)
+        handler = OPERATORS.get(proto.op_type)
+        if handler is None:
+            raise UnsupportedNodeError("depends on the network's input; expected constants")
+        if node.wraps and proto.op_type in _WRAPPING:
+            raise UnsupportedNodeError(
+                "computes with 8-bit integers, which wrap around; expected floats or 32-bit integers"
+            )
         made: Any
         if not any(isinstance(argument, Merged) for argument in arguments) or divides(node, arguments):
-            made = OPERATORS[proto.op_type](self._builder, node, *arguments)
+            made = handler(self._builder, node, *arguments)
         else:
             node, arguments, like = apart(node, arguments)
-            made = together(OPERATORS[proto.op_type](self._builder, node, *arguments), like)
-        return made if isinstance(made, list) else [made]
+            made = together(handler(self._builder, node, *arguments), like)
+        results = made if isinstance(made, list) else [made]
+        _check_results(node, results)
+        return results
 
     def _branch(self, proto: NodeProto, condition: Argument) -> Sequence[Argument]:
         if (
@@ -156,6 +168,15 @@ class _Walk:
             self.visit(inner.node)
             return [self.values[output.name] for output in inner.output]
         raise UnsupportedNodeError("depends on the network's input")
+
+
+def _check_results(node: Node, results: Sequence[Argument]) -> None:
+    """Refuse outputs that are read but not made, and tensors without entries."""
+    for index, read in enumerate(node.read):
+        if read and (index >= len(results) or results[index] is None):
+            raise UnsupportedNodeError(f"returns {node.outputs[index]!r} as output {index + 1}")
+    if any(isinstance(result, Value) and 0 in result.shape for result in results):
+        raise UnsupportedNodeError("makes a tensor without entries")
 
 
 def _check_operators(path: Path, graph: Graph) -> None:

@@ -28,6 +28,7 @@ class Node:
         readers: Number of nodes and graph outputs that read each of its inputs.
         makers: Operator that makes each of its inputs; "" for initializers and inputs of the network.
         read: Whether any node or graph output reads each of its outputs.
+        wraps: Whether it reads 8-bit integers.
     """
 
     operator: str
@@ -39,6 +40,7 @@ class Node:
     readers: tuple[int, ...]
     makers: tuple[str, ...]
     read: tuple[bool, ...]
+    wraps: bool = False
 
     def get(self, attribute: str, default: Any = None) -> Any:
         """Return an attribute, or its default."""

@@ -79,6 +79,16 @@ class Window:
         return pads
 
 
+def border_repeated(tensor: Any, pads: Sequence[Pad]) -> Any:
+    """Return a tensor with copies of its border around it; there is a pad for each axis."""
+    left = [list(pad) for pad in pads]
+    while any(map(any, left)):  # mirroring a single position copies it, which LiteRT can
+        step = [(min(1, before), min(1, after)) for before, after in left]
+        tensor = keras.ops.pad(tensor, step, mode="symmetric")
+        left = [[max(0, each - 1) for each in pad] for pad in left]
+    return tensor
+
+
 def zero_padded(builder: Builder, tensor: Any, pads: Sequence[Pad]) -> Any:
     """Return a tensor with zeros around its positions, between the batch and the channels."""
     if all(pad == (0, 0) for pad in pads):

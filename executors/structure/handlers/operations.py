@@ -49,7 +49,7 @@ class Rearrangement(KeepsChannels):
 
 @register(
     *(_numpy.Add, _numpy.Divide, _numpy.Maximum, _numpy.Minimum, _numpy.Multiply, _numpy.Subtract),
-    _numpy.TrueDivide,
+    *(_numpy.FloorDivide, _numpy.TrueDivide),
 )
 class Arithmetic(KeepsChannels):
     """Elementwise arithmetic with two tensors of one shape, or with a number."""

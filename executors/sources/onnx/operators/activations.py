@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.sources.onnx.builder import Builder, as_float, set_weights
+from executors.sources.onnx.builder import Builder, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
@@ -35,7 +35,7 @@ def activated(builder: Builder, node: Node, value: Value, function: str) -> Valu
 
 @operator(*_NAMED)
 def named(builder: Builder, node: Node, data: Argument) -> Value:
-    """Build a function without settings."""
+    """Build an activation function without settings."""
     return activated(builder, node, tensor(data), _NAMED[node.operator])
 
 
@@ -63,11 +63,12 @@ def elu(builder: Builder, node: Node, data: Argument) -> Value:
 
 @operator("Selu")
 def selu(builder: Builder, node: Node, data: Argument) -> Value:
-    """Build a SELU with the usual constants."""
-    usual = np.isclose([node.get("alpha", 1.6732632), node.get("gamma", 1.0507009)], [1.6732632, 1.0507009])
-    if not usual.all():
-        raise UnsupportedNodeError("has other constants than Klambauer et al. (2017)")
-    return activated(builder, node, tensor(data), "selu")
+    """Build a SELU, or a scaled ELU for other constants than those of Klambauer et al. (2017)."""
+    value, slope, scale = tensor(data), node.get("alpha", 1.6732632), node.get("gamma", 1.0507009)
+    if np.allclose([slope, scale], [1.6732632, 1.0507009]):
+        return activated(builder, node, value, "selu")
+    made = layers.ELU(slope, name=builder.plain(node))(value.tensor)
+    return value.with_tensor(layers.Rescaling(scale, name=builder.helper("scale"))(made))
 
 
 @operator("Gelu")
@@ -92,16 +93,14 @@ def hard_sigmoid(builder: Builder, node: Node, data: Argument) -> Value:
 
 @operator("PRelu")
 def prelu(builder: Builder, node: Node, data: Argument, slope: Argument) -> Value:
-    """Build a leaky ReLU with trained slopes, shared by all positions of a channel."""
+    """Build a leaky ReLU with trained slopes, shared along the axes on which they have size 1."""
     value, slopes = tensor(data), constant(slope, "slope")
     value = builder.channels_last(value)
-    by_channel = builder.per_channel(slopes, value)
-    if by_channel is None:
-        raise UnsupportedNodeError(f"has slopes of shape {slopes.shape}; expected one for each channel")
-    positions = list(range(1, value.rank - 1))
-    layer = layers.PReLU(shared_axes=positions or None, name=builder.weighted(node))
+    placed = builder.constant(slopes, value)[0]
+    shared = [axis for axis, size in enumerate(placed.shape, 1) if size == 1]
+    layer = layers.PReLU(shared_axes=shared or None, name=builder.weighted(node))
     result = layer(value.tensor)
-    set_weights(layer, as_float(by_channel).reshape((1,) * len(positions) + (-1,)))
+    set_weights(layer, placed)
     return value.with_tensor(result)
 
 
@@ -112,6 +111,8 @@ def clip(
     """Build a ReLU with a maximum if the minimum is 0, and bounds otherwise."""
     value = tensor(data)
     low, high = _bound(node, "min", least), _bound(node, "max", most)
+    if low is not None and high is not None:
+        low = min(low, high)
     if low == 0:
         layer = layers.ReLU(max_value=high, name=builder.plain(node))
         return value.with_tensor(layer(value.tensor), not_negative=True)

@@ -58,20 +58,33 @@ _GATES = {keras.activations.sigmoid: "silu", keras.activations.hard_sigmoid: "ha
 
 @operator(*_FUNCTIONS)
 def arithmetic(builder: Builder, node: Node, *arguments: Argument) -> Value:
-    """Combine all inputs, from left to right."""
+    """Combine tensors and constants, entry by entry."""
     if len(arguments) == 1:
         return tensor(arguments[0])
     if len(arguments) > 2:
-        result: Any = arguments[0]
-        for other in arguments[1:]:
+        # The order does not matter to operators of more than two inputs.
+        first, *others = sorted(arguments, key=lambda argument: not isinstance(argument, Value))
+        result: Any = first
+        for other in others:
             result = arithmetic(builder, node, result, other)
         return tensor(result)
     left, right = arguments
+    if node.operator == "Pow":
+        left, right = _power_of_floats(left, right)
     if isinstance(left, Value) and isinstance(right, Value):
         return _of_tensors(builder, node, left, right)
     if isinstance(left, Value):
         return _with_constant(builder, node, left, constant(right, "operand"))
     return _with_constant(builder, node, tensor(right), constant(left, "operand"), constant_first=True)
+
+
+def _power_of_floats(base: Argument, exponent: Argument) -> tuple[Argument, Argument]:
+    """Return a base of floats and its exponents as floats."""
+    if (base.tensor if isinstance(base, Value) else constant(base, "base")).dtype in ("int32", "int64"):
+        raise UnsupportedNodeError("raises integers to a power; expected floats")
+    if isinstance(exponent, Value) and exponent.tensor.dtype == "int32":
+        exponent = exponent.with_tensor(keras.ops.cast(exponent.tensor, "float32"))
+    return base, exponent
 
 
 @operator("Where")
@@ -104,7 +117,7 @@ def _of_tensors(builder: Builder, node: Node, left: Value, right: Value) -> Valu
     if make is not None and left.tensor.dtype == right.tensor.dtype == "float32":
         result = make(name=builder.plain(node))([left.tensor, right.tensor])
     else:
-        result = getattr(keras.ops, _FUNCTIONS[node.operator])(left.tensor, right.tensor)
+        result = _combined(node.operator, left.tensor, right.tensor)
     keeps_sign = node.operator in ("Add", "Mul", "Max", "Min", "Sum")
     return like.with_tensor(result, not_negative=keeps_sign and left.not_negative and right.not_negative)
 
@@ -156,7 +169,26 @@ def _with_constant(
     placed: Any = builder.constant(array, value)
     placed = placed.reshape(-1)[0].item() if placed.size == 1 else placed
     operands = (placed, value.tensor) if constant_first else (value.tensor, placed)
-    return value.with_tensor(getattr(keras.ops, _FUNCTIONS[kind])(*operands))
+    return value.with_tensor(_combined(kind, *operands))
+
+
+def _combined(kind: str, left: Any, right: Any) -> Any:
+    """Apply a function of `keras.ops` to two operands, at least one of which is a tensor."""
+    tensor_ = left if isinstance(left, keras.KerasTensor) else right
+    if kind == "Div" and tensor_.dtype == "int32":
+        return _quotient(left, right)
+    return getattr(keras.ops, _FUNCTIONS[kind])(left, right)
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    """Return quotients of integers, which ONNX rounds towards zero."""
+    signs, sizes = zip(*map(_sign_and_size, (left, right)), strict=True)
+    return keras.ops.multiply(keras.ops.multiply(*signs), keras.ops.floor_divide(*sizes))
+
+
+def _sign_and_size(operand: Any) -> tuple[Any, Any]:
+    functions: Any = keras.ops if isinstance(operand, keras.KerasTensor) else np
+    return functions.sign(operand), functions.abs(operand)
 
 
 def _affine(kind: str, array: Array, constant_first: bool) -> tuple[Array, Array] | None:

@@ -1,6 +1,7 @@
 """Convolutions: plain, grouped, depthwise, transposed."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -17,6 +18,9 @@ layers = keras.layers
 _PLAIN = {1: layers.Conv1D, 2: layers.Conv2D, 3: layers.Conv3D}
 _DEPTHWISE = {1: layers.DepthwiseConv1D, 2: layers.DepthwiseConv2D}
 _TRANSPOSED = {1: layers.Conv1DTranspose, 2: layers.Conv2DTranspose}
+#: Most groups of a transposed convolution, which is a layer for each.
+_MOST_GROUPS: Final = 32
+
 _CROPPING = {1: layers.Cropping1D, 2: layers.Cropping2D}
 
 
@@ -71,11 +75,36 @@ def transposed(
     """Build a transposed convolution; the kernel is [C_in, C_out / groups, *positions]."""
     value = builder.channels_last(tensor(data))
     weights, offset = constant(kernel, "kernel"), optional(bias, "bias")
-    rank = weights.ndim - 2
+    rank, groups = weights.ndim - 2, node.get("group", 1)
+    if rank not in _TRANSPOSED:
+        raise UnsupportedNodeError(f"is a transposed convolution over {rank} axes; expected 1 or 2")
+    if groups > _MOST_GROUPS:
+        raise UnsupportedNodeError(f"has {groups} groups; expected at most {_MOST_GROUPS}")
+    weights = _dilated(weights, node.get("dilations", [1] * rank))
+    if groups == 1:
+        return value.with_tensor(_transposed(builder, node, value.tensor, weights, offset))
+    offsets = [None] * groups if offset is None else np.split(offset, groups)
+    parts = np.split(np.arange(value.tensor.shape[-1]), groups)
+    made = [
+        _transposed(builder, node, value.tensor[..., part[0] : part[-1] + 1], kernel_, bias_)
+        for part, kernel_, bias_ in zip(parts, np.split(weights, groups), offsets, strict=True)
+    ]
+    return value.with_tensor(layers.Concatenate(name=builder.helper("groups"))(made))
+
+
+def _dilated(kernel: Array, dilations: Sequence[int]) -> Array:
+    """Return a kernel [C_in, C_out, *positions] with zeros between its positions."""
+    sizes = [(size - 1) * step + 1 for size, step in zip(kernel.shape[2:], dilations, strict=True)]
+    result = np.zeros((*kernel.shape[:2], *sizes), kernel.dtype)
+    steps = (slice(None, None, step) for step in dilations)
+    result[(slice(None), slice(None), *steps)] = kernel
+    return result
+
+
+def _transposed(builder: Builder, node: Node, data: Any, weights: Array, offset: Array | None) -> Any:
+    """Return the result [n, *positions, C_out] of a transposed convolution without groups or dilation."""
+    rank, sizes = weights.ndim - 2, data.shape[1:-1]
     strides = tuple(node.get("strides", [1] * rank))
-    if rank not in _TRANSPOSED or node.get("group", 1) != 1 or max(node.get("dilations", [1])) > 1:
-        raise UnsupportedNodeError("is a grouped, dilated or three-dimensional transposed convolution")
-    sizes = value.tensor.shape[1:-1]
     full = [
         (size - 1) * step + extent
         for size, step, extent in zip(sizes, strides, weights.shape[2:], strict=True)
@@ -89,12 +118,12 @@ def transposed(
     layer = _TRANSPOSED[rank](
         weights.shape[1], weights.shape[2:], strides=strides, name=builder.weighted(node), **options
     )
-    result = layer(value.tensor)
+    result = layer(data)
     set_weights(layer, weights.transpose(*range(2, rank + 2), 1, 0), offset)
     if not all(named):
         crops = [(start, length - start - end) for (start, end), length in zip(wanted, full, strict=True)]
         result = _cropped(builder, result, crops, offset)
-    return value.with_tensor(result)
+    return result
 
 
 def _cropping(node: Node, sizes: Any, strides: tuple[int, ...], kernel: tuple[int, ...]) -> list[Pad]:
@@ -112,8 +141,8 @@ def _cropping(node: Node, sizes: Any, strides: tuple[int, ...], kernel: tuple[in
             start, end = (0, 0) if mode == "VALID" else (pads[axis], pads[axis + rank])
         else:
             total = max(full - lengths[axis - rank], 0)
-            start = total - total // 2 if mode == "SAME_LOWER" else total // 2
-            end = total - start
+            start = total // 2 if mode == "SAME_UPPER" else total - total // 2
+            end = full - start - lengths[axis - rank]
         kept.append((start, full - start - end))
     return kept
 
@@ -123,7 +152,7 @@ def _cropped(builder: Builder, result: Any, crops: list[Pad], bias: Array | None
     beyond = [(0, max(0, -after)) for _, after in crops]
     if any(after for _, after in beyond):
         if bias is not None and np.any(bias):
-            raise UnsupportedNodeError("has output_padding beyond its kernel and a bias")
+            raise UnsupportedNodeError("makes positions beyond its kernel and has a bias")
         result = zero_padded(builder, result, beyond)
     crops = [(before, max(0, after)) for before, after in crops]
     if all(crop == (0, 0) for crop in crops):

@@ -7,6 +7,7 @@ from executors.sources.onnx.attention import attended
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
@@ -30,19 +31,22 @@ def gemm(builder: Builder, node: Node, left: Argument, right: Argument, addend: 
 
 @operator("MatMul")
 def matmul(builder: Builder, node: Node, left: Argument, right: Argument) -> Value:
-    """Build a dense layer if one factor is a constant matrix, and a product of tensors otherwise."""
-    if isinstance(left, Value) and not isinstance(right, Value):
-        kernel = constant(right, "kernel")
-        if kernel.ndim == 2:
-            return _dense(builder, builder.weighted(node), left, as_float(kernel), None)
-    if isinstance(right, Value) and not isinstance(left, Value):
-        kernel = constant(left, "kernel")
-        if kernel.ndim == 2:  # kernel @ x is the transpose of x.T @ kernel.T
-            made = _dense(
-                builder, builder.weighted(node, 0), _swapped(builder, right), as_float(kernel).T, None
-            )
-            return _swapped(builder, made)
-    return _product(builder, tensor(left), tensor(right))
+    """Build a dense layer if one factor is a constant matrix or vector, and a product otherwise."""
+    if isinstance(left, Value) and isinstance(right, Value):
+        return _product(builder, left, right)
+    if isinstance(left, Value):
+        kernel = as_float(constant(right, "kernel"))
+        if kernel.ndim > 2:
+            return _product_with_constants(builder, left, kernel)
+        made = _dense(builder, builder.weighted(node), left, kernel.reshape(len(kernel), -1), None)
+        return made if kernel.ndim == 2 else without(builder, made, [made.rank - 1])
+    value, kernel = tensor(right), as_float(constant(left, "kernel"))
+    if kernel.ndim > 2:
+        return _product_with_constants(builder, value, kernel, constant_first=True)
+    # kernel @ x is the transpose of x.T @ kernel.T
+    rows = kernel.reshape(-1, kernel.shape[-1]).T
+    made = _dense(builder, builder.weighted(node, 0), _swapped(builder, value), rows, None)
+    return _swapped(builder, made) if kernel.ndim == 2 else without(builder, made, [made.rank - 1])
 
 
 def _swapped(builder: Builder, value: Value) -> Value:
@@ -63,6 +67,18 @@ def _dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array
     result = layer(value.tensor)
     set_weights(layer, kernel if value.order is None else kernel[value.order], bias)
     return Value(result, value.axes)
+
+
+def _product_with_constants(
+    builder: Builder, value: Value, matrices: Array, constant_first: bool = False
+) -> Value:
+    """Build a product of each matrix in a tensor's last two axes with a constant one."""
+    value = builder.as_in_onnx(value)
+    differ = matrices.ndim == value.rank and len(matrices) != 1
+    if value.batch != 0 or value.rank < 3 or matrices.ndim > value.rank or differ:
+        raise UnsupportedNodeError("multiplies examples of a batch by different constants")
+    operands = (matrices, value.tensor) if constant_first else (value.tensor, matrices)
+    return value.with_tensor(keras.ops.matmul(*operands))
 
 
 def _product(builder: Builder, left: Value, right: Value) -> Value:

@@ -1,11 +1,12 @@
 """Functions of single entries, and operators that change nothing."""
 
 import keras
+import numpy as np
 from onnx import TensorProto
 
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.registry import Argument, Node, operator, tensor
+from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
 #: Operator -> function of `keras.ops`.
@@ -49,9 +50,20 @@ def function(builder: Builder, node: Node, data: Argument) -> Value:
     return value.with_tensor(apply(value.tensor), not_negative=node.operator in _NOT_NEGATIVE)
 
 
-@operator("Identity", "Dropout")
-def unchanged(builder: Builder, node: Node, data: Argument, *_: Argument) -> Value:
+@operator("Identity")
+def unchanged(builder: Builder, node: Node, data: Argument) -> Value:
     """Return the data."""
+    return tensor(data)
+
+
+@operator("Dropout")
+def dropout(
+    builder: Builder, node: Node, data: Argument, rate: Argument = None, training: Argument = None
+) -> Value:
+    """Return the data."""
+    trains = optional(training, "training_mode")
+    if trains is not None and np.any(trains) and np.any(0.5 if rate is None else constant(rate, "rate")):
+        raise UnsupportedNodeError("is in training mode; export the model with model.eval()")
     return tensor(data)
 
 
@@ -60,7 +72,8 @@ def cast(builder: Builder, node: Node, data: Argument) -> Value:
     """Convert the data to another type, unless both are floats or both are integers."""
     value, kind = tensor(data), _TYPES.get(node.get("to"))
     if kind is None:
-        raise UnsupportedNodeError("casts to a type that is neither a usual number nor a truth value")
+        named = TensorProto.DataType.Name(node.get("to"))
+        raise UnsupportedNodeError(f"casts to {named}, which is neither a usual number nor a truth value")
     if value.tensor.dtype == kind:
         return value
     return value.with_tensor(keras.ops.cast(value.tensor, kind), not_negative=value.not_negative)

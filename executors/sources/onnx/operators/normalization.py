@@ -1,10 +1,15 @@
 """Normalisation by statistics of the training data, of each example, or of each position."""
 
+from collections.abc import Sequence
+from math import prod
+
 import keras
 import numpy as np
 
+from executors.sources.onnx.batch import Array, Size
 from executors.sources.onnx.builder import Builder, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
@@ -13,7 +18,7 @@ layers = keras.layers
 
 @operator("BatchNormalization")
 def batch_norm(builder: Builder, node: Node, data: Argument, *statistics: Argument) -> Value:
-    """Build a batch norm over ONNX axis 1 from scale, offset, mean and variance."""
+    """Build a batch norm over the channels with the stored statistics."""
     value = tensor(data)
     if node.get("training_mode", 0):
         raise UnsupportedNodeError("is in training mode; export the model with model.eval()")
@@ -59,18 +64,25 @@ def _group_norm(
 def layer_norm(
     builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument = None
 ) -> Value:
-    """Build a layer norm over the last ONNX axis."""
+    """Build a layer norm over the last axis, or over several last axes, which are merged."""
     value = tensor(data)
-    if node.get("axis", -1) % value.rank != value.rank - 1:
-        raise UnsupportedNodeError("normalises several axes; expected the last one")
-    value = builder.moved_last(value, -1)
-    gamma, beta = constant(scale, "scale"), optional(offset, "offset")
-    layer = layers.LayerNormalization(epsilon=node.get("epsilon", 1e-5), name=builder.weighted(node))
-    result = layer(value.tensor)
-    channels = value.tensor.shape[-1]
-    set_weights(
-        layer,
-        np.broadcast_to(gamma.reshape(-1), (channels,)),
-        np.zeros(channels) if beta is None else np.broadcast_to(beta.reshape(-1), (channels,)),
+    first = node.get("axis", -1) % value.rank
+    if first <= value.batch:
+        raise UnsupportedNodeError("combines the examples of a batch")
+    shape = value.shape
+    merged = reshaped_to(builder, value, (*shape[:first], prod(size or 1 for size in shape[first:])))
+    if merged.order is None:
+        merged = builder.moved_last(merged, -1)
+    vectors = [constant(scale, "scale"), optional(offset, "offset")]
+    layer = layers.LayerNormalization(
+        epsilon=node.get("epsilon", 1e-5), center=offset is not None, name=builder.weighted(node)
     )
-    return value.with_tensor(result)
+    result = layer(merged.tensor)
+    set_weights(layer, *(_entries(vector, shape[first:], merged) for vector in vectors if vector is not None))
+    return reshaped_to(builder, merged.with_tensor(result), shape)
+
+
+def _entries(vector: Array, sizes: Sequence[Size], merged: Value) -> Array:
+    """Return a vector for the last axis of a value that merges axes of these sizes."""
+    entries = np.broadcast_to(vector, [size or 1 for size in sizes]).reshape(-1)
+    return entries if merged.order is None else entries[merged.order]

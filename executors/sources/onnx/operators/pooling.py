@@ -10,7 +10,7 @@ from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.registry import Argument, Node, operator, tensor
 from executors.sources.onnx.values import Value
-from executors.sources.onnx.windows import Window, zero_padded
+from executors.sources.onnx.windows import Window, border_repeated, zero_padded
 
 layers = keras.layers
 
@@ -54,12 +54,7 @@ def _padded_for_maxima(builder: Builder, value: Value, window: Window) -> Any:
     """
     if value.not_negative:
         return zero_padded(builder, value.tensor, window.padding)
-    left, tensor_ = [list(pad) for pad in window.padding], value.tensor
-    while any(map(any, left)):  # mirroring a single position copies it
-        step = [(min(1, before), min(1, after)) for before, after in left]
-        tensor_ = keras.ops.pad(tensor_, [(0, 0), *step, (0, 0)], mode="symmetric")
-        left = [[max(0, each - 1) for each in pad] for pad in left]
-    return tensor_
+    return border_repeated(value.tensor, [(0, 0), *window.padding, (0, 0)])
 
 
 @operator("AveragePool")
@@ -97,8 +92,10 @@ def _prepared(
 ) -> tuple[Value, Window, dict[str, Any]]:
     value = builder.channels_last(tensor(data))
     kernel = node.get("kernel_shape")
-    if len(kernel) not in kinds or max(node.get("dilations", [1])) > 1 or len(node.outputs) > 1:
-        raise UnsupportedNodeError("is dilated, over three axes, or returns indices")
+    if len(kernel) not in kinds:
+        raise UnsupportedNodeError(f"pools over {len(kernel)} axes; expected 1 or 2")
+    if max(node.get("dilations", [1])) > 1:
+        raise UnsupportedNodeError("pools over positions that are not adjacent, by dilations")
     window = Window(node, value.tensor.shape[1:-1], kernel)
     options = {"pool_size": tuple(kernel), "strides": window.strides, "name": builder.plain(node)}
     return value, window, options

@@ -50,10 +50,15 @@ def position_of_extreme(builder: Builder, node: Node, data: Argument) -> Value:
     """Return the index of the largest or smallest entry along an axis."""
     value = builder.ordered(tensor(data))
     axis = node.get("axis", 0) % value.rank
-    if axis == value.batch or node.get("select_last_index", 0):
-        raise UnsupportedNodeError("combines the examples of a batch, or selects the last index")
+    if axis == value.batch:
+        raise UnsupportedNodeError("combines the examples of a batch")
     find = keras.ops.argmax if node.operator == "ArgMax" else keras.ops.argmin
-    result = value.with_tensor(find(value.tensor, axis=value.position(axis), keepdims=True))
+    place, entries = value.position(axis), value.tensor
+    if node.get("select_last_index", 0):
+        reversed_ = find(keras.ops.flip(entries, axis=place), axis=place, keepdims=True)
+        result = value.with_tensor(keras.ops.subtract(value.size(axis) - 1, reversed_))
+    else:
+        result = value.with_tensor(find(entries, axis=place, keepdims=True))
     return result if node.get("keepdims", 1) else without(builder, result, [axis])
 
 

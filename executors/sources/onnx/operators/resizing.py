@@ -1,5 +1,6 @@
 """Resizing of images."""
 
+from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
 
@@ -26,8 +27,10 @@ _ROUNDED = {
 def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> Value:
     """Resize height and width: by a layer if Keras has an equal one, and by two matrices otherwise."""
     value = builder.channels_last(tensor(data))
-    if value.rank != 4 or node.get("antialias", 0):
-        raise UnsupportedNodeError("resizes other tensors than images, or with antialiasing")
+    if value.rank != 4:
+        raise UnsupportedNodeError(f"resizes a tensor of {value.rank} axes; expected an image with 4")
+    if node.get("antialias", 0):
+        raise UnsupportedNodeError("resizes with antialiasing")
     old = (value.size(2), value.size(3))
     new, scales = _sizes(node, value, options)
     if new == old:
@@ -46,24 +49,36 @@ def _sizes(node: Node, value: Value, options: tuple[Argument, ...]) -> tuple[tup
         scales, sizes = (given[0] if given else np.asarray(node.get("scales"))), None
     else:
         scales, sizes = (given[index] if index < len(given) else None for index in (1, 2))
-    axes = list(node.get("axes", range(value.rank)))
-    if node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise UnsupportedNodeError("keeps the aspect ratio")
-    new, factors = [], []
-    for axis in (2, 3):
-        before = value.size(axis)
-        if axis not in axes:
-            new.append(before)
-            factors.append(1.0)
-        elif sizes is not None:
-            new.append(int(sizes[axes.index(axis)]))
-            factors.append(new[-1] / before)
-        elif scales is not None:
-            factors.append(float(scales[axes.index(axis)]))
-            new.append(floor(before * factors[-1]))
-        else:
-            raise UnsupportedNodeError("has neither sizes nor scales")
-    return (new[0], new[1]), factors
+    axes = [axis % value.rank for axis in node.get("axes", range(value.rank))]
+    if sizes is not None:
+        factors = _factors(node, value, dict(zip(axes, map(int, sizes), strict=True)))
+        return (round(factors[0] * value.size(2)), round(factors[1] * value.size(3))), factors
+    if scales is None:
+        raise UnsupportedNodeError("has neither sizes nor scales")
+    by_axis = dict(zip(axes, map(float, scales), strict=True))
+    if any(by_axis.get(axis, 1) != 1 for axis in (0, 1)):
+        raise UnsupportedNodeError("resizes the channels or the batch")
+    factors = [by_axis.get(axis, 1.0) for axis in (2, 3)]
+    exact = [value.size(2) * factors[0], value.size(3) * factors[1]]
+    aligned = node.get("coordinate_transformation_mode") == "align_corners"
+    if aligned and any(size != floor(size) for size in exact):
+        raise UnsupportedNodeError(
+            "aligns corners by scales that make fractions of a position, which runtimes compute differently; "
+            "expected sizes"
+        )
+    return (floor(exact[0]), floor(exact[1])), factors
+
+
+def _factors(node: Node, value: Value, sizes: Mapping[int, int]) -> list[float]:
+    """Return the scales of height and width for given sizes by axis."""
+    if sizes.get(1, value.shape[1]) != value.shape[1]:
+        raise UnsupportedNodeError("resizes the channels")
+    factors = {axis: sizes[axis] / value.size(axis) for axis in (2, 3) if axis in sizes}
+    policy = node.get("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        common = (min if policy == "not_larger" else max)(factors.values())
+        factors = dict.fromkeys(factors, common)
+    return [factors.get(axis, 1.0) for axis in (2, 3)]
 
 
 def _layer(
@@ -105,10 +120,11 @@ def _matrix(node: Node, before: int, after: int, scale: float) -> Array:
     transformation = "asymmetric" if early else node.get("coordinate_transformation_mode", "half_pixel")
     rounding = _ROUNDED["floor" if early else node.get("nearest_mode", "round_prefer_floor")]
     cubic = node.get("cubic_coeff_a", -0.75)
-    if node.get("exclude_outside", 0) or mode not in ("nearest", "linear", "cubic"):
-        raise UnsupportedNodeError(f"has the mode {mode!r}, or excludes positions outside")
+    if mode not in ("nearest", "linear", "cubic"):
+        raise UnsupportedNodeError(f"has the mode {mode!r}")
+    inside = bool(node.get("exclude_outside", 0))
     places = [_place(transformation, index, before, after, scale) for index in range(after)]
-    return np.stack([_weights(mode, place, before, rounding, cubic) for place in places])
+    return np.stack([_weights(mode, place, before, rounding, cubic, inside=inside) for place in places])
 
 
 def _place(transformation: str, index: int, before: int, after: int, scale: float) -> float:
@@ -128,8 +144,14 @@ def _place(transformation: str, index: int, before: int, after: int, scale: floa
     raise UnsupportedNodeError(f"has the coordinates {transformation!r}")
 
 
-def _weights(mode: str, place: float, size: int, rounding: Any, cubic: float) -> Array:
-    """Return the weights of the old positions for one new position."""
+def _weights(
+    mode: str, place: float, size: int, rounding: Any, cubic: float, *, inside: bool = False
+) -> Array:
+    """Return the weights of the old positions for one new position.
+
+    Args:
+        inside: Whether positions outside do not count; otherwise, they are copies of the border.
+    """
     row = np.zeros(size, np.float32)
     if mode == "nearest":
         row[min(max(rounding(place), 0), size - 1)] = 1
@@ -140,6 +162,9 @@ def _weights(mode: str, place: float, size: int, rounding: Any, cubic: float) ->
     else:
         distances = (part + 1, part, 1 - part, 2 - part)
         shares = {first - 1 + index: _cubic(each, cubic) for index, each in enumerate(distances)}
+    if inside:
+        shares = {position: share for position, share in shares.items() if 0 <= position < size}
+        shares = {position: share / sum(shares.values()) for position, share in shares.items()}
     for position, share in shares.items():
         row[min(max(position, 0), size - 1)] += share
     return row

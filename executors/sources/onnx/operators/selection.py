@@ -16,7 +16,7 @@ from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Merged, Value
-from executors.sources.onnx.windows import Pad, zero_padded
+from executors.sources.onnx.windows import Pad, border_repeated, zero_padded
 
 layers = keras.layers
 
@@ -137,8 +137,8 @@ def gather(builder: Builder, node: Node, data: Argument, indices: Argument) -> V
         return _embedded(builder, node, constant(data, "table"), indices)
     value, chosen = builder.ordered(tensor(data)), constant(indices, "index")
     axis = node.get("axis", 0) % value.rank
-    if axis == value.batch or chosen.ndim > 1:
-        raise UnsupportedNodeError("selects examples of a batch, or has a matrix of indices")
+    if axis == value.batch:
+        raise UnsupportedNodeError("selects examples of a batch")
     size = value.size(axis)
     picked = chosen.reshape(-1) % size
     if picked.size == 1:
@@ -148,7 +148,9 @@ def gather(builder: Builder, node: Node, data: Argument, indices: Argument) -> V
             keras.ops.take(value.tensor, picked.astype(np.int32), axis=value.position(axis)),
             not_negative=value.not_negative,
         )
-    return result if chosen.ndim else without(builder, result, [axis])
+    if not chosen.ndim:
+        return without(builder, result, [axis])
+    return reshaped_to(builder, result, (*value.shape[:axis], *chosen.shape, *value.shape[axis + 1 :]))
 
 
 def _embedded(builder: Builder, node: Node, table: Array, indices: Value) -> Value:
@@ -187,6 +189,6 @@ def _padded(builder: Builder, node: Node, value: Value, pads: list[Pad], fill: f
         return keras.ops.pad(value.tensor, pads, mode="constant", constant_values=fill)
     if mode == "reflect":
         return keras.ops.pad(value.tensor, pads, mode="reflect")
-    if mode == "edge" and max(map(max, pads)) == 1:  # equal to the border mirrored, which LiteRT has
-        return keras.ops.pad(value.tensor, pads, mode="symmetric")
+    if mode == "edge":
+        return border_repeated(value.tensor, pads)
     raise UnsupportedNodeError(f"pads with mode {mode!r}")

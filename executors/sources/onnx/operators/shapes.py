@@ -245,6 +245,6 @@ def space_to_depth(builder: Builder, node: Node, data: Argument) -> Value:
         raise UnsupportedNodeError("has its batch on another axis than the first")
     rows, columns = height // block, width // block
     value = reshaped_to(builder, value, (None, channels, rows, block, columns, block))
-    order = [0, 3, 5, 1, 2, 4]
+    order = [0, 3, 5, 1, 2, 4] if node.get("mode", "DCR") == "DCR" else [0, 1, 3, 5, 2, 4]
     value = Value(value.tensor, tuple(order.index(axis) for axis in value.axes))
     return reshaped_to(builder, value, (None, channels * block * block, rows, columns))

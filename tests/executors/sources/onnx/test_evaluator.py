@@ -18,6 +18,8 @@ NORM = {
     "shift": normal(6),
     "mean": normal(6),
     "variance": np.abs(normal(6)) + np.float32(0.1),
+    "k": normal(6, 2, 3, 2),
+    "offsets": normal(6),
 }
 
 CASES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
@@ -46,6 +48,18 @@ CASES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
     ),
     "means, padded below": (
         17, "AveragePool", "x", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    ),
+    "transposed": (17, "ConvTranspose", "x k", {"strides": [2, 3]}),
+    "transposed, in groups": (
+        17, "ConvTranspose", "x k offsets",
+        {"group": 3, "strides": [2, 2], "dilations": [2, 1], "pads": [1, 0, 2, 1], "output_padding": [1, 0]},
+    ),
+    "transposed to a size": (17, "ConvTranspose", "x k", {"strides": [2, 2], "output_shape": [12, 15]}),
+    "transposed to a larger size": (
+        17, "ConvTranspose", "x k", {"strides": [2, 2], "output_shape": [16, 17], "auto_pad": "SAME_UPPER"},
+    ),
+    "transposed, padded above": (
+        17, "ConvTranspose", "x k", {"strides": [2, 1], "auto_pad": "SAME_UPPER"},
     ),
     "maxima, padded below": (
         17, "MaxPool", "x", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
