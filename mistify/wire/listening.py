@@ -40,16 +40,30 @@ class Certificate:
         raise invalid_config([problem], "the command line")
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return the certificate as gRPC credentials.
+        """Return the certificate as gRPC credentials, which each new connection reads again.
+
+        Connections use the previous certificate while the files cannot be used, for example while they are
+        being replaced.
 
         Raises:
             MistifyError: NOT_FOUND, a file cannot be read.
         """
         try:
-            return grpc.ssl_server_credentials([(self.key.read_bytes(), self.chain.read_bytes())])
+            first = self._configuration()
+            return grpc.dynamic_ssl_server_credentials(first, self._renewed)  # type: ignore[arg-type]
         except OSError as error:
             message = f"the file {error.filename} cannot be read: {error.strerror}; give a PEM file"
             raise MistifyError(ErrorCode.NOT_FOUND, message) from error
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(self.key.read_bytes(), self.chain.read_bytes())])
+
+    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return the current certificate; None, for the previous one, if a file cannot be read."""
+        try:
+            return self._configuration()
+        except OSError:
+            return None
 
 
 def listen(

@@ -30,7 +30,7 @@ class Connections:
         listening: A listening, non-blocking socket.
         most: Maximum number of connections; others wait in the socket's backlog while none is idle.
         protocol: Creates the protocol for a connection.
-        tls: TLS settings; None for connections without TLS.
+        tls: Returns the TLS settings for a new connection; None for connections without TLS.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Connections:
         listening: socket.socket,
         most: int,
         protocol: Callable[[], TimedProtocol],
-        tls: SSLContext | None,
+        tls: Callable[[], SSLContext] | None,
     ) -> None:
         self._listening = listening
         self._most = most
@@ -93,7 +93,7 @@ class Connections:
                 await loop.connect_accepted_socket(
                     lambda: protocol,
                     connection,
-                    ssl=self._tls,
+                    ssl=self._tls and self._tls(),
                     ssl_handshake_timeout=HEAD_SECONDS if self._tls else None,
                 )
                 await protocol.lost

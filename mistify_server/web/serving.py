@@ -13,6 +13,7 @@ from typing_extensions import override
 from mistify.errors import ErrorCode, MistifyError
 from mistify.wire.listening import Certificate, checked_address
 from mistify_server.file_descriptors import most_connections
+from mistify_server.web.certificates import RenewedTls
 from mistify_server.web.connections import Connections
 from mistify_server.web.protocol import TimedProtocol
 
@@ -56,9 +57,7 @@ async def serve_http(
     """
     host, port = checked_address(address, token)
     with _bound(host, port) as listening:
-        tls = (
-            {} if certificate is None else {"ssl_certfile": certificate.chain, "ssl_keyfile": certificate.key}
-        )
+        tls = None if certificate is None else RenewedTls(certificate)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -68,11 +67,10 @@ async def serve_http(
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE,
-            **tls,  # type: ignore[arg-type]
         )
         config.load()
         server = _Server(config)
-        connections = Connections(listening, most_connections(), server.protocol, config.ssl)
+        connections = Connections(listening, most_connections(), server.protocol, tls)
         accepting, serving = asyncio.create_task(connections.accept()), asyncio.create_task(server.serve())
         try:
             shown = f"[{host}]" if ":" in host else host

@@ -1,15 +1,17 @@
 """TLS between servers and clients: accepted and refused certificates."""
 
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import trustme
 
 from mistify.errors import ErrorCode
-from tests.support.servers import MISTIFY, server
+from tests.support.servers import MISTIFY, last_word, server
 
 
 def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
@@ -79,3 +81,29 @@ def test_a_server_with_another_host_name_is_not_trusted(tmp_path: Path) -> None:
     with server(tmp_path / "store", *options) as (listening, _):
         done = devices(listening, tmp_path / "own" / "authority.pem")
     assert done.returncode == ErrorCode.UNAUTHENTICATED.exit_code
+
+
+def test_a_renewed_certificate_needs_no_restart(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    options = (*certified(own, "127.0.0.1"), "--http", "127.0.0.1:0")
+    certified(other, "127.0.0.1")
+    with server(tmp_path / "store", *options) as (listening, process):
+        url = last_word(process)
+
+        def served(authority: Path) -> tuple[bool, bool]:
+            """Return whether gRPC and HTTP prove their identity to clients that trust an authority."""
+            try:
+                context = ssl.create_default_context(cafile=str(authority))
+                over_http = httpx.get(f"{url}healthz", verify=context).status_code == 200
+            except httpx.ConnectError:
+                over_http = False
+            return devices(listening, authority).returncode == 0, over_http
+
+        assert served(own / "authority.pem") == (True, True)
+        (other / "chain.pem").replace(own / "chain.pem")  # does not belong to the key
+        assert served(own / "authority.pem") == (True, True)
+        (other / "key.pem").replace(own / "key.pem")
+        assert served(own / "authority.pem") == (False, False)
+        assert served(other / "authority.pem") == (True, True)
+        (own / "key.pem").unlink()
+        assert served(other / "authority.pem") == (True, True)

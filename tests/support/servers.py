@@ -31,7 +31,7 @@ def server(
         env=environment,
     )
     try:
-        yield _last_word(process), process
+        yield last_word(process), process
     finally:
         process.terminate()
         try:
@@ -46,10 +46,10 @@ def server(
 def web_server(store: Path, *options: str | Path) -> Iterator[str]:
     """Start an HTTP server, yield its URL, and stop it at the end."""
     with server(store, "--http", "127.0.0.1:0", *options) as (_, process):
-        yield _last_word(process)
+        yield last_word(process)
 
 
-def _last_word(process: subprocess.Popen[str]) -> str:
+def last_word(process: subprocess.Popen[str]) -> str:
     """Return the last word of the next line that a server prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
