@@ -54,7 +54,7 @@ def measure(options: Namespace) -> Figures:
         raise MissingDataError("this system does not report the memory of processes; run it on Linux")
     with TemporaryDirectory() as temporary:
         package, weights = dense_package(Path(temporary) / "package"), Path(temporary) / "weights"
-        files = EngineFiles(Package.open(package), weights)
+        files = EngineFiles.of(Package.open(package), weights)
         measured = measured_engines(files, [_OWN, _MAPPED], 0.1 if options.quick else 2.0)
         memory = [_memory_of_apps(package, weights, one.engine) for one in measured]
     Console().print(_table(measured, memory))

@@ -14,9 +14,9 @@ _networks: list[Chain[Engine]] = []
 
 def run_network(package: Path, weights: Path, engine: Engine) -> float:
     """Open the network of a package and run it once; return the bytes of the process before."""
-    version = Package.open(package)
-    inputs, before = random_inputs(version), proportional_bytes()
-    _networks.append(EngineFiles(version, weights).opened(engine))
+    files = EngineFiles.of(Package.open(package), weights)
+    inputs, before = random_inputs(files.inputs), proportional_bytes()
+    _networks.append(files.opened(engine))
     _networks[-1](inputs)
     return before or 0.0
 

@@ -19,10 +19,12 @@ class ChosenBlocks(Record):
     Attributes:
         files: Files of the blocks, from the inputs of the network to its outputs.
         execution: The execution of all blocks.
+        mapped_weights: Map the weights once the blocks are one network; see `Engine`.
     """
 
     files: tuple[str, ...]
     execution: Execution = Execution.INTERPRETER
+    mapped_weights: bool = False
 
 
 class LoadedBlock:
@@ -30,6 +32,7 @@ class LoadedBlock:
 
     Attributes:
         variant: The block's file, such as its entry in the store.
+        weights: The directory of packed weights; None for weights in memory.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class LoadedBlock:
         """
         self.variant = variant
         self.execution = execution
+        self.weights = weights
         try:
             with files.mapped(variant) as content:
                 network = part_that_runs(content, execution)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mistify.package.block_files import BlockFiles
-from mistify.package.manifest import NETWORK
+from mistify.package.manifest import NETWORK, TensorInfo
 from mistify.package.opened import Package
 from mistify_client.assembly.chaining import Chain, LoadedBlock
 from mistify_client.assembly.engine import Engine
@@ -16,12 +16,26 @@ class EngineFiles(NamedTuple):
     """The files that engines need.
 
     Attributes:
-        version: The version of the package.
+        directory: The directory of the network.
+        network: Its file.
+        inputs: Types and shapes of the inputs of that network.
         weights: The directory for `mapped_weights`.
     """
 
-    version: Package
+    directory: Path
+    network: NetworkFile
+    inputs: tuple[TensorInfo, ...]
     weights: Path
+
+    @classmethod
+    def of(cls, version: Package, weights: Path) -> "EngineFiles":
+        """Return the files of a package's network.
+
+        Args:
+            weights: The directory for `mapped_weights`.
+        """
+        manifest = version.manifest
+        return cls(version.directory, NetworkFile(NETWORK, manifest.files[NETWORK]), manifest.inputs, weights)
 
     def opened(self, engine: Engine, threads: int | None = None) -> Chain[Engine]:
         """Open the network with an engine.
@@ -32,10 +46,9 @@ class EngineFiles(NamedTuple):
         Raises:
             MistifyError: CORRUPT_PACKAGE, it is damaged, or LiteRT cannot run it in this way.
         """
-        network = NetworkFile(NETWORK, self.version.manifest.files[NETWORK])
         weights = self.weights if engine.mapped_weights else None
-        with BlockFiles(self.version.directory) as files:
-            block = LoadedBlock(files, network, threads or engine.threads, engine.execution, weights)
+        with BlockFiles(self.directory) as files:
+            block = LoadedBlock(files, self.network, threads or engine.threads, engine.execution, weights)
         return Chain([block], engine)
 
 

@@ -1,7 +1,7 @@
 """Paging of subnets: only the blocks of the current one are in memory.
 
 A subnet first runs as a chain of blocks, until they have been stitched in the background into one network,
-which is faster. If memory is short, the blocks keep running as a chain.
+which is faster, and whose weights can be mapped. If memory is short, the blocks keep running as a chain.
 """
 
 import logging
@@ -17,6 +17,7 @@ from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore
 from mistify.package.opened import Package
 from mistify_client.assembly.chaining import Chain, ChosenBlocks, LoadedBlock
+from mistify_client.assembly.engine_table import WEIGHTS
 from mistify_client.assembly.executions import Tensors
 from mistify_client.assembly.made_networks import MadeNetworks
 from mistify_client.assembly.memory import available_bytes, return_memory
@@ -42,11 +43,13 @@ class Blocks(NamedTuple):
         directory: The package.
         store: The block store, including the shipped network if it is one of the variants.
         stitched: The directory of stitched networks; None to run all subnets as chains of blocks.
+        weights: The directory for `mapped_weights`; None to have all weights in memory.
     """
 
     directory: Path
     store: BlockStore
     stitched: Path | None = None
+    weights: Path | None = None
 
     @classmethod
     def of(cls, package: Package, state: Path) -> "Blocks":
@@ -55,7 +58,9 @@ class Blocks(NamedTuple):
         Raises:
             MistifyError: As for `blocks_of`.
         """
-        return cls(package.directory, with_shipped(blocks_of(package), package), state / STITCHED)
+        return cls(
+            package.directory, with_shipped(blocks_of(package), package), state / STITCHED, state / WEIGHTS
+        )
 
 
 class PagedNetwork(Pager[ChosenBlocks]):
@@ -79,6 +84,7 @@ class PagedNetwork(Pager[ChosenBlocks]):
         self._directory = blocks.directory
         self._store = blocks.store
         self._stitched = None if blocks.stitched is None else MadeNetworks(blocks.stitched)
+        self._weights = blocks.weights
         self._threads = threads
         self._available = available
         self._stitching: threading.Thread | None = None
@@ -134,16 +140,23 @@ class PagedNetwork(Pager[ChosenBlocks]):
     def _in_memory(self, chosen: ChosenBlocks) -> dict[str, LoadedBlock]:
         """Return the blocks in memory with the same execution as the chosen ones, by file."""
         blocks = self._current.blocks
-        return {block.variant.file: block for block in blocks if block.execution is chosen.execution}
+        same = chosen.execution, self._weights_of(chosen, len(chosen.files))
+        return {block.variant.file: block for block in blocks if (block.execution, block.weights) == same}
+
+    def _weights_of(self, chosen: ChosenBlocks, blocks: int) -> Path | None:
+        """Return the directory for `mapped_weights`; there is room in it for whole networks only."""
+        return self._weights if chosen.mapped_weights and blocks == 1 else None
 
     def _chain_of(self, chosen: ChosenBlocks, there: dict[str, LoadedBlock]) -> Chain[ChosenBlocks]:
         """Return the stitched network of the blocks, or a chain of them, reusing blocks in memory."""
         whole = self._stitched_chain(chosen)
         if whole is not None:
             return whole
+        weights = self._weights_of(chosen, len(chosen.files))
         with BlockFiles(self._directory) as files:
             blocks = [
-                there.get(variant.file) or LoadedBlock(files, variant, self._threads, chosen.execution)
+                there.get(variant.file)
+                or LoadedBlock(files, variant, self._threads, chosen.execution, weights)
                 for variant in self._store.network_of(chosen.files)
             ]
         return Chain(blocks, chosen)
@@ -158,7 +171,8 @@ class PagedNetwork(Pager[ChosenBlocks]):
             return None
         try:
             with BlockFiles(self._stitched.directory) as files:
-                loaded = LoadedBlock(files, network, self._threads, chosen.execution)
+                weights = self._weights_of(chosen, 1)
+                loaded = LoadedBlock(files, network, self._threads, chosen.execution, weights)
         except MistifyError as error:
             logger.warning("blocks run one after the other until they have been stitched again: %s", error)
             self._stitched.remove(network)

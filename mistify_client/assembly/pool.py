@@ -30,6 +30,7 @@ class PoolEntry(Record):
         score: The accuracy, or the explained share of the variance, minus half of the loss: the criterion for
             choosing among the subnets that are as accurate as all faster ones. None if the loss is None.
         engine: The engine that runs it, with which its latency was measured.
+        memory_bytes: Memory of a process that runs it, less that of the process before; None if not measured.
     """
 
     files: tuple[FileName, ...]
@@ -38,6 +39,7 @@ class PoolEntry(Record):
     loss: float | None = None
     score: float | None = None
     engine: Engine = Engine()
+    memory_bytes: Annotated[float, Field(gt=0)] | None = None
 
 
 class SubnetPool(RecordedOptions):
@@ -54,7 +56,7 @@ class SubnetPool(RecordedOptions):
         data: Path of the file with these examples.
         strategy: The search strategy that found the subnets.
         entries: The subnets: each is slower than the previous one, has a higher score, and is at least as
-            accurate.
+            accurate. Entries of the same subnet with other engines follow each other, the fastest one last.
     """
 
     FILE: ClassVar[str] = POOL

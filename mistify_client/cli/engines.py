@@ -1,7 +1,7 @@
 """The command of engines: `mistify engines`."""
 
 import json
-import os
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +12,17 @@ from mistify.machine import MOST_THREADS
 from mistify.parsing.quantities import format_bytes, format_time
 from mistify.parsing.validation import InvalidValue
 from mistify.tables import plain_table
-from mistify_client.assembly.engine_table import EngineTable, MeasuredEngine
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.engines.measuring import SECONDS
-from mistify_client.engines.offering import offer_engines
+from mistify_client.engines.offering import Offer, offer_engines
 
 _DIGITS = 3
 
-_HELP = "Numbers of threads to try, such as 1,2,4. Default: 1, 2, 4 and so on, up to those of the device."
+_HELP = (
+    "Numbers of threads to try, such as 1,2,4. Default: 1, 2, 4 and so on, up to those of the device. "
+    "Subnets have that of mistify adapt."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,26 +40,26 @@ def measure_engines(
     """Measure ways to run a package on this device, and make the best ones its options.
 
     They differ in the interface of LiteRT, the number of threads, and in whether all processes share the
-    packed weights. The package's own engine runs until a monitor or an app switches to another one. Exit code
-    3: the package has branches, exits, or options made on this device; 4: another process measures it.
+    packed weights. The package's own engine runs until a monitor or an app switches to another one. Subnets
+    that mistify adapt has found are measured one by one. Exit code 3: the package has branches, exits or
+    slices; 4: another process measures it.
     """
     with reported_errors():
-        table, measured = offer_engines(package, _counts(threads), seconds)
+        offers = offer_engines(package, _counts(threads), seconds)
         if as_json:
-            typer.echo(json.dumps(_as_json(table, measured), indent=2))
+            typer.echo(json.dumps(_as_json(offers), indent=2))
         else:
-            Console().print(_table(table, measured))
+            Console().print(_table(offers))
 
 
-def _counts(text: str | None) -> list[int]:
-    """Return the numbers of threads in a comma-separated text.
+def _counts(text: str | None) -> list[int] | None:
+    """Return the numbers of threads in a comma-separated text; None without a text.
 
     Raises:
         MistifyError: INVALID_CONFIG, they are not.
     """
     if text is None:
-        most = os.cpu_count() or 1
-        return [2**power for power in range(most.bit_length())]
+        return None
     counts = [int(part) for part in text.split(",") if part.strip().isdecimal()]
     if len(counts) != len(text.split(",")) or not all(1 <= count <= MOST_THREADS for count in counts):
         error = InvalidValue(text, f"numbers from 1 to {MOST_THREADS}", 'separate them by commas: "1,2"')
@@ -65,19 +67,14 @@ def _counts(text: str | None) -> list[int]:
     return counts
 
 
-def _as_json(table: EngineTable, measured: list[MeasuredEngine]) -> dict[str, Any]:
-    return {"engines": [{**one.model_dump(mode="json"), "option": _option(table, one)} for one in measured]}
+def _as_json(offers: Sequence[Offer]) -> dict[str, Any]:
+    return {"engines": [{**one.model_dump(mode="json"), "option": option} for option, one in offers]}
 
 
-def _table(table: EngineTable, measured: list[MeasuredEngine]) -> Any:
+def _table(offers: Sequence[Offer]) -> Any:
     shown = plain_table("option", "engine", "latency", "memory", "start")
-    for one in measured:
+    for option, one in offers:
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes, _DIGITS)
         latency, start = format_time(one.latency_ms, _DIGITS), format_time(one.start_ms, _DIGITS)
-        shown.add_row(_option(table, one) or "-", str(one.engine), latency, memory, start)
+        shown.add_row(option or "-", str(one.engine), latency, memory, start)
     return shown
-
-
-def _option(table: EngineTable, measured: MeasuredEngine) -> str | None:
-    """Return the id of the option of an engine; None if it is not offered."""
-    return table.ids[table.engines.index(measured)] if measured in table.engines else None

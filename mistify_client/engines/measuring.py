@@ -1,4 +1,4 @@
-"""Measurement of a package's network with several engines."""
+"""Measurement of a network with several engines."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.isolation.process import DisposableProcess, ProcessEndedError
-from mistify.package.manifest import NETWORK
-from mistify.package.opened import Package
+from mistify.package.manifest import TensorInfo
 from mistify.profiling.measuring import best_of_parts_ms, random_input
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.engine_table import MeasuredEngine
@@ -35,7 +34,7 @@ class _Start(NamedTuple):
 def measured_engines(
     files: EngineFiles, engines: Sequence[Engine], seconds: float = SECONDS
 ) -> list[MeasuredEngine]:
-    """Measure the network of a package with engines, which take turns.
+    """Measure a network with engines, which take turns.
 
     Engines that cannot run it are left out. Each one runs in other processes first, because LiteRT crashes on
     some networks.
@@ -51,7 +50,7 @@ def measured_engines(
     for engine in engines[1:]:
         with suppress(MistifyError):
             starts[engine] = _started(files, engine)
-    inputs = random_inputs(files.version)
+    inputs = random_inputs(files.inputs)
     loads = [partial(_loaded, files, engine, inputs) for engine in starts]
     latencies = best_of_parts_ms(loads, seconds * len(loads))
     return [
@@ -70,20 +69,19 @@ def _started(files: EngineFiles, engine: Engine) -> _Start:
     try:
         for _ in range(1 + _STARTS):
             with closing(DisposableProcess()) as process:
-                starts.append(process.call(_start, files.version.directory, files.weights, engine))
+                starts.append(process.call(_start, files, engine))
     except (ProcessEndedError, MemoryError) as error:
-        message = f"LiteRT cannot run {files.version.directory / NETWORK} ({engine}): {error}"
+        message = f"LiteRT cannot run {files.directory / files.network.file} ({engine}): {error}"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
     memory = [start.memory_bytes for start in starts[1:] if start.memory_bytes is not None]
     return _Start(median(start.start_ms for start in starts[1:]), median(memory) if memory else None)
 
 
-def _start(directory: Path, weights: Path, engine: Engine) -> _Start:
+def _start(files: EngineFiles, engine: Engine) -> _Start:
     """Open the network in this process, and run it once."""
-    version = Package.open(directory)
-    inputs, before = random_inputs(version), proportional_bytes()
+    inputs, before = random_inputs(files.inputs), proportional_bytes()
     start = time.perf_counter()
-    network = EngineFiles(version, weights).opened(engine)
+    network = files.opened(engine)
     network(inputs)
     start_ms = 1e3 * (time.perf_counter() - start)
     after = proportional_bytes()
@@ -111,9 +109,6 @@ def _loaded(files: EngineFiles, engine: Engine, inputs: Tensors) -> Callable[[],
     return seconds
 
 
-def random_inputs(version: Package) -> Tensors:
-    """Return an example for the inputs of a package."""
-    return {
-        info.name: random_input((max(1, size) for size in info.shape), info.dtype)
-        for info in version.manifest.inputs
-    }
+def random_inputs(inputs: Sequence[TensorInfo]) -> Tensors:
+    """Return an example for the inputs of a network."""
+    return {info.name: random_input((max(1, size) for size in info.shape), info.dtype) for info in inputs}

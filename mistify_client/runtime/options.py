@@ -40,9 +40,9 @@ class OptionCosts:
     Attributes:
         latency_ms: The median in milliseconds on an otherwise idle device; with exits, the expected value.
         p95_ms: The 95th percentile of the latency; None if unknown.
-        memory_bytes: Bytes by the cost model; for a subnet, of its blocks alone; for networks on a ladder of
-            slices, of constants and activations in their files; for engines, of a process that runs them;
-            None if unknown.
+        memory_bytes: Bytes by the cost model; for networks on a ladder of slices, of constants and
+            activations in their files; for engines, of a process that runs them, and for subnets as well, or
+            of their blocks alone if their engines were not measured; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
         energy: By equation 1 of CrowdHMTware; None if multiply-adds or weights are unknown, as for a slice.
         axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
@@ -357,7 +357,9 @@ def _subnet(
         kind=OptionKind.SUBNET,
         id=option_id(OptionKind.SUBNET, number),
         engine=entry.engine,
-        costs=OptionCosts(entry.latency_ms, memory_bytes=size, size_bytes=size, energy=energy),
+        costs=OptionCosts(
+            entry.latency_ms, memory_bytes=entry.memory_bytes or size, size_bytes=size, energy=energy
+        ),
         score=OptionScore(entry.accuracy, metric),
         blocks=entry.files,
     )

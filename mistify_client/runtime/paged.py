@@ -138,8 +138,9 @@ class PagedOptions(Generic[Choice]):
 
 
 def chosen_blocks(option: Option) -> ChosenBlocks:
-    """Return the blocks of a subnet, and their execution."""
-    return ChosenBlocks(files=option.blocks, execution=option.engine.execution)
+    """Return the blocks of a subnet, and how to run them."""
+    engine = option.engine
+    return ChosenBlocks(files=option.blocks, execution=engine.execution, mapped_weights=engine.mapped_weights)
 
 
 def open_paged(
@@ -181,7 +182,7 @@ def _open_options(
 def _open_engines(
     package: Package, options: PackageOptions, state: Path, wanted: int, threads: int | None
 ) -> PagedOptions[Engine]:
-    files = EngineFiles(package, state / WEIGHTS)
+    files = EngineFiles.of(package, state / WEIGHTS)
     choices = {option.id: option.engine for option in options.options}
     network = _opened(options, wanted, lambda option: PagedEngines(files, choices[option], threads))
     return PagedOptions(package.manifest, choices, network, threads or options.threads)

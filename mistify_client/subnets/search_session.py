@@ -241,7 +241,8 @@ def _rescored_pool(
     with suppress(MistifyError):  # a pool that is unreadable, or whose blocks are missing, is replaced
         pool = SubnetPool.load(state, version)
         there = {one.subnet for one in others}
-        subnets = [measured.space.store.network_of(entry.files) for entry in (pool.entries if pool else ())]
+        kept = dict.fromkeys(entry.files for entry in (pool.entries if pool else ()))
+        subnets = [measured.space.store.network_of(files) for files in kept]
         new = [subnet for subnet in subnets if subnet not in there]
         if new:
             scores = scorer(new)

@@ -11,11 +11,19 @@ from mistify_client import load
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.engine_table import ENGINES, EngineTable, MeasuredEngine
 from mistify_client.assembly.executions import Execution
+from mistify_client.engines import subnets
 from mistify_client.engines.offering import best_engines, offer_engines
 from mistify_client.files import held_alone
 from mistify_client.runtime.versions import install_options, open_current, state_directory
-from tests.mistify_client.pools import list_files, make_block_package, make_elastic_package, write_pool
+from tests.mistify_client.pools import (
+    SUBNETS,
+    list_files,
+    make_block_package,
+    make_elastic_package,
+    write_pool,
+)
 from tests.support import elastic_stores
+from tests.support.block_stores import images as block_images
 
 OWN = Engine()
 TWO_THREADS = Engine(threads=2)
@@ -52,12 +60,13 @@ def switched(model, option):
 
 
 def test_engines_are_measured_and_the_own_one_comes_first(package):
-    table, tried = offer_engines(package, [1], seconds=1e-3)
+    offers = offer_engines(package, [1], seconds=1e-3)
+    tried = [measured for _, measured in offers]
     assert [one.engine for one in tried] == [OWN, MAPPED]
     assert all(one.latency_ms > 0 and one.start_ms > 0 and one.memory_bytes > 0 for one in tried)
-    assert table.engines[0].engine == OWN
-    assert set(table.engines) <= set(tried)
-    assert EngineTable.of(open_current(package), state_directory(package)) == table
+    assert offers[0].option == "branch-0"
+    table = EngineTable.of(open_current(package), state_directory(package))
+    assert dict(zip(table.ids, table.engines, strict=True)) == {name: one for name, one in offers if name}
     assert [option.id for option in load(package).options] == list(table.ids)
 
 
@@ -66,8 +75,9 @@ def test_an_engine_that_cannot_run_the_network_is_left_out(tmp_path):
     package = make_elastic_package(tmp_path / "package")
     (package / NETWORK).write_bytes(resizable((package / NETWORK).read_bytes()))
     list_files(package)
-    table, tried = offer_engines(package, [1, 2], seconds=1e-3)
-    assert [one.engine for one in tried] == [OWN, TWO_THREADS]
+    offers = offer_engines(package, [1, 2], seconds=1e-3)
+    assert [measured.engine for _, measured in offers] == [OWN, TWO_THREADS]
+    table = EngineTable.of(open_current(package), state_directory(package))
     assert MAPPED not in [one.engine for one in table.engines]
 
 
@@ -139,13 +149,66 @@ def test_a_damaged_table_leaves_the_package_as_it_was_shipped(package, caplog):
     assert "remove it, or replace it with mistify engines" in caplog.text
 
 
-def test_a_package_with_other_options_gets_no_engines(tmp_path, branch_package):
+def test_a_package_with_other_options_gets_no_engines(branch_package):
+    with pytest.raises(MistifyError, match="branches") as caught:
+        offer_engines(branch_package, [1], seconds=1e-3)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+@pytest.fixture
+def with_pool(tmp_path):
     package = make_block_package(tmp_path / "blocks")
     write_pool(package)
-    for directory, reason in ((package, "made on this device"), (branch_package, "branches")):
-        with pytest.raises(MistifyError, match=reason) as caught:
-            offer_engines(directory, [1], seconds=1e-3)
-        assert caught.value.code is ErrorCode.NOT_FOUND
+    return package
+
+
+def test_each_subnet_is_measured_with_mapped_weights_as_well(with_pool, monkeypatch):
+    """The second subnet has an engine that saves memory; both engines of it follow each other."""
+
+    def measure(files, engines, seconds):
+        smaller = 0.6 if measure.calls else 1.0
+        measure.calls += 1
+        return [measured(OWN, 2.0, 1e6), measured(MAPPED, 2.2, smaller * 1e6)]
+
+    measure.calls = 0
+    monkeypatch.setattr(subnets, "measured_engines", measure)
+    offers = offer_engines(with_pool)
+    assert [option for option, _ in offers] == [None, "subnet-0", "subnet-1", "subnet-2"]
+    assert [one.engine for _, one in offers] == [MAPPED, OWN, MAPPED, OWN]
+    shown = [
+        (each.id, each.blocks, each.engine, each.costs.latency_ms, each.costs.memory_bytes)
+        for each in load(with_pool).options
+    ]
+    assert shown == [
+        ("subnet-0", SUBNETS[0].files, OWN, 4.0, 1e6),
+        ("subnet-1", SUBNETS[1].files, MAPPED, pytest.approx(11.0), 6e5),
+        ("subnet-2", SUBNETS[1].files, OWN, 10.0, 1e6),
+    ]
+    offer_engines(with_pool)  # measures each subnet once, although one has two engines now
+    assert measure.calls == 4
+
+
+def test_subnets_are_measured_as_they_run(with_pool):
+    offers = offer_engines(with_pool, seconds=1e-3)
+    assert [one.engine for _, one in offers].count(MAPPED) == len(SUBNETS)
+    assert all(one.latency_ms > 0 and one.memory_bytes > 0 for _, one in offers)
+
+
+def test_a_subnet_gives_the_same_outputs_with_mapped_weights(with_pool):
+    entries = [SUBNETS[0].model_copy(update={"engine": engine}) for engine in (OWN, MAPPED)]
+    write_pool(with_pool, entries=tuple(entries))
+    model = load(with_pool)
+    expected = model(block_images(1))
+    model.switch("subnet-1" if model.running == "subnet-0" else "subnet-0")
+    model(block_images(1))
+    model._loaded.network._network._loader.submit(lambda: None).result()
+    np.testing.assert_allclose(model(block_images(1)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_threads_of_subnets_are_those_of_their_search(with_pool):
+    with pytest.raises(MistifyError, match="mistify adapt") as caught:
+        offer_engines(with_pool, [2])
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_engines_are_measured_by_one_process_at_a_time(package):
