@@ -48,7 +48,7 @@ def test_pages_are_accessible(browser: Browser, url: str, scheme: str, width: in
         opened(page)
         found[name] = faults(page)
     page.unroute_all()
-    for path in ("", "submit", "fleet", "login"):
+    for path in ("", "submit", "compare", "fleet", "login"):
         page.goto(url + path)
         found[path or "jobs"] = faults(page)
     context.close()

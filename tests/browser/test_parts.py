@@ -16,7 +16,9 @@ from tests.support.rendered import goal_page
 pytestmark = pytest.mark.web
 
 
-SUBMIT = render("submit.html", path="/submit", in_session=False, text='["example"]')
+SUBMIT = render(
+    "submit.html", path="/submit", needs_token=False, in_session=False, caller=None, text='["example"]'
+)
 
 
 def show_plan(page: Page, plan: Plan) -> list[list[str]]:

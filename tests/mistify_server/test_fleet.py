@@ -269,7 +269,9 @@ def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> 
     page = render(
         "fleet.html",
         path="/fleet",
+        needs_token=False,
         in_session=False,
+        caller=None,
         reports=[DeviceReport(status, datetime(2026, 11, 25, tzinfo=UTC))],
         summary=FleetSummary(devices=1, missing=0),
         next_page_token="",

@@ -26,7 +26,9 @@ def job_page(
     return render(
         "job.html",
         path=f"/jobs/{job.id}",
+        needs_token=False,
         in_session=False,
+        caller=None,
         part=JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals)),
         job=job,
         inputs=inputs,
@@ -47,7 +49,9 @@ def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
     return render(
         "goal.html",
         path=f"/jobs/{job.id}/goals/{goal.id}",
+        needs_token=False,
         in_session=False,
+        caller=None,
         job=job,
         goal=goal,
         data=next(each for each in reported["goals"] if each["id"] == goal.id),

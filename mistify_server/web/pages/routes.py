@@ -19,6 +19,7 @@ from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.job_comparison import compare_jobs
 from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.plots import plots_of
@@ -91,6 +92,21 @@ def page_routes(services: Services) -> APIRouter:
     async def add(request: Request, job_id: str) -> HTMLResponse:
         part = await porting.part(job_id, GoalSelection())
         return _page(request, "add.html", job=part.job, text=_ADDED)
+
+    @router.get("/compare")
+    async def compare(request: Request, before: str = "", after: str = "") -> HTMLResponse:
+        parts, _ = await porting.jobs(50, "", GoalSelection())
+        chosen = [(await porting.part(job_id)).job for job_id in (before, after) if before and after]
+        different = before != after and len(chosen) > 1
+        return _page(
+            request,
+            "compare.html",
+            parts=parts,
+            known={part.job.id for part in parts},
+            before=before,
+            after=after,
+            compared=compare_jobs(*chosen) if different else None,
+        )
 
     @router.get("/fleet")
     async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:
