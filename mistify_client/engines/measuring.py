@@ -89,10 +89,14 @@ def _start(files: EngineFiles, engine: Engine) -> _Start:
     return _Start(start_ms, memory)
 
 
-def proportional_bytes() -> float | None:
-    """Return the memory of this process with its part of shared memory; None if it is not reported."""
+def proportional_bytes(process: int | str = "self") -> float | None:
+    """Return the memory of a process with its part of shared memory; None if it is not reported.
+
+    Args:
+        process: Its id; this process by default.
+    """
     try:
-        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
         return None
     return next((1024.0 * float(line.split()[1]) for line in lines if line.startswith("Pss:")), None)
