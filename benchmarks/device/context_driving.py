@@ -89,7 +89,7 @@ class Observations:
     """What an app has run during some seconds.
 
     Attributes:
-        inferences: As recorded by the app, an array of dtype `runtime.statistics.INFERENCE`.
+        inferences: An array of shape (n,) and dtype `runtime.statistics.INFERENCE`.
         memory: Bytes of the app at each decision, less those before it loaded the package.
         options: Id of the option that was chosen at each decision.
         outcome: The last decision.
