@@ -88,7 +88,10 @@ class Builder:
         name = self._unique(f"{self._scope}/{kind}")
         names = [name] if outputs == 1 else [self._unique(f"{name}:{number}") for number in range(outputs)]
         present = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(kind, [*map(self._named, inputs)], names, name, **present))
+        read = [*map(self._named, inputs)]
+        while read and not read[-1]:  # not every runtime takes an empty name for a missing last input
+            read.pop()
+        self.nodes.append(helper.make_node(kind, read, names, name, **present))
         return names
 
     def layer(self, kind: str, value: Value, *weights: Array | None, **attributes: Any) -> str:

@@ -14,6 +14,7 @@ from mistify_client.exporting.dilation import with_dilations
 from mistify_client.exporting.errors import NotExportableError
 from mistify_client.exporting.interface import Interface, Port
 from mistify_client.exporting.network import Network, Operator, read
+from mistify_client.exporting.normalization import with_layer_norms
 from mistify_client.exporting.registry import OPERATORS, Call
 from mistify_client.exporting.repetition import with_repetitions
 from mistify_client.exporting.shapes import BatchSize, Shape
@@ -42,7 +43,7 @@ def converted(content: bytes, signature: str, interface: Interface, about: Mappi
     Raises:
         NotExportableError: An operator has no equivalent in ONNX.
     """
-    network = with_repetitions(with_dilations(read(content, signature)))
+    network = with_layer_norms(with_repetitions(with_dilations(read(content, signature))))
     check_operators(network)
     return _Conversion(network, interface).model(about)
 

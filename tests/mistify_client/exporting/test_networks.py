@@ -1,6 +1,7 @@
 """Whole networks are exported as they would be written for ONNX."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 import keras
-from keras import layers
+from keras import layers, ops
 
 from executors.sources.keras.flat import flatten
 from mistify.config.package.quantization import QuantizationConfig
@@ -116,12 +117,59 @@ def test_weights_in_float16_are_written_as_float32() -> None:
     assert not nodes(network)["Cast"]
 
 
-@pytest.mark.parametrize("make", [residual, segmentation, convnext], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [residual, segmentation], ids=lambda make: make.__name__)
 def test_nothing_is_transposed_between_convolutions(make: Callable[[], keras.Model]) -> None:
     network = network_of(make)
     image_out = make is segmentation
     assert nodes(network, channels_first(network))["Transpose"] == 0
     assert nodes(network)["Transpose"] == 1 + image_out
+
+
+@pytest.mark.parametrize("precision", [Quantization.NONE, Quantization.FLOAT16])
+@pytest.mark.parametrize(("make", "norms"), [(convnext, 2), (transformer, 4)])
+def test_layer_norms_are_single_nodes(
+    make: Callable[[], keras.Model], norms: int, precision: Quantization
+) -> None:
+    network = network_of(make, precision)
+    made = nodes(network, channels_first(network))
+    assert (made["LayerNormalization"], made["Sqrt"], made["Sub"]) == (norms, 0, 0)
+    assert difference(network, channels_first(network)) < 1e-5
+
+
+def normalized(norm: Callable[[Any], Any]) -> keras.Model:
+    """Return a dense layer, a normalization, and another dense layer."""
+    signal = keras.Input((5, 6), name="signal")
+    return keras.Model(signal, layers.Dense(3, name="out")(norm(layers.Dense(8)(signal))))
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("scale", [True, False])
+def test_layer_norms_without_weights_are_single_nodes(center: bool, scale: bool) -> None:
+    norm = layers.LayerNormalization(center=center, scale=scale, epsilon=0.01)
+    network = network_of(lambda: normalized(norm))
+    assert nodes(network)["LayerNormalization"] == 1
+    assert difference(network) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x: layers.LayerNormalization()(x) * ops.mean(x, axis=-1, keepdims=True),
+        lambda x: (
+            (x - ops.mean(x, axis=1, keepdims=True)) * ops.rsqrt(ops.var(x, axis=1, keepdims=True) + 0.1)
+        ),
+        lambda x: (
+            (x - ops.max(x, axis=-1, keepdims=True)) * ops.rsqrt(ops.var(x, axis=-1, keepdims=True) + 0.1)
+        ),
+        layers.RMSNormalization(),
+        layers.GroupNormalization(2),
+    ],
+    ids=["mean read", "other axis", "maximum", "without mean", "groups"],
+)
+def test_other_normalizations_are_written_as_they_are(norm: Callable[[Any], Any]) -> None:
+    network = network_of(lambda: normalized(norm))
+    assert nodes(network)["LayerNormalization"] == 0
+    assert difference(network) < 1e-5
 
 
 def test_upsampling_is_a_single_node() -> None:
