@@ -1,5 +1,6 @@
 """The pool: the best subnets that a device has found and switches between (AdaptiveNet 5.3)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -105,6 +106,16 @@ class SubnetPool(RecordedOptions):
         fitting = [entry for entry in self.entries if entry.latency_ms * ratio <= self.budget_ms]
         return fitting[-1] if fitting else None
 
+    def with_measured(self, before: "SubnetPool | None") -> "SubnetPool":
+        """Return the pool with what was measured of its subnets before: their memory, and other engines.
+
+        Args:
+            before: The previous pool of the same store; None without any.
+        """
+        measured = [] if before is None else [one for one in before.entries if one.memory_bytes is not None]
+        entries = (each for entry in self.entries for each in _with_measured(entry, measured))
+        return self.model_copy(update={"entries": tuple(entries)})
+
     @classmethod
     def load(cls, state: Path, package: Package) -> "SubnetPool | None":
         """Return the pool in a state directory; None if there is none for the package's block store.
@@ -119,3 +130,23 @@ class SubnetPool(RecordedOptions):
             return None
         pool = cls.read(state)
         return pool if pool is not None and pool.store == package.blocks_digest else None
+
+
+def _with_measured(entry: PoolEntry, measured: Sequence[PoolEntry]) -> list[PoolEntry]:
+    """Return the entries for a subnet: with its own engine, and with others, the fastest one last."""
+    same = [one for one in measured if one.files == entry.files]
+    own = next((one for one in same if one.engine == entry.engine), None)
+    if own is None:
+        return [entry]
+    slower = entry.latency_ms / own.latency_ms
+    entries = [
+        entry.model_copy(
+            update={
+                "engine": one.engine,
+                "latency_ms": slower * one.latency_ms,
+                "memory_bytes": one.memory_bytes,
+            }
+        )
+        for one in same
+    ]
+    return sorted(entries, key=lambda one: -one.latency_ms)

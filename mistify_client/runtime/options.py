@@ -1,10 +1,11 @@
 """The options of a package, with their latency and costs (paper 6, AdaptiveNet 5.3)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from mistify.config.data.metric import Metric
@@ -42,7 +43,7 @@ class OptionCosts:
         p95_ms: The 95th percentile of the latency; None if unknown.
         memory_bytes: Bytes by the cost model; for networks on a ladder of slices, of constants and
             activations in their files; for engines, of a process that runs them, and for subnets as well, or
-            of their blocks alone if their engines were not measured; None if unknown.
+            of their blocks alone if no engine was measured; None if unknown.
         size_bytes: Bytes on disk; for a branch, by the cost model; None if unknown.
         energy: By equation 1 of CrowdHMTware; None if multiply-adds or weights are unknown, as for a slice.
         axes: Axis -> cost from the manifest, such as the energy from a plug-in; empty for a subnet or a
@@ -332,16 +333,31 @@ def _with_engine(network: Option, option: str, measured: MeasuredEngine) -> Opti
 
 def _subnets(package: Package, pool: SubnetPool) -> PackageOptions:
     store, best = with_shipped(blocks_of(package), package), pool.best()
+    options = [
+        _subnet(number, entry, pool.metric, store, package.manifest.quantization)
+        for number, entry in enumerate(pool.entries)
+    ]
     return PackageOptions(
-        tuple(
-            _subnet(number, entry, pool.metric, store, package.manifest.quantization)
-            for number, entry in enumerate(pool.entries)
-        ),
+        tuple(_with_memory(options, pool.entries)),
         0 if best is None else pool.entries.index(best),
         THIS_DEVICE,
         pool.generation,
         pool,
     )
+
+
+def _with_memory(options: Sequence[Option], entries: Sequence[PoolEntry]) -> Iterator[Option]:
+    """Yield subnets with their measured memory; that of others follows from the size of their blocks."""
+    sizes = [option.costs.size_bytes or 0.0 for option in options]
+    ratios = [
+        entry.memory_bytes / size
+        for entry, size in zip(entries, sizes, strict=True)
+        if entry.memory_bytes is not None and not entry.engine.mapped_weights
+    ]
+    ratio = median(ratios) if ratios else 1.0
+    for option, entry, size in zip(options, entries, sizes, strict=True):
+        memory = ratio * size if entry.memory_bytes is None else entry.memory_bytes
+        yield replace(option, costs=replace(option.costs, memory_bytes=memory))
 
 
 def _subnet(
@@ -357,9 +373,7 @@ def _subnet(
         kind=OptionKind.SUBNET,
         id=option_id(OptionKind.SUBNET, number),
         engine=entry.engine,
-        costs=OptionCosts(
-            entry.latency_ms, memory_bytes=entry.memory_bytes or size, size_bytes=size, energy=energy
-        ),
+        costs=OptionCosts(entry.latency_ms, size_bytes=size, energy=energy),
         score=OptionScore(entry.accuracy, metric),
         blocks=entry.files,
     )

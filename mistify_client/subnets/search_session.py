@@ -122,7 +122,8 @@ def adapt(
             evaluation, space.store, space.original, examples.targets, version.manifest.metric
         )
         candidates = search(space, measured.table, scorer, measured.budget_ms, strategy)
-        candidates += _rescored_pool(version, state, measured, scorer, candidates)
+        before = _pool_before(state, version)
+        candidates += _rescored_pool(before, measured, scorer, candidates)
         pool = SubnetPool(
             store=version.blocks_digest,
             budget_ms=measured.budget_ms,
@@ -135,7 +136,7 @@ def adapt(
                 _without_copy(candidates, space), scorer.figure, candidates[0], measured.table.engine
             ),
         )
-        pool = install_options(package, pool, expected=version.directory)
+        pool = install_options(package, pool.with_measured(before), expected=version.directory)
     chosen = pool.best() or pool.entries[0]  # the fastest one fits, as checked above
     original = candidates[0].entry(scorer.figure, measured.table.engine)
     return AdaptationResult(
@@ -231,15 +232,21 @@ def _check_untuned(version: Package) -> None:
         )
 
 
+def _pool_before(state: Path, version: Package) -> SubnetPool | None:
+    """Return the pool so far; None if there is none, or it is unreadable, so that it is replaced."""
+    with suppress(MistifyError):
+        return SubnetPool.load(state, version)
+    return None
+
+
 def _rescored_pool(
-    version: Package, state: Path, measured: _MeasuredSpace, scorer: SubnetScorer, others: Sequence[Candidate]
+    pool: SubnetPool | None, measured: _MeasuredSpace, scorer: SubnetScorer, others: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the subnets of the old pool that are not in `others`, scored on the current data.
 
     A search near one budget does not find the best subnets for other budgets.
     """
-    with suppress(MistifyError):  # a pool that is unreadable, or whose blocks are missing, is replaced
-        pool = SubnetPool.load(state, version)
+    with suppress(MistifyError):  # a pool whose blocks are missing is replaced
         there = {one.subnet for one in others}
         kept = dict.fromkeys(entry.files for entry in (pool.entries if pool else ()))
         subnets = [measured.space.store.network_of(files) for files in kept]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mistify.package.option_kinds import local_id
+from mistify.package.option_kinds import helped_id, local_id
 from mistify.parsing.quantities import format_bytes, format_energy, format_time
 from mistify.wording import listed
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
@@ -160,10 +160,11 @@ class _Comparison:
     def _help(self, option: Option) -> Iterator[str]:
         """Yield the latency in the other placement: without a helper, or with one."""
         situation = self.situation
-        for other in situation.options:
-            if local_id(other.id) == local_id(option.id) and other.helped != option.helped:
-                takes = format_time(situation.predicted(other).ms, _DIGITS)
-                yield f"{'without' if option.helped else 'with'} a helper it would take {takes}"
+        if option.helped:
+            alone = next(each for each in situation.options if each.id == local_id(option.id))
+            yield f"without a helper it would take {format_time(situation.predicted(alone).ms, _DIGITS)}"
+        elif (helped_ms := situation.conditions.helped_ms.get(helped_id(option.id))) is not None:
+            yield f"with a helper it would take {format_time(helped_ms, _DIGITS)}"
 
     def _costs(self, place: int) -> Iterator[str]:
         """Yield the costs of an option that have a limit, and its latency."""

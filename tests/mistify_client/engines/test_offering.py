@@ -188,6 +188,28 @@ def test_each_subnet_is_measured_with_mapped_weights_as_well(with_pool, monkeypa
     assert measure.calls == 4
 
 
+def test_the_memory_of_a_subnet_that_was_not_measured_follows_from_those_that_were(with_pool):
+    sizes = [option.costs.size_bytes for option in load(with_pool).options]
+    write_pool(with_pool, [SUBNETS[0], SUBNETS[1].model_copy(update={"memory_bytes": 3 * sizes[1]})])
+    assert [option.costs.memory_bytes for option in load(with_pool).options] == pytest.approx(
+        [3 * sizes[0], 3 * sizes[1]]
+    )
+
+
+def test_another_search_keeps_what_was_measured(with_pool):
+    def with_engine(engine, latency_ms, memory_bytes):
+        changes = {"engine": engine, "latency_ms": latency_ms, "memory_bytes": memory_bytes}
+        return SUBNETS[1].model_copy(update=changes)
+
+    before = write_pool(with_pool, [SUBNETS[0], with_engine(MAPPED, 12.0, 6e5), with_engine(OWN, 10.0, 1e6)])
+    found = before.model_copy(
+        update={"entries": (SUBNETS[0], SUBNETS[1].model_copy(update={"latency_ms": 5.0}))}
+    )
+    kept = found.with_measured(before).entries
+    assert kept == (SUBNETS[0], with_engine(MAPPED, 6.0, 6e5), with_engine(OWN, 5.0, 1e6))
+    assert found.with_measured(None) == found
+
+
 def test_subnets_are_measured_as_they_run(with_pool):
     offers = offer_engines(with_pool, seconds=1e-3)
     assert [one.engine for _, one in offers].count(MAPPED) == len(SUBNETS)
