@@ -2,8 +2,8 @@
 
 `python -m benchmarks.device.context_app PACKAGE [HELPER TOKEN_FILE]`
 
-It prints the bytes of its process before it loads the package, but after it has run a small block: the code
-of LiteRT and of Mistify is in memory by then.
+It prints the bytes of its process before it loads the package, but after it has run a small block and has
+connected to the helper once: the code of LiteRT, gRPC and Mistify is in memory by then.
 """
 
 import sys
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import grpc
 import numpy as np
 import psutil  # noqa: F401 (would be imported when blocks are stitched)
 
@@ -24,6 +25,7 @@ from mistify_client.engines.measuring import proportional_bytes
 from mistify_client.lending.tensors import zeros_of
 
 _PAUSE_SECONDS: Final = 0.01
+_CONNECTING_SECONDS: Final = 30.0
 
 
 def main(package: Path, helper: tuple[str, ...]) -> None:
@@ -33,6 +35,9 @@ def main(package: Path, helper: tuple[str, ...]) -> None:
         lending = package.with_name(f"{package.name}-lending.toml")
         lending.write_text(f'[lending]\nhelpers = ["{helper[0]}"]\ntoken_file = "{helper[1]}"\n')
     _run_block(Package.open(package))
+    for address in helper[:1]:
+        with grpc.insecure_channel(address) as channel:
+            grpc.channel_ready_future(channel).result(_CONNECTING_SECONDS)
     return_memory()
     before = proportional_bytes()
     model = mistify_client.load(package, lending=lending)

@@ -21,7 +21,7 @@ other side of a link of 100 MB/s; device and helper have one core each. The poli
   the mean latency, memory and accuracy of each loop.
 
 DIR of `--data` has `cifar10/train.npz` and `cifar10/test.npz`; that of `--packages` keeps the package for
-later runs. Needs root.
+later runs. Needs root. A full run takes about an hour with two cores, half of it for training.
 """
 
 import shutil
@@ -202,7 +202,7 @@ def _limits(link: NamespaceLink, subject: Subject, work: Path) -> Figures:
     own = subject.own.memory_bytes or 0.0
     with looping(link, package, make_policy(_ACCURATE)) as loop:
         for share in MEMORY_SHARES:
-            loop.run(SETTLED_SECONDS, Targets(memory=share * own))
+            loop.run(2 * SETTLED_SECONDS, Targets(memory=share * own))
             settled = loop.run(3.0, Targets(memory=share * own))
             percent = f"{100 * share:.0f}"
             figures[f"memory_{percent}"] = settled.bytes / (share * own)
