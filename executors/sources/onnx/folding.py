@@ -35,7 +35,6 @@ _SMALLER: Final = frozenset([
 _BOUNDS: Final[Mapping[str, Callable[[Sequence[Array]], int]]] = {
     "ConstantOfShape": lambda arrays: _product(arrays[0]),
     "Expand": lambda arrays: arrays[0].size * _product(arrays[1]),
-    "Gather": lambda arrays: arrays[1].size * arrays[0].size,
     "GatherElements": lambda arrays: arrays[1].size,
     "MatMul": lambda arrays: arrays[0].size * arrays[1].size // max(1, arrays[0].shape[-1]) ** 2,
     "OneHot": lambda arrays: arrays[0].size * _product(arrays[1]),
@@ -44,10 +43,37 @@ _BOUNDS: Final[Mapping[str, Callable[[Sequence[Array]], int]]] = {
     "Tile": lambda arrays: arrays[0].size * _product(arrays[1]),
 }
 
-FOLDED: Final = _BROADCAST | _SMALLER | {"Shape"} | _BOUNDS.keys()
+FOLDED: Final = _BROADCAST | _SMALLER | {"Gather", "Shape"} | _BOUNDS.keys()
 
 #: Largest number of entries of a result, unless its inputs have more.
 _LARGEST: Final = 2**24
+
+#: Largest number of entries of all results together, in addition to some for each weight of the file.
+_LARGEST_TOTAL: Final = 2**25
+_OF_EACH_WEIGHT: Final = 4
+
+
+class Budget:
+    """The number of entries that may still be computed for a file.
+
+    Args:
+        weights: The number of entries that the file stores.
+    """
+
+    def __init__(self, weights: int) -> None:
+        self._most = self._left = _LARGEST_TOTAL + _OF_EACH_WEIGHT * weights
+
+    def spend(self, results: Sequence[Array | BatchDependent]) -> None:
+        """Count the entries of constants.
+
+        Raises:
+            UnsupportedNodeError: The file has used up its entries.
+        """
+        self._left -= sum(for_probe(each, 1).size for each in results)
+        if self._left < 0:
+            raise UnsupportedNodeError(
+                f"makes constants of more than {self._most:,} entries, together with those before"
+            )
 
 
 def shape_of(value: Value | Merged, first: int = 0, last: int | None = None) -> Array | BatchDependent:
@@ -74,7 +100,7 @@ def folded(node: NodeProto, arguments: Sequence[Argument], version: int) -> list
 def _evaluated(node: NodeProto, arguments: Sequence[Any], version: int) -> Sequence[Array]:
     feed = {name: array for name, array in zip(node.input, arguments, strict=True) if name}
     try:
-        entries = _entries(node.op_type, [array for array in arguments if array is not None])
+        entries = _entries(node, [array for array in arguments if array is not None])
         if entries > max(_LARGEST, 2 * sum(array.size for array in feed.values())):
             raise UnsupportedNodeError(
                 f"makes a constant of {entries:,} entries; expected at most {_LARGEST:,}"
@@ -101,10 +127,15 @@ def _anything(name: str) -> ValueInfoProto:
     return info
 
 
-def _entries(kind: str, arrays: Sequence[Array]) -> int:
-    """Return an upper bound on the number of entries that an operator makes."""
+def _entries(node: NodeProto, arrays: Sequence[Array]) -> int:
+    """Return an upper bound on the number of entries that a node makes."""
+    kind = node.op_type
     if kind in _BOUNDS:
         return _BOUNDS[kind](arrays)
+    if kind == "Gather":
+        data, indices = arrays
+        axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+        return int(indices.size * data.size // max(1, data.shape[axis]))
     if kind in _BROADCAST:
         return prod(np.broadcast_shapes(*(array.shape for array in arrays)))
     return sum(array.size for array in arrays)

@@ -12,9 +12,9 @@ from onnx import NodeProto
 from executors.inspection.errors import invalid
 from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array, BatchDependent
-from executors.sources.onnx.builder import Builder
+from executors.sources.onnx.builder import Builder, count
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.folding import FOLDED, folded, shape_of
+from executors.sources.onnx.folding import FOLDED, Budget, folded, shape_of
 from executors.sources.onnx.fusion import fused
 from executors.sources.onnx.graph import Graph, tensor_of, with_inner
 from executors.sources.onnx.inputs import Input, constant_inputs, network_inputs
@@ -27,6 +27,9 @@ from mistify.errors import MistifyError
 
 #: Operators that the reader handles itself.
 _OWN: Final = frozenset({"If", "Shape"})
+
+#: Most entries of a tensor for each example.
+_MOST_ENTRIES: Final = 2**28
 
 #: Operators whose results depend on the number of bits of integers.
 _WRAPPING: Final = frozenset({"Abs", "Add", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"})
@@ -107,6 +110,7 @@ class _Walk:
 
     def __init__(self, path: Path, graph: Graph, builder: Builder, values: dict[str, Argument]) -> None:
         self._path, self._graph, self._builder, self.values = path, graph, builder, values
+        self._budget = Budget(sum(weight.size for weight in graph.weights.values()))
 
     def visit(self, nodes: Iterable[NodeProto]) -> None:
         """Make the tensors of nodes.
@@ -138,7 +142,9 @@ class _Walk:
         if proto.op_type == "Shape" and isinstance(arguments[0], Value | Merged):
             return [shape_of(arguments[0], node.get("start", 0), node.get("end"))]
         if not any(isinstance(argument, Value | Merged) for argument in arguments):
-            return folded(proto, arguments, self._graph.version)
+            constants = folded(proto, arguments, self._graph.version)
+            self._budget.spend(constants)
+            return constants
         handler = OPERATORS.get(proto.op_type)
         if handler is None:
             raise UnsupportedNodeError("depends on the network's input; expected constants")
@@ -171,12 +177,17 @@ class _Walk:
 
 
 def _check_results(node: Node, results: Sequence[Argument]) -> None:
-    """Refuse outputs that are read but not made, and tensors without entries."""
+    """Refuse outputs that are read but not made, and tensors without entries or with far too many."""
     for index, read in enumerate(node.read):
         if read and (index >= len(results) or results[index] is None):
             raise UnsupportedNodeError(f"returns {node.outputs[index]!r} as output {index + 1}")
     if any(isinstance(result, Value) and 0 in result.shape for result in results):
         raise UnsupportedNodeError("makes a tensor without entries")
+    entries = max((count(result.shape) for result in results if isinstance(result, Value)), default=0)
+    if entries > _MOST_ENTRIES:
+        raise UnsupportedNodeError(
+            f"makes a tensor of {entries:,} entries for each example; expected at most {_MOST_ENTRIES:,}"
+        )
 
 
 def _check_operators(path: Path, graph: Graph) -> None:

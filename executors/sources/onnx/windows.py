@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import ceil, floor
-from typing import Any
+from typing import Any, Final
 
 import keras
 
@@ -14,6 +14,12 @@ layers = keras.layers
 
 #: Padding before and after an axis.
 Pad = tuple[int, int]
+
+#: Most positions of an axis with its padding, which are counted one by one.
+_MOST_POSITIONS: Final = 2**16
+
+#: Most copies of a border, each of which is an operation.
+_MOST_COPIES: Final = 64
 
 
 class Window:
@@ -35,6 +41,11 @@ class Window:
         self.extent = [(size - 1) * step + 1 for size, step in zip(kernel, self.dilation, strict=True)]
         self.same = self._same()
         self.declared = self._declared(node)
+        padded = max(size + sum(pad) for size, pad in zip(self.sizes, self.declared, strict=True))
+        if padded > _MOST_POSITIONS:
+            raise UnsupportedNodeError(
+                f"pads an axis to {padded:,} positions; expected at most {_MOST_POSITIONS:,}"
+            )
         self.padding = self._read(bool(node.get("ceil_mode", 0)))
 
     @property
@@ -82,6 +93,10 @@ class Window:
 def border_repeated(tensor: Any, pads: Sequence[Pad]) -> Any:
     """Return a tensor with copies of its border around it; there is a pad for each axis."""
     left = [list(pad) for pad in pads]
+    if max(map(max, left)) > _MOST_COPIES:
+        raise UnsupportedNodeError(
+            f"repeats a border {max(map(max, left)):,} times; expected at most {_MOST_COPIES}"
+        )
     while any(map(any, left)):  # mirroring a single position copies it, which LiteRT can
         step = [(min(1, before), min(1, after)) for before, after in left]
         tensor = keras.ops.pad(tensor, step, mode="symmetric")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil, floor
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -14,6 +14,9 @@ from executors.sources.onnx.registry import Argument, Node, operator, optional, 
 from executors.sources.onnx.values import Value
 
 layers = keras.layers
+
+#: Most positions of an axis of the result, whose weights are computed one by one.
+_MOST_POSITIONS: Final = 2**14
 
 _ROUNDED = {
     "round_prefer_floor": lambda place: ceil(place - 0.5),
@@ -35,6 +38,10 @@ def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> 
     new, scales = _sizes(node, value, options)
     if new == old:
         return value
+    if max(new) > _MOST_POSITIONS:
+        raise UnsupportedNodeError(
+            f"makes images of {new[0]:,} x {new[1]:,}; expected axes of at most {_MOST_POSITIONS:,}"
+        )
     matrices = [_matrix(node, *each) for each in zip(old, new, scales, strict=True)]
     layer = _layer(builder, node, old, new, matrices)
     if layer is not None:

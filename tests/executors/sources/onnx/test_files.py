@@ -218,6 +218,14 @@ def test_rows_of_tables_are_compared_as_far_as_they_exist(
         refused("first after node Gather", path)
 
 
+def test_rows_of_a_large_constant_table_are_constants(tmp_path: Path) -> None:
+    nodes = [node("Gather", "table rows", "p"), node("MatMul", "x w", "a"), node("Add", "a p", "y")]
+    weights = {"table": normal(512, 600), "rows": np.arange(128)[None], "w": normal(8, 600)}
+    path, x = written(tmp_path / "net.onnx", model(nodes, {"x": ["n", 128, 8]}, weights)), normal(2, 128, 8)
+    (expected,) = outputs_of(path, {"x": x})
+    np.testing.assert_allclose(np.asarray(load_onnx(path)(x)), expected, atol=1e-5)
+
+
 def _escaping(proto: onnx.ModelProto, path: Path) -> None:
     proto.graph.initializer[0].external_data[0].value = "../secret.data"
 
@@ -277,6 +285,50 @@ def _exploding(proto: onnx.ModelProto) -> None:
 def _repeating(proto: onnx.ModelProto) -> None:
     proto.graph.initializer.append(numpy_helper.from_array(np.array([10**9]), "many"))
     proto.graph.node.insert(0, node("Tile", "fc.bias many", "tiled"))
+
+
+def _constants(kind: str, *arrays: Any, **attributes: Any) -> Callable[[onnx.ModelProto], None]:
+    """Return a change that adds a node on constants."""
+
+    def change(proto: onnx.ModelProto) -> None:
+        names = [f"constant{index}" for index in range(len(arrays))]
+        stored = map(numpy_helper.from_array, map(np.asarray, arrays), names)
+        proto.graph.initializer.extend(stored)
+        proto.graph.node.insert(0, node(kind, " ".join(names), "made", **attributes))
+
+    return change
+
+
+def _many(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([2**23]), "large"))
+    for index in range(5):
+        proto.graph.node.insert(0, node("ConstantOfShape", "large", f"zeros{index}"))
+
+
+def _huge(kind: str, *arrays: Any, **attributes: Any) -> Callable[[onnx.ModelProto], None]:
+    """Return a change that adds a node on the image `r` of 8 channels, which becomes far too large."""
+
+    def change(proto: onnx.ModelProto) -> None:
+        names = [f"constant{index}" for index in range(len(arrays))]
+        stored = map(numpy_helper.from_array, map(np.asarray, arrays), names)
+        proto.graph.initializer.extend(stored)
+        proto.graph.node.insert(2, node(kind, " ".join(["r", *names]), "huge", **attributes))
+        proto.graph.node[3].input[0] = "huge"
+
+    return change
+
+
+def _function(proto: onnx.ModelProto) -> None:
+    body = [node("Relu", "a", "b")]
+    proto.functions.append(
+        helper.make_function("own", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)])
+    )
+
+
+def _sparse(proto: onnx.ModelProto) -> None:
+    values = numpy_helper.from_array(np.ones(1, np.float32), "sparse")
+    indices = numpy_helper.from_array(np.zeros(1, np.int64), "indices")
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [10**9]))
 
 
 def _cycle(proto: onnx.ModelProto) -> None:
@@ -346,6 +398,33 @@ def _future(proto: onnx.ModelProto) -> None:
     [
         (_exploding, "makes a constant of 10,000,000,000 entries"),
         (_repeating, "makes a constant of 5,000,000,000 entries"),
+        (_constants("Expand", np.float32(0), [10**5, 10**5]), "makes a constant of 10,000,000,000 entries"),
+        (_constants("Range", 0, 10**9, 1), "makes a constant of 1,000,000,000 entries"),
+        (_constants("Range", 0, 10**9, 0), "node Range /Range_made, which cannot be computed"),
+        (_constants("Pad", np.zeros(3, np.float32), [0, 10**9]), "makes a constant of 1,000,000,003 entries"),
+        (
+            _constants("OneHot", np.zeros(9, np.int64), 10**9, np.float32([0, 1])),
+            "makes a constant of 9,000,000,000 entries",
+        ),
+        (_constants("MatMul", normal(9000, 1), normal(1, 9000)), "makes a constant of 81,000,000 entries"),
+        (
+            _constants("Gather", normal(9, 9000), np.zeros(9000, np.int64), axis=0),
+            "makes a constant of 81,000,000 entries",
+        ),
+        (_constants("Add", normal(9000, 1), normal(1, 9000)), "makes a constant of 81,000,000 entries"),
+        (
+            _huge("Resize", np.float32([]), np.float32([1, 1, 10**9, 1]), mode="linear"),
+            "makes images of 8,000,000,000 x 8",
+        ),
+        (_huge("Pad", [0, 0, 10**9, 0, 0, 0, 0, 0], mode="edge"), "repeats a border 1,000,000,000 times"),
+        (
+            _huge("AveragePool", kernel_shape=[3, 3], pads=[0, 0, 10**9, 0]),
+            "pads an axis to 1,000,000,008 positions",
+        ),
+        (_huge("Pad", [0, 0, 10**6, 0, 0, 0, 0, 10**6]), "makes a tensor of 8,000,128,000,512 entries"),
+        (_many, "makes constants of more than 33,555,"),
+        (_function, "a graph with functions of its own"),
+        (_sparse, "got sparse weights"),
         (_cycle, "reads 'y', which no earlier node makes"),
         (_lying, "a tensor conv.weight of 1,099,511,627,776 entries"),
         (_wrong_size, "of shape [9, 3, 3, 3] with 864 bytes"),
