@@ -11,6 +11,7 @@ import tensorflow as tf
 from executors.algorithms.adaptivenet.space import Subnet
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.assignment import Assignment
+from executors.data import Array
 from executors.outputs.objectives import objectives_of, predictions
 from executors.structure import analyse, model_of
 from executors.training.evaluation import Evaluation
@@ -51,8 +52,15 @@ class Scorer:
         """Return the mean divergence from the original network's outputs; 0 for that network itself."""
         return self._loss(subnet) - self._least
 
+    def divergences_alone(self) -> list[float]:
+        """Return the divergence of the network with each variant alone, in order."""
+        all_outputs = self._supernet.predictions_alone(self._data.inputs)
+        return [self._loss_of(outputs) - self._least for outputs in all_outputs]
+
     def _loss(self, subnet: Subnet) -> float:
-        outputs = self._supernet.predictions(self._data.inputs, subnet)
+        return self._loss_of(self._supernet.predictions(self._data.inputs, subnet))
+
+    def _loss_of(self, outputs: Mapping[str, Array]) -> float:
         return sum(
             float(
                 objective.distilled_loss(

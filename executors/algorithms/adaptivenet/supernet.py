@@ -83,6 +83,7 @@ class Supernet:
         }
         path = tf.TensorSpec([space.blocks], tf.int32)
         self._run = tf.function(self.outputs, input_signature=[signature, path], autograph=False)
+        self._run_alone = tf.function(self._outputs_alone, input_signature=[signature], autograph=False)
 
     @classmethod
     def expanded(cls, source: Structure, params: AdaptiveNetParams, train: Dataset) -> Self | None:
@@ -188,15 +189,64 @@ class Supernet:
 
     def predictions(self, inputs: Mapping[str, Array], subnet: Subnet) -> dict[str, Array]:
         """Return the outputs of a subnet for many inputs: output name -> [examples, ...]."""
-        path, batches = tf.constant(self.space.path(subnet)), []
-        count = len(next(iter(inputs.values())))
-        for at in range(0, count, self._at_once):
-            batch = {
-                tensor.name: tf.constant(inputs[tensor.name][at : at + self._at_once].astype(tensor.dtype))
+        path = tf.constant(self.space.path(subnet))
+        batches = [self._run(batch, path) for batch in self._batches(inputs, self._at_once)]
+        return {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]}
+
+    def predictions_alone(self, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """Return the outputs of the network with each variant alone, for many inputs.
+
+        The layers before a variant run once for all variants.
+
+        Returns:
+            Output name -> [examples, ...], for each variant in order.
+        """
+        order = self._by_ends()
+        at_once = max(1, 2 * self._at_once // len(order))
+        batches = [self._run_alone(batch) for batch in self._batches(inputs, at_once)]
+        stacked = {
+            name: np.concatenate(
+                [
+                    rows.reshape(len(order), -1, *rows.shape[1:])
+                    for rows in (batch[name].numpy() for batch in batches)
+                ],
+                axis=1,
+            )
+            for name in batches[0]
+        }
+        places = {number: place for place, number in enumerate(order)}
+        return [{name: rows[places[number]] for name, rows in stacked.items()} for number in sorted(order)]
+
+    def _batches(self, inputs: Mapping[str, Array], at_once: int) -> Iterator[dict[str, tf.Tensor]]:
+        """Yield batches of inputs as tensors."""
+        for at in range(0, len(next(iter(inputs.values()))), at_once):
+            yield {
+                tensor.name: tf.constant(inputs[tensor.name][at : at + at_once].astype(tensor.dtype))
                 for tensor in self.inputs
             }
-            batches.append(self._run(batch, path))
-        return {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]}
+
+    def _by_ends(self) -> list[int]:
+        """Return the numbers of the variants in the order of the positions where they end."""
+        ends = range(2, self.space.blocks)
+        return [number for end in ends for number in self.space.ending[end] if number >= self.space.blocks]
+
+    def _outputs_alone(self, inputs: Tensors) -> dict[str, tf.Tensor]:
+        """Return the outputs of the network with each variant alone, in the order of `_by_ends`.
+
+        The features of variants that have ended go through the next blocks as one batch.
+
+        Returns:
+            Output name -> [variants * examples, ...].
+        """
+        features = dict(enumerate(self.features(inputs), 1))
+        carried: list[tf.Tensor] = []
+        for end in range(2, self.space.blocks):
+            passed = [self._blocks[end - 1](tf.concat(carried, 0), training=False)] if carried else []
+            numbers = (number for number in self.space.ending[end] if number >= self.space.blocks)
+            carried = [*passed, *(self._called(number, features) for number in numbers)]
+        last = self._blocks[-1]
+        outputs = keras.tree.flatten(last(tf.concat(carried, 0), training=False))
+        return dict(zip(output_names(last), outputs, strict=True))
 
     def graph(self, subnet: Subnet) -> Graph:
         """Return the graph of a subnet, which shares the supernet's layers."""

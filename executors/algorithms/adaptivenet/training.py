@@ -156,9 +156,7 @@ class SupernetTraining:
 
     def _losses(self, scorer: Scorer) -> list[float]:
         """Return the loss of each variant alone; the network's own blocks come first, with a loss of 0."""
-        space = self._supernet.space
-        variants = range(space.blocks, len(space.places))
-        return [0.0] * space.blocks + [scorer.divergence(space.with_one(number)) for number in variants]
+        return [0.0] * self._supernet.space.blocks + scorer.divergences_alone()
 
     def _train(
         self, objective: TrainingObjective, first: int, steps: int, rate: float, batch_size: int

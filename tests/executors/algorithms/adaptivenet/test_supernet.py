@@ -76,6 +76,19 @@ def test_a_path_gives_the_outputs_of_its_subnet(supernet, inputs):
         np.testing.assert_allclose(supernet.predictions(inputs, subnet)["digit"], outputs["digit"], atol=1e-5)
 
 
+def test_each_variant_alone_gives_the_outputs_of_its_subnet(supernet, inputs, monkeypatch):
+    space = supernet.space
+    variants = range(space.blocks, len(space.places))
+    monkeypatch.setattr(supernet, "_at_once", 120)  # several batches of 26, the last one of 22
+    alone = supernet.predictions_alone(inputs)
+    assert len(alone) == len(variants)
+    for number, outputs in zip(variants, alone, strict=True):
+        expected = supernet.predictions(inputs, space.with_one(number))["digit"]
+        assert outputs["digit"].shape == expected.shape
+        np.testing.assert_allclose(outputs["digit"], expected, atol=1e-5)
+    assert not np.allclose(alone[0]["digit"], alone[-1]["digit"], atol=1e-3)
+
+
 def test_a_supernet_survives_saving(supernet, deep, inputs):
     loaded, losses = Supernet.loaded(supernet.saved([0.5, 1.5]), analyse(deep), PARAMS.largest)
     assert losses == [0.5, 1.5]
