@@ -165,6 +165,7 @@ class Job:
         spent: Seconds by activity, summed over all tasks; more than `seconds` if tasks ran in parallel.
         reason: Why the job failed; empty otherwise.
         submitted_by: Name of the caller who submitted it; empty if it is not known.
+        name: A name for people, not necessarily unique; empty for none.
     """
 
     id: str
@@ -176,6 +177,7 @@ class Job:
     spent: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     submitted_by: str = ""
+    name: str = ""
 
     def source_of(self, goal: Goal) -> Source | None:
         """Return the source of a goal; None until its costs are known."""

@@ -40,14 +40,28 @@ GOAL_STATE_FAILED: GoalState
 GOAL_STATE_CANCELLED: GoalState
 
 class SubmitBatchRequest(_message.Message):
-    __slots__ = ("config_json", "idempotency_key", "goals")
+    __slots__ = ("config_json", "idempotency_key", "goals", "name")
     CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     config_json: str
     idempotency_key: str
     goals: GoalSelection
-    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+    name: str
+    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+
+class RenameJobRequest(_message.Message):
+    __slots__ = ("job_id", "name")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    name: str
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class RenameJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class GoalSelection(_message.Message):
     __slots__ = ("goal_id", "page_size", "page_token")
@@ -234,14 +248,16 @@ class GetJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "goals")
+    __slots__ = ("page_size", "page_token", "goals", "search")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     goals: GoalSelection
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+    search: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., search: _Optional[str] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -272,7 +288,7 @@ class RemoveJobResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by")
+    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by", "name")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +308,7 @@ class Job(_message.Message):
     GOALS_MET_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: JobState
     seconds: float
@@ -304,7 +321,8 @@ class Job(_message.Message):
     goals_met: int
     next_page_token: str
     submitted_by: str
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ...) -> None: ...
+    name: str
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps", "batch", "model", "output_scores", "tuned_output_scores")

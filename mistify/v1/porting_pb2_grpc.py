@@ -65,6 +65,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
                 _registered_method=True)
+        self.RenameJob = channel.unary_unary(
+                '/mistify.v1.Porting/RenameJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.RenameJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.RenameJobResponse.FromString,
+                _registered_method=True)
         self.RemoveJob = channel.unary_unary(
                 '/mistify.v1.Porting/RemoveJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.SerializeToString,
@@ -138,6 +143,13 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenameJob(self, request, context):
+        """Give a job another name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveJob(self, request, context):
         """Removes a job that has ended, with its packages and all files that nothing else needs.
         """
@@ -206,6 +218,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
+            ),
+            'RenameJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.RenameJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.RenameJobResponse.SerializeToString,
             ),
             'RemoveJob': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveJob,
@@ -396,6 +413,33 @@ class Porting:
             '/mistify.v1.Porting/CancelJob',
             mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/RenameJob',
+            mistify_dot_v1_dot_porting__pb2.RenameJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.RenameJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

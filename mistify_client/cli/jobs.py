@@ -1,6 +1,6 @@
-"""The commands for jobs on a server: `mistify jobs`, `fetch`, `cancel` and `remove`."""
+"""The commands for jobs on a server: `mistify jobs`, `fetch`, `rename`, `cancel` and `remove`."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.part import JobPart
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.tokens import read_token
@@ -32,7 +33,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a command line."""
-    for command in (jobs, fetch, cancel, remove):
+    for command in (jobs, fetch, rename, cancel, remove):
         app.command()(command)
 
 
@@ -40,6 +41,12 @@ def jobs(
     server: ServerOption,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Default: list all jobs.")] = None,
     *,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="List only jobs with this text in their id, name or submitter.", show_default="none"
+        ),
+    ] = "",
     explain: ExplainOption = False,
     token_file: TokenFile = None,
 ) -> None:
@@ -47,7 +54,7 @@ def jobs(
     console = Console()
     with reported_errors(), _client(server, token_file) as client:
         if job is None:
-            console.print(_job_table(client))
+            console.print(_job_table(client, search))
         else:
             _show_job(client, job, console, explain=explain)
 
@@ -96,6 +103,17 @@ def fetch(
         damaged.check()
 
 
+def rename(
+    job: JobArgument,
+    name: Annotated[str, typer.Argument(help="The new name, for people; an empty one removes it.")],
+    server: ServerOption,
+    token_file: TokenFile = None,
+) -> None:
+    """Give a job another name."""
+    with reported_errors(), _client(server, token_file) as client:
+        client.rename(job, name)
+
+
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Stop a job; goals that are met keep their packages."""
     with reported_errors(), _client(server, token_file) as client:
@@ -115,12 +133,21 @@ def _client(server: str, token_file: Path | None) -> PortingClient:
     return PortingClient(server, read_token(token_file), backoff=announcing_backoff(server))
 
 
-def _job_table(client: PortingClient) -> Table:
-    table = plain_table("job", "state", "created", "by", "goals met")
-    for part in client.jobs():
-        job = part.job
-        met = f"{part.goals_met}/{part.goal_count}"
-        table.add_row(job.id, job.state.value, _time(job), job.submitted_by, met)
+def _job_table(client: PortingClient, search: str) -> Table:
+    """Return the table of jobs, with their names and submitters if there are any."""
+    parts = list(client.jobs(search))
+    columns: dict[str, Callable[[JobPart], str]] = {
+        "job": lambda part: part.job.id,
+        "name": lambda part: part.job.name,
+        "state": lambda part: part.job.state.value,
+        "created": lambda part: _time(part.job),
+        "by": lambda part: part.job.submitted_by,
+        "goals met": lambda part: f"{part.goals_met}/{part.goal_count}",
+    }
+    needed = {title: value for title, value in columns.items() if not parts or any(map(value, parts))}
+    table = plain_table(*needed)
+    for part in parts:
+        table.add_row(*(value(part) for value in needed.values()))
     return table
 
 

@@ -47,6 +47,7 @@ def port(
     token_file: TokenFile = None,
     data_root: DataRoots = None,
     store: PortingStore = None,
+    name: Annotated[str, typer.Option(help="Name of the job, for people.", show_default="none")] = "",
     explain: ExplainOption = False,
 ) -> None:
     """Port a model to every goal of CONFIG.
@@ -64,7 +65,7 @@ def port(
         output_directory(out)
         from mistify_client.cli.session import port_goals  # noqa: PLC0415 (only for valid configs)
 
-        code = port_goals(text, out, serving, explain=explain)
+        code = port_goals(text, out, serving, name=name, explain=explain)
     raise typer.Exit(code)
 
 

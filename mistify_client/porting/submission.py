@@ -23,7 +23,7 @@ class SavedSubmission:
     server: str
 
 
-def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
+def attach(client: PortingClient, config: str, out: Path, server: str, name: str = "") -> Job:
     """Submit a config, or return the job that an earlier run started for it.
 
     A new job is started if the config or the server has changed, or if the earlier job failed or was
@@ -33,18 +33,19 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
         config: JSON of the config.
         out: The output directory, in which the submission is recorded.
         server: Identifies the server: an address, or the store of an embedded one.
+        name: Name of a new job, for people.
     """
     digest = hashlib.sha256(config.encode()).hexdigest()
     earlier = _read(out / SUBMISSION)
     if earlier is not None and (earlier.config_sha256, earlier.server) == (digest, server):
-        job = client.submit(config, earlier.key)
+        job = client.submit(config, earlier.key, name)
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
     # The key is recorded before it is used, so that no job is lost if the command is killed in between.
     submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
-        return client.submit(config, submission.key)
+        return client.submit(config, submission.key, name)
     except MistifyError as error:
         if error.problems:  # rejected: there is no job to return to
             (out / SUBMISSION).unlink()

@@ -52,19 +52,20 @@ class PortingClient(ServiceClient):
     def _stub(self) -> PortingStub:
         return PortingStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
-    def submit(self, config_json: str, idempotency_key: str) -> Job:
+    def submit(self, config_json: str, idempotency_key: str, name: str = "") -> Job:
         """Start a job for a batch of configs; the same key returns the same job.
 
         Args:
             config_json: JSON of the configs.
             idempotency_key: Identifies the submission.
+            name: The job's name for people; empty for none.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
                 started; CONFLICT if the key belongs to another batch.
         """
         request = pb.SubmitBatchRequest(
-            config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE
+            config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE, name=name
         )
         return self._whole(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
@@ -135,15 +136,24 @@ class PortingClient(ServiceClient):
             )
         return goal
 
-    def jobs(self) -> Iterator[JobPart]:
-        """Yield every job on the server, without its goals; jobs are requested page by page."""
-        request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection())
+    def jobs(self, search: str = "") -> Iterator[JobPart]:
+        """Yield jobs on the server without their goals, newest first; they are requested page by page.
+
+        Args:
+            search: Text in the id, the name or the submitter of each job, in any case; empty for all jobs.
+        """
+        request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection(), search=search)
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
             yield from map(porting.part_from_proto, page.jobs)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    def rename(self, job_id: str, name: str) -> None:
+        """Give a job another name for people; empty for none."""
+        request = pb.RenameJobRequest(job_id=job_id, name=name)
+        self._connection.call(self._stub.RenameJob, request, JOB_SECONDS)
 
     def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that are met keep their packages. A job that has ended does not change.

@@ -26,7 +26,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        job_id = await self._service.submit(request.config_json, request.idempotency_key)
+        job_id = await self._service.submit(request.config_json, request.idempotency_key, request.name)
         return await self._part(job_id, request)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
@@ -45,7 +45,9 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Return a page of jobs."""
-        parts, token = await self._service.jobs(request.page_size, request.page_token, _selection(request))
+        parts, token = await self._service.jobs(
+            request.page_size, request.page_token, _selection(request), request.search
+        )
         jobs = await asyncio.to_thread(lambda: list(map(porting.part_to_proto, parts)))
         return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
 
@@ -53,6 +55,13 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         """Cancel a job."""
         await self._service.cancel(request.job_id)
         return await self._part(request.job_id, request)
+
+    async def RenameJob(  # noqa: N802
+        self, request: pb.RenameJobRequest, context: Any
+    ) -> pb.RenameJobResponse:
+        """Rename a job."""
+        await self._service.rename(request.job_id, request.name)
+        return pb.RenameJobResponse()
 
     async def RemoveJob(  # noqa: N802
         self, request: pb.RemoveJobRequest, context: Any

@@ -13,6 +13,7 @@ _PORTING: Final = {
     "Plan": Scope.SUBMIT,
     "AddGoals": Scope.SUBMIT,
     "CancelJob": Scope.SUBMIT,
+    "RenameJob": Scope.SUBMIT,
     "RemoveJob": Scope.SUBMIT,
     "GetJob": Scope.READ,
     "ListJobs": Scope.READ,

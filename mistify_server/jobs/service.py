@@ -19,6 +19,7 @@ from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
+from mistify_server.names import check_job_name
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
@@ -81,12 +82,13 @@ class PortingService:
         self._removing = asyncio.Lock()
         self._now = now
 
-    async def submit(self, config_text: str, idempotency_key: str) -> str:
+    async def submit(self, config_text: str, idempotency_key: str, name: str = "") -> str:
         """Resolve and inspect configs, check their limits, plan them, and start a job for them.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
             idempotency_key: A repeated key returns the job of its first submission; empty for no key.
+            name: The job's name for people; empty for none.
 
         Returns:
             The id of the job.
@@ -95,6 +97,7 @@ class PortingService:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, in which case
                 nothing was stored or started; CONFLICT, the key belongs to another config.
         """
+        check_job_name(name)
         jobs = self._store.jobs
         known = await asyncio.to_thread(jobs.find, idempotency_key, config_text) if idempotency_key else None
         if known is not None:
@@ -106,7 +109,7 @@ class PortingService:
             planned = await asyncio.to_thread(self._planned_all, inspected, problems)
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         plans = [plan for plan, _, _ in planned]
-        job = self._new_job([goals[config.id] for config in reading.configs.values()])
+        job = self._new_job(name, [goals[config.id] for config in reading.configs.values()])
         submission = Submission(job, plans, config_text, idempotency_key or None)
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
@@ -229,16 +232,29 @@ class PortingService:
         return await asyncio.to_thread(lambda: list(served_batches(self._store, job_id)))
 
     async def jobs(
-        self, page_size: int, page_token: str, selection: GoalSelection | None = None
+        self, page_size: int, page_token: str, selection: GoalSelection | None = None, search: str = ""
     ) -> tuple[list[JobPart], str]:
-        """Return a page of jobs, newest first, and the token of the next page; empty on the last page."""
+        """Return a page of jobs, newest first, and the token of the next page; empty on the last page.
+
+        Args:
+            search: Text in the id, the name or the submitter of each job, in any case.
+        """
         alone = selection is not None and selection.empty
         most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
         size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE
         page, more = await asyncio.to_thread(
-            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None, selection
+            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None, selection, search
         )
         return page, page[-1].job.id if more else ""
+
+    async def rename(self, job_id: str, name: str) -> None:
+        """Give a job another name for people; empty for none.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, the name is too long or has several lines.
+        """
+        check_job_name(name)
+        await asyncio.to_thread(self._store.jobs.rename, job_id, name)
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; finished goals keep their packages."""
@@ -374,7 +390,7 @@ class PortingService:
             return batch
         return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))
 
-    def _new_job(self, goals: Sequence[Goal]) -> Job:
+    def _new_job(self, name: str, goals: Sequence[Goal]) -> Job:
         now = self._now()
         return Job(
             id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
@@ -382,6 +398,7 @@ class PortingService:
             goals=tuple(goals),
             created_unix_ms=int(now.timestamp() * 1000),
             submitted_by=current_caller().name,
+            name=name,
         )
 
     def _snapshot(self, job_id: str) -> JobSnapshot:

@@ -115,6 +115,7 @@ class JobStore(ABC):
         most_goals: int,
         before: str | None = None,
         selection: GoalSelection | None = None,
+        search: str = "",
     ) -> tuple[list[JobPart], bool]:
         """Return a page of jobs, newest first, and whether there are older ones; other jobs are not read.
 
@@ -123,7 +124,12 @@ class JobStore(ABC):
             most_goals: Maximum total number of goals; if the first job has more, it is the only one.
             before: Id of a job; only jobs submitted before it are returned.
             selection: The goals to read of each job; None for all.
+            search: Text in the id, the name or the submitter of each job, in any case.
         """
+
+    @abstractmethod
+    def rename(self, job_id: str, name: str) -> None:
+        """Change the name of a job."""
 
     @abstractmethod
     def unfinished(self) -> list[str]:

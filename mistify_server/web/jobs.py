@@ -56,6 +56,18 @@ PageToken = Annotated[
 ]
 
 
+JobName = Annotated[str, Query(description="Name for people; it need not be unique")]
+Search = Annotated[
+    str, Query(max_length=200, description="Text in the id, the name or the submitter, in any case")
+]
+
+
+class ChangedJob(BaseModel):
+    """The new name of a job; empty for none."""
+
+    name: str
+
+
 class JobPage(BaseModel):
     """A page of jobs without their goals, newest first."""
 
@@ -75,11 +87,13 @@ def job_routes(service: PortingService) -> APIRouter:
     selection = GoalSelection(page_size=GOALS_PER_PAGE)
 
     @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
-    async def submit(request: Request, response: Response, idempotency_key: IdempotencyKey = "") -> JobPart:
+    async def submit(
+        request: Request, response: Response, idempotency_key: IdempotencyKey = "", name: JobName = ""
+    ) -> JobPart:
         """Check all configs and start a job for them."""
         text = await config_text(request)
         async with with_lines(text):
-            job_id = await service.submit(text, idempotency_key)
+            job_id = await service.submit(text, idempotency_key, name)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, selection)
 
@@ -94,9 +108,10 @@ def job_routes(service: PortingService) -> APIRouter:
     async def jobs(
         page_size: Annotated[int, Query(ge=1, le=100, description="Maximum number of jobs")] = 100,
         page_token: PageToken = "",
+        search: Search = "",
     ) -> JobPage:
         """List jobs without their goals, newest first."""
-        parts, token = await service.jobs(page_size, page_token, GoalSelection())
+        parts, token = await service.jobs(page_size, page_token, GoalSelection(), search)
         return JobPage(jobs=parts, next_page_token=token)
 
     @router.get("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
@@ -105,6 +120,11 @@ def job_routes(service: PortingService) -> APIRouter:
     ) -> JobPart:
         """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
+
+    @router.patch("/jobs/{job_id}", status_code=204, responses=dict(responses(*_INVALID)))
+    async def rename(job_id: str, changed: ChangedJob) -> None:
+        """Give a job another name."""
+        await service.rename(job_id, changed.name)
 
     @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
     async def remove(job_id: str) -> Removal:

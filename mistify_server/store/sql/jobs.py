@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -206,9 +206,14 @@ class SqlJobStore(JobStore):
         most_goals: int,
         before: str | None = None,
         selection: GoalSelection | None = None,
+        search: str = "",
     ) -> tuple[list[JobPart], bool]:
         with self._database.read() as session:
             newest_first = select(JobRow).order_by(JobRow.number.desc()).limit(limit + 1)
+            if search:
+                columns = JobRow.id, JobRow.name, JobRow.submitted_by
+                contains = (column.icontains(search, autoescape=True) for column in columns)
+                newest_first = newest_first.where(or_(*contains))
             if before is not None:
                 newest_first = newest_first.where(JobRow.number < _row(session, before).number)
             if selection is not None and selection.empty:
@@ -220,6 +225,11 @@ class SqlJobStore(JobStore):
             fitting = sum(total <= most_goals for total in accumulate(shown))
             rows = [row for row, _ in results[: min(limit, max(fitting, 1))]]
             return [part_of(session, row, selection) for row in rows], len(results) > len(rows)
+
+    @override
+    def rename(self, job_id: str, name: str) -> None:
+        with self._database.write() as session:
+            _row(session, job_id).name = name
 
     @override
     def unfinished(self) -> list[str]:

@@ -60,6 +60,7 @@ class JobRow(Table):
     config_sha256: Mapped[str]
     created_unix_ms: Mapped[int]
     submitted_by: Mapped[str] = mapped_column(server_default=text("''"))
+    name: Mapped[str] = mapped_column(server_default=text("''"))
     reason: Mapped[str]
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]

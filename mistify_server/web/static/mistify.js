@@ -169,17 +169,30 @@ function remember(part) {
   };
 }
 
-// Attaches handlers to buttons that send a request, and then reload the page or go to another one.
+// Sends the request of a button, and then reloads the page or goes to another one.
+async function send(button, address, request) {
+  button.disabled = true;
+  const answer = await fetch(address, request);
+  if (!answer.ok) window.alert((await answer.json()).detail);
+  if (answer.ok && button.dataset.then) location.href = button.dataset.then;
+  else location.reload();
+}
+
+// Attaches handlers to buttons that send a request.
 function act(part) {
   for (const button of part.querySelectorAll("[data-send]")) {
-    button.addEventListener("click", async () => {
+    button.addEventListener("click", () => {
       if (!window.confirm(button.dataset.ask)) return;
-      button.disabled = true;
       const [method, address] = button.dataset.send.split(" ");
-      const answer = await fetch(address, { method });
-      if (!answer.ok) window.alert((await answer.json()).detail);
-      if (answer.ok && button.dataset.then) location.href = button.dataset.then;
-      else location.reload();
+      send(button, address, { method });
+    });
+  }
+  for (const button of part.querySelectorAll("[data-rename]")) {
+    button.addEventListener("click", () => {
+      const name = window.prompt("Name of the job", button.dataset.name);
+      if (name === null) return;
+      const headers = { "content-type": "application/json" };
+      send(button, button.dataset.rename, { method: "PATCH", body: JSON.stringify({ name }), headers });
     });
   }
 }

@@ -138,7 +138,9 @@ form.addEventListener("submit", async (event) => {
   numberLines();
   answer.replaceChildren();
   try {
-    const response = await fetch(planned ? "/v1/plans" : form.dataset.action, {
+    const name = document.getElementById("job-name")?.value;
+    const action = form.dataset.action + (name ? `?name=${encodeURIComponent(name)}` : "");
+    const response = await fetch(planned ? "/v1/plans" : action, {
       method: "POST", body: config.value, headers: { "content-type": "application/json" },
     });
     const content = await response.json();

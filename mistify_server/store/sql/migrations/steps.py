@@ -324,12 +324,13 @@ def add_exits(connection: Connection) -> None:
 
 
 def add_tokens(connection: Connection) -> None:
-    """Add the tokens of callers; who submitted earlier jobs is not known."""
+    """Add the tokens of callers, and the names of jobs; who submitted earlier jobs is not known."""
     connection.execute(
         "CREATE TABLE tokens (name VARCHAR NOT NULL PRIMARY KEY, sha256 VARCHAR NOT NULL UNIQUE, "
         "scopes VARCHAR NOT NULL, created_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER)"
     )
-    connection.execute("ALTER TABLE jobs ADD COLUMN submitted_by VARCHAR NOT NULL DEFAULT ''")
+    for column in ("submitted_by", "name"):
+        connection.execute(f"ALTER TABLE jobs ADD COLUMN {column} VARCHAR NOT NULL DEFAULT ''")
 
 
 #: The version from which the first step starts. Older stores cannot be opened.
