@@ -53,6 +53,7 @@ from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.services import Access, Services
+from mistify_server.store.backup import make_own_store
 from mistify_server.store.directory import AUDIT, UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
@@ -234,6 +235,7 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store, _BUSY_SECONDS) as store:
+        make_own_store(settings.store)
         async with engine_opened as opened:
             if settings.worker_at_start:
                 opened.start_worker()

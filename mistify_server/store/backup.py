@@ -18,8 +18,8 @@ from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS
 from mistify_server.store.uploads import uploaded_files
 
-#: Pages of the database that are copied at once; in between, the server may write.
-_PAGES: Final = 1_000
+#: File that marks a directory as a backup, so that no other store is overwritten.
+_MARK: Final = "backup"
 
 #: Suffixes of SQLite's files beside a database.
 _BESIDE: Final = ("-wal", "-shm")
@@ -54,9 +54,10 @@ def back_up(directory: Path, target: Path) -> Backup:
         MistifyError: CONFLICT, the target contains something else; UNAVAILABLE, a server uses the target, or
             its disk is full; UNAVAILABLE or STORE_VERSION, the store cannot be read.
     """
-    with open_store(directory):  # refuse a directory that is not a store
+    with open_store(directory), writing(target):  # refuse a directory that is not a store
         _check_target(directory, target)
     with serving(target), writing(target):
+        (target / _MARK).touch()
         sizes = [*_copy_uploads(directory / UPLOADS, target / UPLOADS)]
         damaged: set[str] | None = None
         for _ in range(_ATTEMPTS):
@@ -70,14 +71,21 @@ def back_up(directory: Path, target: Path) -> Backup:
     return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())))
 
 
+def make_own_store(directory: Path) -> None:
+    """Make a backup a store of its own, for example for a server: later backups do not overwrite it."""
+    (directory / _MARK).unlink(missing_ok=True)
+
+
 def _check_target(directory: Path, target: Path) -> None:
     """Raise an error if a directory contains anything but an earlier backup."""
     if target.exists() and os.path.samefile(directory, target):
         raise MistifyError(ErrorCode.CONFLICT, f"{target} is the store itself; use another directory")
-    if target.exists() and any(target.iterdir()) and not (target / DATABASE).exists():
+    if target.exists() and any(target.iterdir()) and not (target / _MARK).exists():
+        content = "a store of its own" if (target / DATABASE).exists() else "other files"
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"{target} contains other files; use a new directory, or that of an earlier backup",
+            f"{target} contains {content}; use a new directory, or that of an earlier backup which no server "
+            "has used",
         )
 
 
@@ -90,7 +98,8 @@ def _copy_database_with_files(directory: Path, target: Path) -> list[int]:
         closing(sqlite3.connect(directory / DATABASE, timeout=BUSY_SECONDS)) as source,
         closing(sqlite3.connect(snapshot)) as copy,
     ):
-        source.backup(copy, pages=_PAGES)
+        # All pages at once: SQLite begins again after each write, and readers do not hold up writers.
+        source.backup(copy)
     with _jobs(snapshot) as jobs:
         referenced = jobs.referenced_digests()
     sizes: list[int] = []
@@ -108,8 +117,13 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
     """Copy intact artifacts with these digests unless the target has them; yield their sizes in bytes."""
     for name in source.names():
         if digest_of(name) in digests and not target.place(name).exists():
-            with suppress(MistifyError):  # damaged, or removed meanwhile
+            try:
                 yield target.size(target.put(source.intact(name)))
+            except OSError:  # it cannot be read
+                continue
+            except MistifyError as error:  # damaged, or removed meanwhile
+                if error.code is ErrorCode.UNAVAILABLE:  # the target cannot be written
+                    raise
 
 
 def _lost(target: Path) -> set[str]:

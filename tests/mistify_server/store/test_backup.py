@@ -4,7 +4,9 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import h5py
@@ -135,10 +137,55 @@ def test_only_a_directory_of_its_own_takes_a_backup(site: Any, job: str, tmp_pat
     code, output = run("backup", tmp_path / "backup", "--store", tmp_path / "nothing")
     assert (code, "has no store" in output) == (ErrorCode.NOT_FOUND.exit_code, True)
     assert not (tmp_path / "nothing").exists()
+    code, output = run("backup", other / "diary.txt", "--store", site.store)
+    assert (code, "Not a directory" in output) == (ErrorCode.UNAVAILABLE.exit_code, True)
     back_up(site.store, tmp_path / "backup")
     with serving(tmp_path / "backup"):
         code, output = run("backup", tmp_path / "backup", "--store", site.store)
     assert (code, "in use by another server" in output) == (ErrorCode.UNAVAILABLE.exit_code, True)
+
+
+async def test_a_backup_does_not_overwrite_another_store(
+    site: Any, job: str, tmp_path: Path, serving_at: Any
+) -> None:
+    target = tmp_path / "backup"
+    back_up(site.store, target)
+    code, output = run("backup", site.store, "--store", target)  # the wrong way round
+    assert (code, "a store of its own" in output) == (ErrorCode.CONFLICT.exit_code, True)
+    back_up(site.store, target)
+    async with serving_at(replace(site.settings(), store=target)):
+        pass  # from now on, it may have jobs of its own
+    code, output = run("backup", target, "--store", site.store)
+    assert (code, "a store of its own" in output) == (ErrorCode.CONFLICT.exit_code, True)
+
+
+def test_a_backup_ends_while_a_server_writes(site: Any, job: str, tmp_path: Path) -> None:
+    database, ended = site.store / "mistify.db", Event()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('ballast', ?)", ("x" * 20_000_000,))
+
+    def write() -> None:
+        with closing(sqlite3.connect(database, isolation_level=None, timeout=60)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            while not ended.is_set():
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('beat', '')")
+
+    writing = Thread(target=write, daemon=True)
+    writing.start()
+    try:
+        assert back_up(site.store, tmp_path / "backup").damaged == ()
+    finally:
+        ended.set()
+        writing.join()
+
+
+def test_a_backup_on_a_full_disk_does_not_blame_the_store(site: Any, job: str, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    back_up(site.store, target)
+    shutil.rmtree(target / "artifacts")
+    (target / "artifacts").write_text("")  # so that nothing can be written there
+    code, output = run("backup", target, "--store", site.store)
+    assert (code, "artifacts cannot be written" in output) == (ErrorCode.UNAVAILABLE.exit_code, True)
 
 
 def test_an_intact_store_is_found_intact(site: Any, job: str) -> None:
