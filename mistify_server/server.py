@@ -44,6 +44,7 @@ from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
+from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
@@ -254,12 +255,15 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             tuning.sweep()
             inspector = BatchInspector(engine, KnownInspections(store.inspections))
             porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
+            packages = PackageFiles(store.jobs, store.artifacts)
             devices = DeviceService(store.devices, store.jobs)
             fleet = Fleet(store.fleet)
             metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))
             with closing(AuditLog(store.logs / AUDIT)) as audit:
                 access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
-                yield Services(porting, tuning, devices, fleet, uploads, models, jobs, metrics, access)
+                yield Services(
+                    porting, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access
+                )
 
 
 @asynccontextmanager
@@ -306,7 +310,9 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
     interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), access]
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
-    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting, report_page), server)  # type: ignore[no-untyped-call]
+    porting_pb2_grpc.add_PortingServicer_to_server(
+        PortingServicer(services.porting, services.packages, report_page), server
+    )  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]
     files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.tokens import TokenStore
+from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
@@ -29,6 +30,7 @@ class Services:
     """The services of a server, its running jobs, their metrics, and access to it."""
 
     porting: PortingService
+    packages: PackageFiles
     tuning: TuningService
     devices: DeviceService
     fleet: Fleet

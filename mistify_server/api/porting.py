@@ -10,18 +10,22 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.porting import plan_to_proto
-from mistify_server.jobs.service import CHUNK, PortingService
+from mistify_server.jobs.package_files import CHUNK, PackageFiles
+from mistify_server.jobs.service import PortingService
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
-    """Adapter from gRPC to the service.
+    """Adapter from gRPC to the service and to the files of packages.
 
     Args:
         report_page: Renders a job with all its goals as an HTML page.
     """
 
-    def __init__(self, service: PortingService, report_page: Callable[[Job], str]) -> None:
+    def __init__(
+        self, service: PortingService, packages: PackageFiles, report_page: Callable[[Job], str]
+    ) -> None:
         self._service = service
+        self._packages = packages
         self._report_page = report_page
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
@@ -86,7 +90,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         self, request: pb.FetchPackageRequest, context: Any
     ) -> AsyncIterator[pb.PackageChunk]:
         """Stream a file of a package."""
-        chunks = self._service.fetch(request.job_id, request.goal_id, request.file, request.offset)
+        chunks = self._packages.fetch(request.job_id, request.goal_id, request.file, request.offset)
         async for chunk in chunks:
             yield pb.PackageChunk(data=chunk)
 

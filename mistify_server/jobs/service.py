@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, starmap
-from pathlib import Path
 
 from mistify.config.reading import BatchReading
-from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.identity.callers import current_caller
@@ -29,16 +27,12 @@ from mistify_server.planning.lookup.reading import read_and_resolve, read_config
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.planning.snapshot import Inspections, JobSnapshot
-from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchInputs, BatchPlan
 from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
-
-#: Size of the pieces of a package file, in bytes.
-CHUNK = 256 * 1024
 
 MOST_JOBS_PER_PAGE = 100
 
@@ -289,65 +283,6 @@ class PortingService:
     async def latest_events(self, job_id: str) -> list[JobEvent]:
         """Return the latest events of a job in order, enough to show the steps in progress."""
         return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
-
-    async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
-        """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.
-
-        Raises:
-            MistifyError: INVALID_CONFIG, the offset is not within the file.
-        """
-        file, path = await asyncio.to_thread(self.package_file, job_id, goal_id, file_name)
-        if not 0 <= offset <= file.size:
-            raise MistifyError(
-                ErrorCode.INVALID_CONFIG,
-                f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
-                "start again from 0",
-            )
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            while chunk := stream.read(CHUNK):
-                yield chunk
-
-    def package_file(self, job_id: str, goal_id: str, file_name: str) -> tuple[PackageFile, Path]:
-        """Return a file of a goal's package, and its path.
-
-        Raises:
-            MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
-        """
-        files = self._files_of(job_id, goal_id)
-        found = next((file for file in files if file.name == file_name), None)
-        if found is None:
-            have = ", ".join(file.name for file in files)
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
-            )
-        return found, self._intact(goal_id, found)
-
-    def package_files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
-        """Return the files of a goal's package, and their paths.
-
-        Raises:
-            MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
-                damaged.
-        """
-        return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
-
-    def _files_of(self, job_id: str, goal_id: str) -> tuple[PackageFile, ...]:
-        goal = self._store.jobs.goal(job_id, goal_id)
-        if not goal.files:
-            message = f'the goal "{goal_id}" has no package; its state is {goal.state.value}'
-            raise MistifyError(ErrorCode.NOT_FOUND, message)
-        return goal.files
-
-    def _intact(self, goal_id: str, file: PackageFile) -> Path:
-        try:
-            return self._store.artifacts.intact(artifact_of(file))
-        except MistifyError as error:
-            raise MistifyError(
-                error.code,
-                f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
-                "config again into another directory, which replaces the file",
-            ) from error
 
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
         return read_and_resolve(config_text, self._resolver, self._max_goals)

@@ -11,7 +11,7 @@ from typing import Final, Never
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
-from mistify_server.jobs.service import CHUNK
+from mistify_server.jobs.package_files import CHUNK
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Group, Member
 from mistify_server.tuning.neighbourhoods import Neighbourhoods

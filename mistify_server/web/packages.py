@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
+from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.problems import responses
 
@@ -39,8 +40,8 @@ class _ArchiveResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def package_routes(service: PortingService) -> APIRouter:
-    """Return the routes to a service."""
+def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
+    """Return the routes to stored packages, and to the service that knows the goals of a job."""
     router = APIRouter(prefix="/v1", tags=["packages"])
 
     @router.get(
@@ -53,7 +54,7 @@ def package_routes(service: PortingService) -> APIRouter:
     )
     async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
         """Send a file of a package or a range of it, with its digest in `Repr-Digest`."""
-        packaged, path = await asyncio.to_thread(service.package_file, job_id, goal_id, name)
+        packaged, path = await asyncio.to_thread(stored.file, job_id, goal_id, name)
         return FileResponse(
             path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
         )
@@ -68,7 +69,7 @@ def package_routes(service: PortingService) -> APIRouter:
     )
     async def package(job_id: str, goal_id: str) -> StreamingResponse:
         """Send a goal's package as a zip archive."""
-        archive = await asyncio.to_thread(_archive, service, job_id, [goal_id])
+        archive = await asyncio.to_thread(_archive, stored, job_id, [goal_id])
         return _ArchiveResponse(archive, f"{goal_id}.zip")
 
     @router.get(
@@ -85,7 +86,7 @@ def package_routes(service: PortingService) -> APIRouter:
         made = [goal.id for goal in goals if goal.files]
         if not made:
             raise MistifyError(ErrorCode.NOT_FOUND, f"the job {job_id} has no package (yet)")
-        archive = await asyncio.to_thread(_archive, service, job_id, made)
+        archive = await asyncio.to_thread(_archive, stored, job_id, made)
         return _ArchiveResponse(archive, f"{job_id}.zip")
 
     return router
@@ -96,9 +97,9 @@ def _digest(file: PackageFile) -> dict[str, str]:
     return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
 
 
-def _archive(service: PortingService, job_id: str, goal_ids: Sequence[str]) -> IO[bytes]:
+def _archive(stored: PackageFiles, job_id: str, goal_ids: Sequence[str]) -> IO[bytes]:
     """Return an open archive of the packages of goals, in an unnamed file that disappears when closed."""
-    files = {goal_id: service.package_files(job_id, goal_id) for goal_id in goal_ids}
+    files = {goal_id: stored.files(job_id, goal_id) for goal_id in goal_ids}
     with ExitStack() as opened:
         archive = opened.enter_context(TemporaryFile())
         with zipfile.ZipFile(archive, "w") as packed:

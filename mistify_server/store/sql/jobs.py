@@ -35,6 +35,7 @@ from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points, layers_row
+from mistify_server.store.sql.reading import count_states, job_of, part_of, parts_without_goals
 from mistify_server.store.sql.references import (
     DigestReferences,
     artifact_references,
@@ -46,7 +47,6 @@ from mistify_server.store.sql.rows import (
     addition_row,
     change_goal,
     checkpoint_row,
-    count_states,
     digest,
     edge_row,
     end_goals,
@@ -54,10 +54,7 @@ from mistify_server.store.sql.rows import (
     insert_events,
     insert_goals,
     insert_job,
-    job_of,
     last_sequence,
-    part_of,
-    parts_without_goals,
     read_event,
 )
 from mistify_server.store.sql.schema import (

@@ -14,7 +14,7 @@ from mistify.jobs.job import GoalState, JobState, ProgressUpdate
 from mistify.jobs.part import JobPart
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_server.engines.pooled_engine import PooledEngine
-from mistify_server.store.sql.rows import part_of
+from mistify_server.store.sql.reading import part_of
 from tests.mistify_server.outcomes import failure, goals
 
 Config = Callable[..., dict[str, object]]

@@ -1,0 +1,81 @@
+"""The files of packages, for download."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import PackageFile
+from mistify_server.store.artifacts import Artifacts, artifact_of
+from mistify_server.store.jobs import JobStore
+
+#: Size of the pieces in which files are sent, in bytes.
+CHUNK: Final = 256 * 1024
+
+
+class PackageFiles:
+    """The files of all packages. Every method raises `MistifyError` NOT_FOUND for unknown jobs and goals."""
+
+    def __init__(self, jobs: JobStore, artifacts: Artifacts) -> None:
+        self._jobs = jobs
+        self._artifacts = artifacts
+
+    async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
+        """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, the offset is not within the file.
+        """
+        file, path = await asyncio.to_thread(self.file, job_id, goal_id, file_name)
+        if not 0 <= offset <= file.size:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
+                "start again from 0",
+            )
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            while chunk := stream.read(CHUNK):
+                yield chunk
+
+    def file(self, job_id: str, goal_id: str, file_name: str) -> tuple[PackageFile, Path]:
+        """Return a file of a goal's package, and its path.
+
+        Raises:
+            MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
+        """
+        files = self._files_of(job_id, goal_id)
+        found = next((file for file in files if file.name == file_name), None)
+        if found is None:
+            have = ", ".join(file.name for file in files)
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
+            )
+        return found, self._intact(goal_id, found)
+
+    def files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
+        """Return the files of a goal's package, and their paths.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
+                damaged.
+        """
+        return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
+
+    def _files_of(self, job_id: str, goal_id: str) -> tuple[PackageFile, ...]:
+        goal = self._jobs.goal(job_id, goal_id)
+        if not goal.files:
+            message = f'the goal "{goal_id}" has no package; its state is {goal.state.value}'
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        return goal.files
+
+    def _intact(self, goal_id: str, file: PackageFile) -> Path:
+        try:
+            return self._artifacts.intact(artifact_of(file))
+        except MistifyError as error:
+            raise MistifyError(
+                error.code,
+                f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
+                "config again into another directory, which replaces the file",
+            ) from error

@@ -1,0 +1,202 @@
+"""Jobs and goals from their rows."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, get_type_hints
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Row,
+    Text,
+    func,
+    select,
+    type_coerce,
+)
+from sqlalchemy.orm import Session
+
+from mistify.costs.axes import plugged_in_formats
+from mistify.costs.budget import Costs
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import (
+    Goal,
+    GoalState,
+    Job,
+    JobState,
+    PackageFile,
+    Source,
+)
+from mistify.jobs.part import GoalSelection, JobPart
+from mistify_server.store.sql.schema import (
+    BatchRow,
+    FileRow,
+    GoalRow,
+    JobRow,
+)
+from mistify_server.tasks.results import PrepareResult, ReferenceResult, SourceResult
+
+#: Number of cached values per column.
+_REMEMBERED: Final = 1_000
+
+
+_COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
+
+
+def _reader(column: ColumnElement[Any], kind: Any) -> Callable[[Any], Any]:
+    """Return a function that converts a column of a goal's row (JSON as text) to a type.
+
+    Goals of a job share most of their values, so recently parsed values are cached.
+    """
+    if isinstance(column.type, JSON):
+        return lru_cache(_REMEMBERED)(TypeAdapter(kind).validate_json)
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda value: value
+
+
+_KINDS = {name: kind for name, kind in get_type_hints(Goal, include_extras=True).items() if name != "files"}
+_OF_GOAL = GoalRow.__table__.columns
+_READERS = {name: _reader(_OF_GOAL[name], kind) for name, kind in _KINDS.items()}
+_GOAL_COLUMNS = [
+    type_coerce(_OF_GOAL[name], Text) if isinstance(_OF_GOAL[name].type, JSON) else _OF_GOAL[name]
+    for name in _READERS
+]
+
+
+def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalState]:
+    """Return the number of goals in each state."""
+    query = select(GoalRow.state, func.count()).where(*which).group_by(GoalRow.state)
+    return Counter({GoalState(state): count for state, count in session.execute(query)})
+
+
+def job_of(session: Session, row: JobRow) -> Job:
+    """Return a job with its goals from its rows."""
+    return _job(row, _goals(session, row.id), _sources(session, row.id))
+
+
+def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
+    """Return a job with selected goals, or all goals, from its rows."""
+    states = count_states(session, GoalRow.job_id == row.id)
+    count, met = states.total(), states[GoalState.MET]
+    if selection is None:
+        return JobPart(job_of(session, row), count, met)
+    if selection.goal_id:
+        goals = _goals(session, row.id, GoalRow.id == selection.goal_id)
+        if not goals:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {row.id} has no goal "{selection.goal_id}"')
+        return JobPart(_job(row, goals, _sources(session, row.id)), count, met)
+    first = _first_position(selection.page_token)
+    end = first + max(0, selection.page_size)
+    shown = GoalRow.position >= first, GoalRow.position < end
+    goals = _goals(session, row.id, *shown) if first < end else ()
+    job = _job(row, goals, _sources(session, row.id))
+    return JobPart(job, count, met, str(end) if end < count else "")
+
+
+def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPart]:
+    """Return jobs without goals and sources from their rows."""
+    ids = [row.id for row in rows]
+    query = select(GoalRow.job_id, GoalRow.state, func.count()).where(GoalRow.job_id.in_(ids))
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for job_id, state, count in session.execute(query.group_by(GoalRow.job_id, GoalRow.state)):
+        counts[job_id][state] = count
+    return [
+        JobPart(_job(row, (), ()), total, states[GoalState.MET.value], "0" if total else "")
+        for row in rows
+        for states in [counts[row.id]]
+        for total in [states.total()]
+    ]
+
+
+def _first_position(token: str) -> int:
+    """Parse a page token, which is the position of the page's first goal."""
+    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"got the page token {token[:40]!r}; expected the previous page's token; start without one",
+        )
+    return int(token or 0)
+
+
+def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> Job:
+    return Job(
+        id=row.id,
+        state=JobState(row.state),
+        goals=goals,
+        created_unix_ms=row.created_unix_ms,
+        submitted_by=row.submitted_by,
+        name=row.name,
+        sources=sources,
+        seconds=row.seconds,
+        spent=row.spent,
+        reason=row.reason,
+    )
+
+
+def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
+    """Return the sources of the batches with finished roots, in the order of the batches."""
+    # Only two keys of a plan with thousands of nodes are read. Costs on hardware that was added after the
+    # root was made are only in the plan.
+    planned = BatchRow.plan["model_name"], BatchRow.plan["source_costs"]
+    columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
+    rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
+    return tuple(
+        replace(
+            _source(
+                SourceResult.model_validate(root),
+                None if reference is None else ReferenceResult.model_validate(reference),
+                _COSTS.validate_python(planned_costs),
+                {name: PrepareResult.model_validate(made) for name, made in preparations.items()},
+            ),
+            batch=number,
+            model=model,
+        )
+        for number, model, planned_costs, root, reference, preparations in rows
+        if root is not None
+    )
+
+
+def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
+    """Return goals of a job with their files, in order."""
+    goals = select(*_GOAL_COLUMNS).where(GoalRow.job_id == job_id, *which)
+    found = session.execute(goals.order_by(GoalRow.position)).all()
+    query = select(FileRow).where(FileRow.job_id == job_id).order_by(FileRow.name)
+    if which:
+        query = query.where(FileRow.goal_id.in_(select(GoalRow.id).where(GoalRow.job_id == job_id, *which)))
+    files: dict[str, list[PackageFile]] = {}
+    for file in session.scalars(query):
+        files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
+    return tuple(_goal(row, files) for row in found)
+
+
+def _goal(row: Row[Any], files: Mapping[str, Sequence[PackageFile]]) -> Goal:
+    values = {name: read(value) for (name, read), value in zip(_READERS.items(), row, strict=True)}
+    return Goal(**values, files=tuple(files.get(values["id"], ())))
+
+
+def _source(
+    made: SourceResult,
+    reference: ReferenceResult | None,
+    planned_costs: Costs,
+    prepared: Mapping[str, PrepareResult],
+) -> Source:
+    costs = {**planned_costs, **made.source_costs}
+    source = Source(
+        costs,
+        metric=made.metric,
+        formats=plugged_in_formats(costs),
+        steps=made.steps,
+        preparing_steps={name: result.steps for name, result in prepared.items()},
+    )
+    if reference is None:
+        return source
+    return replace(
+        source,
+        accuracy=reference.accuracy,
+        tuned_accuracy=reference.tuned_accuracy,
+        output_scores=reference.output_scores,
+        tuned_output_scores=reference.tuned_output_scores,
+        measured=reference.measured,
+    )
