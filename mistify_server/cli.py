@@ -19,7 +19,7 @@ from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
-from mistify_server.identity.authentication import create_token
+from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
@@ -240,7 +240,7 @@ def add_token(
         list[Scope], typer.Option(help="What the caller may do; may be repeated. See docs/server.md.")
     ],
     days: Annotated[
-        int | None, typer.Option(min=1, help="Days until it expires.", show_default="never")
+        int | None, typer.Option(min=1, max=MOST_DAYS, help="Days until it expires.", show_default="never")
     ] = None,
     store: StoreOption,
 ) -> None:

@@ -25,14 +25,14 @@ def check_name(name: str) -> None:
 
 
 def check_job_name(name: str) -> None:
-    """Raise an error if a name for people is too long, or has control characters.
+    """Raise an error if a name for people is too long, or has control characters or spaces around it.
 
     Raises:
         MistifyError: INVALID_CONFIG.
     """
-    if len(name) > _MOST_JOB_NAME or not name.isprintable():
+    if len(name) > _MOST_JOB_NAME or not name.isprintable() or name != name.strip():
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
             f"got the job name {name[:200]!r}; expected up to {_MOST_JOB_NAME} printable characters on one "
-            "line; shorten it",
+            "line, without spaces around them; rename it",
         )

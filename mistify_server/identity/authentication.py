@@ -19,6 +19,9 @@ _PREFIX: Final = "mistify_"
 #: Random bytes of a secret.
 _SECRET_BYTES: Final = 32
 
+#: Longest life of a token, in days.
+MOST_DAYS: Final = 3650
+
 _DAY_MS: Final = 24 * 3600 * 1000
 
 _BEARER: Final = "Bearer "
@@ -88,7 +91,8 @@ def create_token(
         days: Days until it expires; None for never.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the name or the scopes cannot be used; CONFLICT, the name is taken.
+        MistifyError: INVALID_CONFIG, the name, the scopes or the days cannot be used; CONFLICT, the name is
+            taken.
     """
     check_name(name)
     if name in (LOCAL.name, ADMINISTRATOR.name):
@@ -96,6 +100,9 @@ def create_token(
     if not scopes:
         known = ", ".join(scope.value for scope in Scope)
         problem = Problem("scopes", "none", f"one or more of {known}", "a device needs read, tune and report")
+        raise invalid_config([problem], "the token")
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        problem = Problem("days", f"{days:,}", f"1 to {MOST_DAYS}", "leave it out for a token without an end")
         raise invalid_config([problem], "the token")
     secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     now_ms = int(time.time() * 1000)

@@ -39,6 +39,9 @@ MOST_JOBS_PER_PAGE = 100
 #: Maximum number of jobs per page when they are listed without goals.
 MOST_JOBS_ALONE_PER_PAGE = 1_000
 
+#: Maximum length of a text to search for.
+MOST_SEARCHED = 200
+
 #: Default maximum number of goals in a job.
 DEFAULT_MAX_GOALS = 10_000
 
@@ -232,7 +235,15 @@ class PortingService:
 
         Args:
             search: Text in the id, the name or the submitter of each job, in any case.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, the text is longer than `MOST_SEARCHED`.
         """
+        if len(search) > MOST_SEARCHED:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got {len(search):,} characters to search for; expected up to {MOST_SEARCHED}; shorten them",
+            )
         alone = selection is not None and selection.empty
         most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
         size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE

@@ -77,10 +77,14 @@ class AccessMiddleware:
             return
 
         headers = Headers(scope=scope)
-        caller = self._sessions.caller(headers)
+        try:
+            caller, in_session = self._sessions.caller(headers), self._sessions.caller_in_session(headers)
+        except MistifyError as error:  # the store cannot be read
+            await problem_response(error)(scope, receive, send)
+            return
         scope.setdefault("state", {}).update(
             needs_token=self._sessions.needed,
-            in_session=self._sessions.caller_in_session(headers) is not None,
+            in_session=in_session is not None,
             caller=caller,
         )
         scope["scheme"] = self._schemes.get(headers.get("host", "").lower(), scope["scheme"])

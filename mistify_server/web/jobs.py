@@ -14,7 +14,7 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
-from mistify_server.jobs.service import PortingService
+from mistify_server.jobs.service import MOST_SEARCHED, PortingService
 from mistify_server.web.bodies import config_text
 from mistify_server.web.problems import responses, with_lines
 
@@ -58,7 +58,7 @@ PageToken = Annotated[
 
 JobName = Annotated[str, Query(description="Name for people; it need not be unique")]
 Search = Annotated[
-    str, Query(max_length=200, description="Text in the id, the name or the submitter, in any case")
+    str, Query(max_length=MOST_SEARCHED, description="Text in the id, the name or the submitter, in any case")
 ]
 
 

@@ -2,21 +2,18 @@
 
 import asyncio
 import time
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from mistify.errors import ErrorCode
-from mistify_server.identity.authentication import create_token
+from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import MEANINGS, Scope
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.web.problems import responses
 from mistify_server.web.rendering import render_page
-
-#: Longest life of a token, in days.
-MOST_DAYS: Final = 3650
 
 
 class NewToken(BaseModel):

@@ -89,9 +89,9 @@ class Caller:
         self.stub = PortingStub(self.channel)
         self.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
-    async def submit(self, configs: object, key: str = "") -> Job:
+    async def submit(self, configs: object, key: str = "", name: str = "") -> Job:
         text = configs if isinstance(configs, str) else json.dumps(configs)
-        request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key)
+        request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key, name=name)
         return porting.job_from_proto(await self.call(self.stub.SubmitBatch, request))
 
     async def plan(self, configs: object) -> Plan:

@@ -108,6 +108,9 @@ def _json(value: object) -> str:
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says
+    connection.create_function(
+        "casefold", 1, str.casefold, deterministic=True
+    )  # SQLite's lower() is for ASCII
     # Setting the mode waits for writers, and only affects new files. `migrate.make_shrinkable` rewrites files
     # created by older versions.
     if connection.execute("PRAGMA page_count").fetchone() == (0,):

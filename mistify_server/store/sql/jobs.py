@@ -209,7 +209,8 @@ class SqlJobStore(JobStore):
             newest_first = select(JobRow).order_by(JobRow.number.desc()).limit(limit + 1)
             if search:
                 columns = JobRow.id, JobRow.name, JobRow.submitted_by
-                contains = (column.icontains(search, autoescape=True) for column in columns)
+                text = search.casefold()
+                contains = (func.casefold(column).contains(text, autoescape=True) for column in columns)
                 newest_first = newest_first.where(or_(*contains))
             if before is not None:
                 newest_first = newest_first.where(JobRow.number < _row(session, before).number)

@@ -98,15 +98,20 @@ def page_routes(services: Services) -> APIRouter:
         parts, _ = await porting.jobs(50, "", GoalSelection())
         chosen = [(await porting.part(job_id)).job for job_id in (before, after) if before and after]
         different = before != after and len(chosen) > 1
-        return _page(
-            request,
-            "compare.html",
-            parts=parts,
-            known={part.job.id for part in parts},
-            before=before,
-            after=after,
-            compared=compare_jobs(*chosen) if different else None,
-        )
+
+        def rendered() -> HTMLResponse:
+            return _page(
+                request,
+                "compare.html",
+                parts=parts,
+                known={part.job.id for part in parts},
+                before=before,
+                after=after,
+                compared=compare_jobs(*chosen) if different else None,
+            )
+
+        # Render on a thread: this takes seconds for ten thousand goals.
+        return await asyncio.to_thread(rendered)
 
     @router.get("/fleet")
     async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:

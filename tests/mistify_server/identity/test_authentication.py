@@ -89,6 +89,14 @@ def test_tokens_that_cannot_be_made(
     assert [token.name for token in store.tokens.all()] == ["taken"]
 
 
+@pytest.mark.parametrize("days", [0, 3651, 30_000_000, 10**17])
+def test_a_token_lives_for_ten_years_at_most(store: Store, days: int) -> None:
+    assert create_token(store.tokens, "long", [Scope.READ], 3650)[0].expires_unix_ms is not None
+    with pytest.raises(MistifyError, match="1 to 3650") as caught:
+        create_token(store.tokens, "longer", [Scope.READ], days)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
 def test_a_missing_token_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(MistifyError, match='no token "ci"') as caught:
         store.tokens.revoke("ci")

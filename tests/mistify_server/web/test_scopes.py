@@ -14,6 +14,7 @@ from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.server import running_server
 from mistify_server.store.directory import open_store
+from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.web.access import OPEN_PATHS, scope_of
 
 Config = Callable[..., dict[str, object]]
@@ -132,7 +133,7 @@ async def test_what_callers_change_is_recorded(
 ) -> None:
     goals = [make_config("a", FLOP="0.5x")]
     async with serving_at(site.settings(token=TOKEN), secrets[Scope.SUBMIT]) as caller:
-        job = await caller.submit(goals)
+        job = await caller.submit(goals, name="for phones")
         with pytest.raises(MistifyError):
             await caller.cancel("none")
         with pytest.raises(MistifyError):
@@ -196,6 +197,19 @@ async def test_an_administrator_makes_and_revokes_tokens_over_http(serve: Any) -
         assert (await web.delete("/v1/tokens/ci", headers=bearer(TOKEN))).status_code == 204
         assert (await web.get("/v1/jobs", headers=own)).status_code == 401
         assert (await web.delete("/v1/tokens/ci", headers=bearer(TOKEN))).status_code == 404
+
+
+async def test_callers_are_told_that_the_store_cannot_be_read(
+    serve: Any, secrets: dict[Scope, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: object, __: str) -> None:
+        raise MistifyError(ErrorCode.UNAVAILABLE, "the server's store is busy")
+
+    async with serve(token=TOKEN) as web:
+        monkeypatch.setattr(SqlTokenStore, "find", failing)
+        answer = await web.get("/v1/jobs", headers=bearer(secrets[Scope.READ]))
+        assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+        assert (await web.get("/v1/jobs", headers=bearer(TOKEN))).status_code == 200
 
 
 async def test_a_session_ends_with_its_token(site: Any, serve: Any, secrets: dict[Scope, str]) -> None:
