@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain, starmap
 
 from mistify.config.reading import BatchReading
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart

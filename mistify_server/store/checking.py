@@ -60,12 +60,21 @@ class _CheckedFile(NamedTuple):
 
 
 def _checked(files: Mapping[str, Path]) -> dict[str, _CheckedFile]:
-    """Read files whose names begin with the digests of their contents; those removed since are left out."""
+    """Read files whose names begin with the digests of their contents; those removed since are left out.
+
+    A file that cannot be read, for example from a failing disk, is damaged.
+    """
     checked = {}
     for name, path in files.items():
         with suppress(FileNotFoundError):
-            damaged = sha256_of(path) != name.partition(".")[0]
-            checked[name] = _CheckedFile(path.stat().st_size, damaged)
+            size = path.stat().st_size
+            try:
+                damaged = sha256_of(path) != name.partition(".")[0]
+            except FileNotFoundError:
+                raise
+            except OSError:
+                damaged = True
+            checked[name] = _CheckedFile(size, damaged)
     return checked
 
 

@@ -226,3 +226,12 @@ def test_a_check_finds_everything_that_is_damaged_or_missing(site: Any, job: str
     assert len(problems) == len(parts)
     code, output = run("check", "--store", site.store)
     assert (code, "6 problems" in output) == (ErrorCode.CORRUPT_PACKAGE.exit_code, True)
+
+
+def test_a_file_that_cannot_be_read_is_damaged(site: Any, job: str, tmp_path: Path) -> None:
+    path = artifact_of(site, "serve.tflite")
+    path.unlink()
+    path.mkdir()  # reading it fails, as from a failing disk
+    code, output = run("check", "--store", site.store)
+    assert (code, f"{path.name} is damaged" in output) == (ErrorCode.CORRUPT_PACKAGE.exit_code, True)
+    assert back_up(site.store, tmp_path / "backup").damaged == (path.name,)
