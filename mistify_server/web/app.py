@@ -5,8 +5,7 @@ from importlib.metadata import version
 from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
@@ -15,7 +14,7 @@ from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.web.access import AccessMiddleware
 from mistify_server.web.assets import asset_routes
-from mistify_server.web.bodies import bounded_body
+from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.compression import PageCompressionMiddleware
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
@@ -45,13 +44,6 @@ class CallerModel(BaseModel):
 
 #: Maximum size of a login, which comes from unauthenticated callers.
 _MOST_LOGIN_BYTES: Final = 4_096
-
-_LOGIN: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": Login.model_json_schema()}},
-    }
-}
 
 
 def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
@@ -102,11 +94,14 @@ def _session_routes(sessions: Sessions) -> APIRouter:
     router = APIRouter(prefix="/v1/session", tags=["session"])
 
     @router.post(
-        "", status_code=204, responses=dict(responses(ErrorCode.INVALID_CONFIG)), openapi_extra=_LOGIN
+        "",
+        status_code=204,
+        responses=dict(responses(ErrorCode.INVALID_CONFIG)),
+        openapi_extra=described_body(Login),
     )
     async def log_in(request: Request, response: Response) -> None:
         """Start a browser session; its cookie is hidden from scripts and not sent in cross-site requests."""
-        login = _read_login(await bounded_body(request, _MOST_LOGIN_BYTES, "send only the token"))
+        login = await small_body(request, Login, _MOST_LOGIN_BYTES)
         response.set_cookie(
             COOKIE,
             sessions.open(login.token),
@@ -123,14 +118,6 @@ def _session_routes(sessions: Sessions) -> APIRouter:
         response.delete_cookie(COOKIE)
 
     return router
-
-
-def _read_login(body: bytes) -> Login:
-    try:
-        return Login.model_validate_json(body)
-    except ValidationError as error:
-        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
-        raise RequestValidationError(problems) from error
 
 
 def _caller_routes() -> APIRouter:

@@ -15,7 +15,7 @@ from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify_server.jobs.service import MOST_SEARCHED, PortingService
-from mistify_server.web.bodies import config_text
+from mistify_server.web.bodies import config_text, described_body, small_body
 from mistify_server.web.problems import responses, with_lines
 
 #: Default and maximum number of goals in a response.
@@ -121,9 +121,15 @@ def job_routes(service: PortingService) -> APIRouter:
         """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
 
-    @router.patch("/jobs/{job_id}", status_code=204, responses=dict(responses(*_INVALID)))
-    async def rename(job_id: str, changed: ChangedJob) -> None:
+    @router.patch(
+        "/jobs/{job_id}",
+        status_code=204,
+        responses=dict(responses(*_INVALID)),
+        openapi_extra=described_body(ChangedJob),
+    )
+    async def rename(job_id: str, request: Request) -> None:
         """Give a job another name."""
+        changed = await small_body(request, ChangedJob)
         await service.rename(job_id, changed.name)
 
     @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
@@ -12,6 +12,7 @@ from mistify.errors import ErrorCode
 from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import MEANINGS, Scope
 from mistify_server.identity.tokens import AccessToken, TokenStore
+from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.problems import responses
 from mistify_server.web.rendering import render_page
 
@@ -58,9 +59,15 @@ def token_routes(tokens: TokenStore) -> APIRouter:
         """List the tokens by name, without their secrets."""
         return list(map(TokenModel.of, await asyncio.to_thread(tokens.all)))
 
-    @router.post("", status_code=201, responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.CONFLICT)))
-    async def create(new: Annotated[NewToken, Body()]) -> MadeToken:
+    @router.post(
+        "",
+        status_code=201,
+        responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.CONFLICT)),
+        openapi_extra=described_body(NewToken),
+    )
+    async def create(request: Request) -> MadeToken:
         """Make a token; the secret is in this response only."""
+        new = await small_body(request, NewToken)
         token, secret = await asyncio.to_thread(create_token, tokens, new.name, new.scopes, new.days)
         return MadeToken(**TokenModel.of(token).model_dump(), token=secret)
 

@@ -223,3 +223,21 @@ async def test_a_session_ends_with_its_token(site: Any, serve: Any, secrets: dic
             store.tokens.revoke("only-read")
         assert (await web.get("/v1/jobs")).status_code == 401
         assert "only-read" not in (await web.get("/login")).text
+
+
+@pytest.mark.parametrize(("method", "path"), [("PATCH", "/v1/jobs/none"), ("POST", "/v1/tokens")])
+async def test_small_bodies_have_a_limit(serve: Any, method: str, path: str) -> None:
+    async with serve(token=TOKEN) as web:
+        answer = await web.request(method, path, content=b" " * 70_000, headers=bearer(TOKEN))
+        assert answer.status_code == 400
+        assert "got a body of more than 65,536 bytes; send only name" in answer.json()["detail"]
+        api = (await web.get("/openapi.json", headers=bearer(TOKEN))).json()
+        assert "#/$defs" not in json.dumps(api)
+        assert "Scope" in api["components"]["schemas"]
+        (content,) = [
+            call["requestBody"]["content"]["application/json"]["schema"]
+            for name, calls in api["paths"].items()
+            for verb, call in calls.items()
+            if (verb.upper(), name.replace("{job_id}", "none")) == (method, path)
+        ]
+        assert "name" in content["properties"]
