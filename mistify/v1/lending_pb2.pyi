@@ -31,14 +31,16 @@ class Announcement(_message.Message):
     def __init__(self) -> None: ...
 
 class InferenceRequest(_message.Message):
-    __slots__ = ("number", "segment", "tensors")
+    __slots__ = ("number", "segment", "tensors", "end")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     number: int
     segment: int
     tensors: _containers.RepeatedCompositeFieldContainer[TensorContent]
-    def __init__(self, number: _Optional[int] = ..., segment: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ...) -> None: ...
+    end: int
+    def __init__(self, number: _Optional[int] = ..., segment: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("number", "content")

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LendingStub:
-    """Run the last blocks of a network for another device. A helper only runs blocks of packages that it has itself.
+    """Run blocks of a network for another device. A helper only runs blocks of packages that it has itself.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class LendingStub:
 
 
 class LendingServicer:
-    """Run the last blocks of a network for another device. A helper only runs blocks of packages that it has itself.
+    """Run blocks of a network for another device. A helper only runs blocks of packages that it has itself.
     """
 
     def Run(self, request_iterator, context):
@@ -71,7 +71,7 @@ def add_LendingServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Lending:
-    """Run the last blocks of a network for another device. A helper only runs blocks of packages that it has itself.
+    """Run blocks of a network for another device. A helper only runs blocks of packages that it has itself.
     """
 
     @staticmethod

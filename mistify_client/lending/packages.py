@@ -40,6 +40,10 @@ class BlockNetwork:
         """Return the input tensors of a segment, given its index."""
         return self.store.tensors_at(self.blocks[self.starts[segment]].start)
 
+    def tensors_at(self, cut: int) -> tuple[TensorInfo, ...]:
+        """Return the tensors before a segment, given its index; behind the last one, the outputs."""
+        return self.outputs if cut == len(self.starts) else self.inputs_of(cut)
+
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """The outputs of the network."""

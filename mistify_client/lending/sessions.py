@@ -97,11 +97,13 @@ class Session:
     def _run(self, request: pb.InferenceRequest) -> pb.InferenceAnswer:
         if self._network is None or self._worker is None:
             raise _out_of_order("an inference before a network")
-        if request.segment >= len(self._network.starts):
-            raise _out_of_order(f"segment {request.segment} of {len(self._network.starts)}")
+        count = len(self._network.starts)
+        end = request.end or count
+        if not request.segment < end <= count:
+            raise _out_of_order(f"segments from {request.segment} to {end} of {count}")
         inputs = self._network.inputs_of(request.segment)
         contents = checked_contents(request.tensors, inputs)
-        outputs, computing_ms = self._worker.run(request.segment, contents)
+        outputs, computing_ms = self._worker.run(request.segment, end, contents)
         tensors = [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in outputs]
         return pb.InferenceAnswer(tensors=tensors, computing_ms=computing_ms)
 

@@ -24,8 +24,8 @@ from mistify_client.lending.tensors import arrays_of, bytes_of, zeros_of
 
 T = TypeVar("T")
 
-#: An inference: the index of its first segment, followed by the bytes of its inputs.
-REQUEST: Final = struct.Struct("<I")
+#: The indices of an inference's first segment and of the one behind its last, then the bytes of its inputs.
+REQUEST: Final = struct.Struct("<II")
 
 #: A reply: whether it succeeded, and milliseconds; then the bytes of the outputs, or the reason.
 REPLY: Final = struct.Struct("<?d")
@@ -58,14 +58,16 @@ class LoadedNetwork:
 
     def run(self, request: memoryview) -> tuple[bytes, float]:
         """Return the bytes of the outputs, and milliseconds, for an inference."""
-        (first,) = REQUEST.unpack_from(request)
+        first, end = REQUEST.unpack_from(request)
         inputs = self._network.inputs_of(first)
         tensors: Tensors = arrays_of(_divided(request[REQUEST.size :], inputs), inputs)
         started = time.perf_counter()
-        for segment in self._segments[first:]:
+        for segment in self._segments[first:end]:
             tensors = segment(tensors)
         milliseconds = 1e3 * (time.perf_counter() - started)
-        return b"".join(tensors[tensor.name].tobytes() for tensor in self._network.outputs), milliseconds
+        return b"".join(
+            tensors[tensor.name].tobytes() for tensor in self._network.tensors_at(end)
+        ), milliseconds
 
 
 def _divided(content: memoryview, tensors: Sequence[TensorInfo]) -> list[memoryview]:

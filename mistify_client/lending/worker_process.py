@@ -34,7 +34,7 @@ class WorkerProcess:
             MistifyError: CORRUPT_PACKAGE or NO_ROOM, the network cannot be loaded within the limits.
         """
         self._limits = limits
-        self._outputs = [bytes_of([tensor]) for tensor in network.outputs]
+        self._network = network
         own, other = socket.socketpair()
         with own, other:
             command = [sys.executable, "-m", "mistify_client.lending.worker", str(other.fileno())]
@@ -50,27 +50,29 @@ class WorkerProcess:
             raise
         self.segment_ms = struct.unpack(f"<{len(network.starts)}d", content)
 
-    def run(self, first: int, contents: list[bytes]) -> tuple[list[bytes], float]:
+    def run(self, first: int, end: int, contents: list[bytes]) -> tuple[list[bytes], float]:
         """Run an inference.
 
         Args:
             first: Index of the first segment.
+            end: Index of the segment behind the last one.
             contents: The bytes of its inputs.
 
         Returns:
-            The bytes of each output of the network, and the milliseconds of the segments.
+            The bytes of each output of the last segment, and the milliseconds of the segments.
 
         Raises:
             MistifyError: NO_ROOM, there is not enough memory; UNAVAILABLE, it takes too long, or the process
                 has ended.
         """
         try:
-            self._connection.send_bytes(REQUEST.pack(first) + b"".join(contents))
+            self._connection.send_bytes(REQUEST.pack(first, end) + b"".join(contents))
         except OSError as error:
             raise self._ended() from error
         content, computing_ms = self._reply(INFERENCE_SECONDS)
         outputs = []
-        for size in self._outputs:
+        for tensor in self._network.tensors_at(end):
+            size = bytes_of([tensor])
             outputs.append(bytes(content[:size]))
             content = content[size:]
         return outputs, computing_ms

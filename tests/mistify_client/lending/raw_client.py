@@ -75,9 +75,10 @@ def network_message(package: Path) -> pb.NetworkOfBlocks:
     return pb.NetworkOfBlocks(blocks=[block.content.sha256 for block in blocks], starts=range(len(blocks)))
 
 
-def inference(package: Path, number: int, segment: int, tensors: dict[str, Array]) -> pb.InferenceRequest:
+def inference(
+    package: Path, number: int, segment: int, tensors: dict[str, Array], end: int = 0
+) -> pb.InferenceRequest:
     store, blocks = original(package)
     expected = store.tensors_at(blocks[segment].start)
-    return pb.InferenceRequest(
-        number=number, segment=segment, tensors=[message_of(tensors[each.name]) for each in expected]
-    )
+    messages = [message_of(tensors[each.name]) for each in expected]
+    return pb.InferenceRequest(number=number, segment=segment, end=end, tensors=messages)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from itertools import combinations
 from pathlib import Path
 
 import grpc
@@ -57,6 +58,17 @@ def test_the_answer_is_that_of_the_device_bit_by_bit_wherever_the_network_is_cut
             assert answer.serving_ms > answer.computing_ms
 
 
+def test_an_inference_may_end_before_any_segment_with_its_inputs_bit_by_bit(package) -> None:
+    expected = features(package)
+    with helper(package) as address, raw_client(address) as client:
+        client.asked(network=network_message(package))
+        for number, (first, end) in enumerate(combinations(range(len(expected)), 2), start=1):
+            request = inference(package, number, first, expected[first], end)
+            (tensor,) = client.asked(inference=request).answer.tensors
+            (outputs,) = expected[end].values()
+            assert tensor.content == outputs.tobytes(), f"from block {first} to {end}"
+
+
 def test_the_transfer_is_timed_from_the_announcement(float_package) -> None:
     with helper(float_package) as address, raw_client(address) as client:
         assert not client.asked(probe=pb.Probe(number=1)).answer.HasField("transfer_ms")
@@ -106,7 +118,9 @@ def wrong_requests(package: Path) -> dict[str, dict[str, object]]:
         "its CRC-32 differs": {"inference": damaged},
         "got 0 tensors; expected 1": {"inference": none},
         "got 2 tensors; expected 1": {"inference": twice},
-        "segment 4 of 4": {"inference": pb.InferenceRequest(number=6, segment=4)},
+        "segments from 4 to 4 of 4": {"inference": pb.InferenceRequest(number=6, segment=4)},
+        "segments from 2 to 2 of 4": {"inference": pb.InferenceRequest(number=6, segment=2, end=2)},
+        "segments from 2 to 5 of 4": {"inference": pb.InferenceRequest(number=6, segment=2, end=5)},
         "the number 5 after 5": {"inference": inference(package, 5, 0, tensors)},
         "a second network": {"network": network_message(package)},
         "an empty request": {},
