@@ -20,11 +20,12 @@ import numpy as np
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify_client.assembly.executions import Execution, open_network, part_that_runs
+from mistify_client.lending.chains import Part
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import Cut, cuts_of
 from mistify_client.lending.offloading import LocalNetwork, OffloadingNetwork
 from mistify_client.lending.opening import block_network
-from mistify_client.lending.placement import Placement, Reachable
+from mistify_client.lending.placement import PlacedPart, Placement, Reachable
 from mistify_client.lending.segments import Segments, fastest_run, timed_segments
 from mistify_client.lending.speed import LocalSpeed
 from mistify_client.lending.tensors import zeros_of
@@ -36,20 +37,28 @@ _MILLISECONDS: Final = 1e3
 
 
 class FixedChooser:
-    """Runs every inference at one cut, and on this device while the helper cannot be asked."""
+    """Runs every inference at one cut, and on this device while the helper cannot be asked.
 
-    def __init__(self, cut: Cut | None, speed: LocalSpeed) -> None:
+    Args:
+        cut: None for this device alone.
+        segments: Number of segments of the network.
+    """
+
+    def __init__(self, cut: Cut | None, segments: int) -> None:
         self._cut = cut
-        self._speed = speed
+        self._segments = segments
 
     def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
         """Return the cut with the only helper."""
         for address, helper in helpers.items():
             if self._cut is not None:
-                remote_ms = helper.link.predicted_ms(self._cut.size, 0)
-                remote_ms += helper.speed.predicted_ms(self._cut.segment)
-                return Placement(address, self._cut, 0.0, 2 * remote_ms, 0.0)
-        return Placement(None, None, 0.0, 0.0, 0.0)
+                first, link = self._cut.segment, helper.link
+                remote_ms = link.round_trip_ms + link.byte_ms * self._cut.size + helper.speed.overhead_ms
+                remote_ms += sum(helper.speed.segment_ms[first:])
+                here = PlacedPart(Part(None, 0, first), 0, 0.0)
+                there = PlacedPart(Part(address, first, self._segments), self._cut.size, 2 * remote_ms)
+                return Placement((here, there) if first else (there,), 0.0, 0.0)
+        return Placement((), 0.0, 0.0)
 
     def observe(self, placement: Placement, milliseconds: float) -> None:
         """Ignore how long it took."""
@@ -101,7 +110,7 @@ class Sides:
         cut = self._static_cut() if way == "static" else None
         if isinstance(way, int):
             (cut,) = (each for each in self._cuts if each.segment == way)
-        self._fixed.chooser = FixedChooser(cut, self._fixed.speed)
+        self._fixed.chooser = FixedChooser(cut, len(self._fixed.network.starts))
         return self._fixed
 
     def _static_cut(self) -> Cut | None:
@@ -112,7 +121,7 @@ class Sides:
         idle, own = helper.speed.idle_ms, self._fixed.speed.idle_ms
         times: dict[Cut | None, float] = {None: sum(own)}
         for cut in self._cuts:
-            there = helper.link.predicted_ms(cut.size, 0) + sum(idle[cut.segment :])
+            there = helper.link.round_trip_ms + helper.link.byte_ms * cut.size + sum(idle[cut.segment :])
             times[cut] = sum(own[: cut.segment]) + there
         return min(times, key=lambda cut: times[cut])
 

@@ -55,7 +55,7 @@ def lend(
         int, typer.Option(min=1, max=MOST_THREADS, help="Threads for the blocks of each device.")
     ] = 1,
 ) -> None:
-    """Run the last blocks of packages for other devices, until SIGTERM or Ctrl-C.
+    """Run blocks of packages for other devices, until SIGTERM or Ctrl-C.
 
     Only blocks of the named packages run, each device's in a process of its own. Algorithms such as
     adaptivenet and crowdhmt make blocks, with "blocks": true in their config.

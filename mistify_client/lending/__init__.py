@@ -1,1 +1,1 @@
-"""Lending: a helper runs the last blocks of a network for another device (CrowdHMTware III-B1)."""
+"""Lending: helpers run blocks of a network for another device (CrowdHMTware III-B1)."""

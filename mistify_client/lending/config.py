@@ -20,7 +20,7 @@ def _check_address(address: str) -> str:
 
 
 class LendingConfig(Settings):
-    """The helpers of a device, which run the last blocks of its networks.
+    """The helpers of a device, which run blocks of its networks.
 
     Attributes:
         helpers: Addresses of helpers as `host:port`, or `tls://host:port`.

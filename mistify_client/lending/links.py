@@ -72,15 +72,6 @@ class Link:
         """Milliseconds of an empty message and its answer: the least of recent ones, so without waiting."""
         return min(self._round_trip_ms, default=_ROUND_TRIP_MS)
 
-    def predicted_ms(self, sent: int, received: int) -> float:
-        """Return the milliseconds for a message and its answer, without the helper's work.
-
-        Args:
-            sent: Bytes of the message.
-            received: Bytes of the answer.
-        """
-        return self.round_trip_ms + self.byte_ms * (sent + received)
-
 
 class HelperSpeed:
     """The speed of a helper, now.
@@ -97,15 +88,16 @@ class HelperSpeed:
         self._ratios: deque[float] = deque(maxlen=_RECENT)
         self._overhead_ms: deque[float] = deque(maxlen=_RECENT)
 
-    def observe(self, segment: int, computing_ms: float, serving_ms: float) -> None:
+    def observe(self, start: int, end: int, computing_ms: float, serving_ms: float) -> None:
         """Learn from an inference.
 
         Args:
-            segment: Index of the first segment that ran.
+            start: Index of the first segment that ran.
+            end: Index of the segment behind the last one.
             computing_ms: Milliseconds of the segments.
             serving_ms: Milliseconds from the arrival of the request until its answer was sent.
         """
-        self._ratios.append(computing_ms / sum(self.idle_ms[segment:]))
+        self._ratios.append(computing_ms / sum(self.idle_ms[start:end]))
         self._overhead_ms.append(serving_ms - computing_ms)
 
     @property
@@ -113,7 +105,8 @@ class HelperSpeed:
         """Milliseconds of what the helper does beside the segments."""
         return median(self._overhead_ms) if self._overhead_ms else 0.0
 
-    def predicted_ms(self, segment: int) -> float:
-        """Return the milliseconds of the segments from one on, and of what the helper does beside them."""
+    @property
+    def segment_ms(self) -> tuple[float, ...]:
+        """The milliseconds of each segment."""
         ratio = median(self._ratios) if self._ratios else 1.0
-        return ratio * sum(self.idle_ms[segment:]) + self.overhead_ms
+        return tuple(ratio * each for each in self.idle_ms)

@@ -1,4 +1,4 @@
-"""A network whose last blocks run on a helper while that is faster (CrowdHMTware III-B1)."""
+"""A network of which helpers run blocks while that is faster (CrowdHMTware III-B1)."""
 
 import logging
 import random
@@ -12,10 +12,11 @@ from typing import Final, NamedTuple, Protocol
 from mistify.costs.quantization import Quantization
 from mistify_client.assembly.executions import Array, Run, Tensors
 from mistify_client.lending.answers import wrong_output
+from mistify_client.lending.chains import Part
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.packages import BlockNetwork
-from mistify_client.lending.placement import Placement, PlacementChooser, Reachable
+from mistify_client.lending.placement import PlacedPart, Placement, PlacementChooser, Reachable
 from mistify_client.lending.prediction import HelperFigures
 from mistify_client.lending.remote_helper import WRONG_SECONDS, RemoteHelper
 from mistify_client.lending.segments import LoadedSegments, Segments
@@ -72,9 +73,9 @@ class LocalNetwork(NamedTuple):
 class OffloadingNetwork:
     """The network of a package, for one thread at a time.
 
-    Single examples may run on a helper from some segment on; larger batches run on this device. A helper that
-    gives no right answer in time costs one slow inference, which this device completes with the tensors at
-    the cut.
+    The segments of a single example may run on a chain of helpers; larger batches run on this device. All
+    tensors between two helpers pass through this device. A helper that gives no right answer in time costs
+    one slow inference, which this device completes with the tensors that it has sent.
 
     Args:
         local: The network on this device.
@@ -134,7 +135,7 @@ class OffloadingNetwork:
             address: HelperFigures(
                 helper.link.round_trip_ms + helper.speed.overhead_ms + self.chooser.correction(address),
                 helper.link.byte_ms,
-                (helper.speed.predicted_ms(0) - helper.speed.overhead_ms) / idle_ms,
+                sum(helper.speed.segment_ms) / idle_ms,
             )
             for address, helper in self._reachable().items()
         }
@@ -161,14 +162,15 @@ class OffloadingNetwork:
             self._input_bytes = sent_bytes(inputs)
         placement = replace(self.chooser.choose(reachable, self._input_bytes), is_told=alone)
         started = time.perf_counter()
-        if placement.helper is None or placement.cut is None:
+        if placement.is_local:
             outputs = self._whole(inputs)
             milliseconds = self._finished("local", placement, started)
             if is_single:
                 self.speed.observe(milliseconds)
             return outputs
-        helper = self.helpers[placement.helper]
-        return self._offloaded(helper, placement, placement.cut.segment, inputs, started)
+        if self._is_due() or not all(self.helpers[each].is_trusted for each in placement.helpers):
+            return self._checked(placement, inputs, started)
+        return self._offloaded(placement, inputs, started)
 
     def run_here(self, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs of the network by name, computed on this device alone."""
@@ -201,45 +203,79 @@ class OffloadingNetwork:
             self._runs, self.speed.idle_ms = loaded, tuple(loaded.idle_ms)
         return True
 
-    def _offloaded(
-        self, helper: RemoteHelper, placement: Placement, cut: int, inputs: Tensors, started: float
-    ) -> dict[str, Array]:
-        """Return the outputs; this device computes them itself if the helper does not."""
-        tensors = self._through(inputs, 0, cut)
-        is_checked = not helper.is_trusted or self._is_due()
-        own = None
+    def _offloaded(self, placement: Placement, inputs: Tensors, started: float) -> dict[str, Array]:
+        """Return the outputs; this device computes the rest itself as soon as a helper does not."""
+        tensors = inputs
+        for placed in placement.parts:
+            if placed.part.helper is None:
+                tensors = self._through(tensors, placed.part)
+                continue
+            helper = self.helpers[placed.part.helper]
+            try:
+                self._start(helper, placed.part, tensors)
+                tensors = helper.finish(self._deadline(placed))
+            except HelperError:
+                rest = placed.part._replace(helper=None, end=len(self._runs.runs))
+                outputs = self._through(tensors, rest)
+                self._finished("failed", placement, started)
+                return outputs
+        self.chooser.observe(placement, self._finished("offloaded", placement, started))
+        return dict(tensors)
+
+    def _checked(self, placement: Placement, inputs: Tensors, started: float) -> dict[str, Array]:
+        """Return the outputs of this device, which computes all parts while helpers do as well.
+
+        Every helper gets the tensors of this device, so that a difference is its own.
+        """
+        tensors, own_ms, asks = inputs, 0.0, True
+        for placed in placement.parts:
+            helper = None if placed.part.helper is None else self.helpers[placed.part.helper]
+            asks = asks and (helper is None or self._is_asked(helper, placed.part, tensors))
+            began = time.perf_counter()
+            try:
+                tensors = self._through(tensors, placed.part)
+            except BaseException:
+                if asks and helper is not None:
+                    helper.abandon()
+                raise
+            own_ms += 1e3 * (time.perf_counter() - began)
+            if asks and helper is not None:
+                asks = self._is_right(helper, placed, tensors)
+        self.speed.observe_segments(own_ms)
+        self._finished("checked", placement, started)
+        return dict(tensors)
+
+    def _start(self, helper: RemoteHelper, part: Part, tensors: Tensors) -> None:
+        """Send a part of an inference."""
+        sent = helper.start(part.start, part.end, tensors)
+        if part.start == 0:
+            self._input_bytes = sent
+
+    def _is_asked(self, helper: RemoteHelper, part: Part, tensors: Tensors) -> bool:
+        """Send a part of an inference; return False if the helper cannot be asked."""
         try:
-            sent = helper.start(cut, tensors)
-            if cut == 0:
-                self._input_bytes = sent
-            if is_checked:
-                own = self._checked_here(helper, tensors, cut)
-                self.speed.observe_segments(self._finished("checked", placement, started))
-            answer = helper.finish(max(_LEAST_DEADLINE_MS, self._patience * placement.remote_ms) / 1e3)
+            self._start(helper, part, tensors)
         except HelperError:
-            if own is not None:
-                return own
-            outputs = self._through(tensors, cut)
-            self._finished("failed", placement, started)
-            return outputs
-        if own is None:
-            self.chooser.observe(placement, self._finished("offloaded", placement, started))
-            return answer
-        wrong = wrong_output(answer, own, self.network.outputs, self._precision)
+            return False
+        return True
+
+    def _is_right(self, helper: RemoteHelper, placed: PlacedPart, own: Tensors) -> bool:
+        """Compare a helper's outputs with those of this device; return False unless they are right."""
+        try:
+            answer = helper.finish(self._deadline(placed))
+        except HelperError:
+            return False
+        outputs = self.network.tensors_at(placed.part.end)
+        wrong = wrong_output(answer, own, outputs, self._precision)
         helper.is_trusted = wrong is None
         if wrong is not None:
-            helper.drop(
-                f"{helper.address} gave a wrong answer: {wrong} differs from this device's", WRONG_SECONDS
-            )
-        return own
+            why = f"{helper.address} gave a wrong answer: {wrong} differs from this device's"
+            helper.drop(why, WRONG_SECONDS)
+        return helper.is_trusted
 
-    def _checked_here(self, helper: RemoteHelper, tensors: Tensors, cut: int) -> dict[str, Array]:
-        """Return the outputs of this device while a helper computes them as well."""
-        try:
-            return self._through(tensors, cut)
-        except BaseException:
-            helper.abandon()
-            raise
+    def _deadline(self, placed: PlacedPart) -> float:
+        """Return the seconds for the answer to a part."""
+        return max(_LEAST_DEADLINE_MS, self._patience * placed.expected_ms) / 1e3
 
     def _is_due(self) -> bool:
         """Check whether an inference has to run here as well, for a check and to know this device's speed."""
@@ -256,8 +292,8 @@ class OffloadingNetwork:
         self._counts[kind] += 1
         return milliseconds
 
-    def _through(self, tensors: Tensors, start: int, end: int | None = None) -> dict[str, Array]:
-        """Return the outputs of some segments, one after the other."""
-        for segment in self._runs.runs[start:end]:
+    def _through(self, tensors: Tensors, part: Part) -> dict[str, Array]:
+        """Return the outputs of the segments of a part, which run here one after the other."""
+        for segment in self._runs.runs[part.start : part.end]:
             tensors = segment(tensors)
         return dict(tensors)

@@ -1,12 +1,14 @@
-"""Where the blocks of a network run: all on this device, or the last ones on a helper."""
+"""Where the blocks of a network run: all on this device, or some of them on helpers."""
 
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from statistics import median
 from typing import Final
 
+from mistify_client.lending.chains import ChainTimes, HelperTimes, Part
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.gains import is_much_faster
 from mistify_client.lending.links import HelperSpeed, Link
@@ -26,29 +28,45 @@ _FIRST: Final = 3
 
 
 @dataclass(frozen=True)
+class PlacedPart:
+    """Consecutive segments on one device.
+
+    Attributes:
+        part: The segments, and the device.
+        sent: Bytes that are sent to a helper; 0 for this device.
+        expected_ms: Milliseconds of the part, with message and answer.
+    """
+
+    part: Part
+    sent: int
+    expected_ms: float
+
+
+@dataclass(frozen=True)
 class Placement:
     """Where the blocks run.
 
     Attributes:
-        helper: Address of the helper; None for this device alone.
-        cut: Where the network is cut; None for this device alone.
+        parts: A chain of devices; empty for this device alone.
         predicted_ms: Milliseconds of an inference.
-        remote_ms: Milliseconds of them that this device waits for the helper.
         local_ms: Milliseconds of an inference on this device alone.
         is_told: True if a monitor has decided that no helper is asked.
     """
 
-    helper: str | None
-    cut: Cut | None
+    parts: tuple[PlacedPart, ...]
     predicted_ms: float
-    remote_ms: float
     local_ms: float
     is_told: bool = False
 
     @property
     def is_local(self) -> bool:
         """True if all blocks run on this device."""
-        return self.helper is None
+        return not self.parts
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The addresses of the helpers, in the order of their parts."""
+        return tuple(each.part.helper for each in self.parts if each.part.helper is not None)
 
     @property
     def reason(self) -> str:
@@ -56,11 +74,32 @@ class Placement:
         alone = f"this device alone takes {self.local_ms:.1f} ms"
         if self.is_told:
             return f"{alone}, and the monitor has chosen so"
-        if self.helper is None or self.cut is None:
+        if self.is_local:
             return f"{alone}, and no helper is faster"
-        part = "everything" if self.cut.segment == 0 else f"the network from cut {self.cut.segment} on"
-        sent = f"{self.cut.size / 1000:,.0f} KB"
-        return f"{self.helper} runs {part} ({sent}, {self.predicted_ms:.1f} ms expected); {alone}"
+        is_first = self.parts[0].part.helper is None
+        first, *others = self.parts[is_first:]
+        last = self.parts[-1].part.end
+        whole = (first.part.start, first.part.end) == (0, last)
+        what = "everything" if whole else f"the network {_span(first.part, last)}"
+        runs = [f"{first.part.helper} runs {what} ({_kilobytes(first.sent)})"]
+        runs += [f"then {_share(each, last)}" for each in others]
+        return f"{', '.join(runs)}, {self.predicted_ms:.1f} ms expected; {alone}"
+
+
+def _share(placed: PlacedPart, last: int) -> str:
+    """Return who runs a part of a network with some segments, and which one."""
+    helper, span = placed.part.helper, _span(placed.part, last)
+    return f"this device {span}" if helper is None else f"{helper} {span} ({_kilobytes(placed.sent)})"
+
+
+def _span(part: Part, last: int) -> str:
+    if part.end == last:
+        return f"from cut {part.start} on"
+    return f"to cut {part.end}" if part.start == 0 else f"from cut {part.start} to {part.end}"
+
+
+def _kilobytes(size: int) -> str:
+    return f"{size / 1000:,.0f} KB"
 
 
 @dataclass(frozen=True)
@@ -78,8 +117,8 @@ class Reachable:
 class PlacementChooser:
     """Chooses the placement of each inference by predicted times.
 
-    The time of a cut is that of the blocks here, of the link and of the blocks there. What a device waits for
-    its own processor after an answer is learned from the difference to measured times.
+    The time of a chain is that of the blocks here, of the links and of the blocks there. What a device waits
+    for its own processor after an answer is learned from the difference to measured times.
 
     Args:
         cuts: The cuts worth having.
@@ -95,14 +134,14 @@ class PlacementChooser:
         local: LocalSpeed,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._cuts = cuts
-        self._outputs = outputs
+        sizes = {cut.segment: cut.size for cut in cuts}
+        self._sizes = (*map(sizes.get, range(len(local.idle_ms))), outputs)
         self._local = local
         self._clock = clock
-        self._current: tuple[str, int] | None = None
+        self._current: tuple[Part, ...] = ()
         self._since = 0.0
         self._observed = 0
-        self._corrections: dict[str, deque[tuple[float, float]]] = {}
+        self._corrections: dict[tuple[str, ...], deque[tuple[float, float]]] = {}
 
     def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
         """Return the placement of the next inference.
@@ -111,25 +150,63 @@ class PlacementChooser:
             helpers: The helpers that can be asked now, by address.
             input_bytes: Bytes of the inputs of the network as they would be sent.
         """
-        cuts = [Cut(0, input_bytes) if cut.segment == 0 else cut for cut in self._cuts]
-        local_ms = self._local.predicted_ms
-        here = Placement(None, None, local_ms, 0.0, local_ms)
-        offers = {
-            (address, cut.segment): self._predicted(address, helper, cut, local_ms)
-            for address, helper in helpers.items()
-            for cut in cuts
-        }
-        current = here if self._current is None else offers.get(self._current, here)
-        best = min(offers.values(), key=lambda each: each.predicted_ms, default=here)
+        first, *others = self._sizes
+        sizes = (None if first is None else input_bytes, *others)
+        known = {address: _times(helper) for address, helper in helpers.items()}
+        times = ChainTimes(self._local.segment_ms, known, sizes)
+        can_stay = all(part.helper is None or part.helper in helpers for part in self._current)
+        here = self._placed((), times)
+        current = self._placed(self._current, times) if can_stay else here
+        offers = [self._placed(chain, times) for chain in self._chains(times)]
+        best = min(offers, key=lambda each: each.predicted_ms, default=here)
         return self._entered(self._better(here, current, best))
 
     def observe(self, placement: Placement, milliseconds: float) -> None:
-        """Learn from an inference with a helper."""
+        """Learn from an inference with helpers."""
         self._observed += 1
-        if placement.helper is not None and self._observed > _FIRST:
-            correction = milliseconds - placement.predicted_ms + self.correction(placement.helper)
-            known = self._corrections.setdefault(placement.helper, deque(maxlen=_RECENT))
+        if self._observed > _FIRST:
+            correction = milliseconds - placement.predicted_ms + self._correction(placement.helpers)
+            known = self._corrections.setdefault(placement.helpers, deque(maxlen=_RECENT))
             known.append((self._clock(), correction))
+
+    def correction(self, address: str) -> float:
+        """Return the milliseconds by which inferences with a helper took longer than predicted."""
+        return self._correction((address,))
+
+    def _correction(self, helpers: tuple[str, ...]) -> float:
+        """Return the milliseconds by which inferences with some helpers took longer than predicted.
+
+        Until enough is known of several helpers, only what each of them takes longer counts.
+        """
+        since = self._clock() - _CORRECTION_SECONDS
+        recent = [each for at, each in self._corrections.get(helpers, ()) if at >= since]
+        if len(recent) >= _FEWEST:
+            return median(recent)
+        return 0.0 if len(helpers) <= 1 else sum(max(0.0, self.correction(each)) for each in helpers)
+
+    def _chains(self, times: ChainTimes) -> list[tuple[Part, ...]]:
+        """Return the best chain of all, and the best one with a single cut; without any, no parts.
+
+        The search adds what each helper takes longer than predicted. What was learned of a whole chain, or a
+        helper that takes less, it cannot know, so that single cuts are compared as well.
+        """
+        corrections = {address: self.correction(address) for address in times.helpers}
+        slower = {
+            address: replace(helper, fixed_ms=helper.fixed_ms + max(0.0, corrections[address]))
+            for address, helper in times.helpers.items()
+        }
+        last = len(times.local_ms)
+        before_ms = tuple(accumulate(times.local_ms, initial=0.0))
+        singles = {
+            (Part(None, 0, cut), part): before_ms[cut] + max(0.0, times.part_ms(part) + correction)
+            for address, correction in corrections.items()
+            for cut in range(last)
+            if times.sizes[cut] is not None
+            for part in [Part(address, cut, last)]
+        }
+        single = min(singles, key=lambda chain: singles[chain], default=())
+        chains = [replace(times, helpers=slower).best_chain(), single]
+        return [tuple(part for part in chain if part.start < part.end) for chain in chains if chain]
 
     def _better(self, here: Placement, current: Placement, best: Placement) -> Placement:
         """Return the placement to use: this device comes first, and small gains change nothing."""
@@ -140,21 +217,28 @@ class PlacementChooser:
         return best if gains and not stays else current
 
     def _entered(self, placement: Placement) -> Placement:
-        chosen = None
-        if placement.helper is not None and placement.cut is not None:
-            chosen = placement.helper, placement.cut.segment
+        chosen = tuple(each.part for each in placement.parts)
         if chosen != self._current:
             self._current, self._since, self._observed = chosen, self._clock(), 0
         return placement
 
-    def _predicted(self, address: str, helper: Reachable, cut: Cut, local_ms: float) -> Placement:
-        remote_ms = helper.link.predicted_ms(cut.size, self._outputs) + helper.speed.predicted_ms(cut.segment)
-        remote_ms = max(0.0, remote_ms + self.correction(address))
-        total = self._local.predicted_segments_ms(cut.segment) + remote_ms
-        return Placement(address, cut, total, remote_ms, local_ms)
+    def _placed(self, chain: Sequence[Part], times: ChainTimes) -> Placement:
+        """Return the placement of a chain; without any, that on this device alone."""
+        local_ms = self._local.predicted_ms
+        if not chain:
+            return Placement((), local_ms, local_ms)
+        helpers = tuple(part.helper for part in chain if part.helper is not None)
+        correction = self._correction(helpers) / len(helpers)
+        parts = []
+        for part in chain:
+            if part.helper is None:
+                parts.append(PlacedPart(part, 0, times.part_ms(part)))
+            else:
+                expected_ms = max(0.0, times.part_ms(part) + correction)
+                parts.append(PlacedPart(part, times.sizes[part.start] or 0, expected_ms))
+        return Placement(tuple(parts), sum(each.expected_ms for each in parts), local_ms)
 
-    def correction(self, address: str) -> float:
-        """Return the milliseconds by which inferences with a helper took longer than predicted."""
-        since = self._clock() - _CORRECTION_SECONDS
-        recent = [each for at, each in self._corrections.get(address, ()) if at >= since]
-        return median(recent) if len(recent) >= _FEWEST else 0.0
+
+def _times(helper: Reachable) -> HelperTimes:
+    link, speed = helper.link, helper.speed
+    return HelperTimes(link.round_trip_ms + max(0.0, speed.overhead_ms), link.byte_ms, speed.segment_ms)

@@ -6,8 +6,10 @@ the package at each of its cuts.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mistify.package.blocks import BlockVariant
+from mistify_client.lending.chains import ChainTimes, HelperTimes
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,36 @@ class NetworkCuts:
     outputs: int
 
     def helped_ms(self, ratio: float, helpers: Iterable[HelperFigures]) -> float | None:
-        """Return the milliseconds with the best helper at the best cut; None without helpers.
+        """Return the milliseconds with the best chain of helpers; None without helpers.
 
         Args:
             ratio: The time of an inference on this device, in relation to when it is idle.
         """
-        times = [
-            ratio * share * self.idle_ms
-            + max(0.0, helper.fixed_ms + helper.byte_ms * (sent + self.outputs))
-            + helper.ratio * (1 - share) * self.idle_ms
-            for helper in helpers
-            for share, sent in self.cuts
-        ]
+        helpers = list(helpers)
+        times = [self._single_ms(ratio, helper, *cut) for helper in helpers for cut in self.cuts]
+        if (chain_ms := self._chain_ms(ratio, helpers)) is not None:
+            times.append(chain_ms)
         return min(times, default=None)
+
+    def _single_ms(self, ratio: float, helper: HelperFigures, share: float, sent: int) -> float:
+        """Return the milliseconds with one helper from a cut on."""
+        exchange_ms = max(0.0, helper.fixed_ms + helper.byte_ms * (sent + self.outputs))
+        return ratio * share * self.idle_ms + exchange_ms + helper.ratio * (1 - share) * self.idle_ms
+
+    def _chain_ms(self, ratio: float, helpers: Sequence[HelperFigures]) -> float | None:
+        """Return the milliseconds with the fastest chain, in which `fixed_ms` counts as at least 0."""
+        shares = (*(share for share, _ in self.cuts), 1.0)
+        segment_ms = [self.idle_ms * (after - before) for before, after in pairwise(shares)]
+        known = {
+            str(number): HelperTimes(
+                max(0.0, each.fixed_ms), each.byte_ms, [each.ratio * one for one in segment_ms]
+            )
+            for number, each in enumerate(helpers)
+        }
+        sizes = (*(sent for _, sent in self.cuts), self.outputs)
+        times = ChainTimes([ratio * each for each in segment_ms], known, sizes)
+        chain = times.best_chain()
+        return ratio * shares[0] * self.idle_ms + times.chain_ms(chain) if chain else None
 
 
 def shares_before(blocks: Sequence[BlockVariant], starts: Sequence[int]) -> tuple[float, ...]:

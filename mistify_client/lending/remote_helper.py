@@ -25,6 +25,9 @@ _PROBE_SECONDS: Final = 5.0
 #: Seconds for the answer to a probe, and for an answer that is late, until the helper counts as gone.
 _GONE_SECONDS: Final = 10.0
 
+#: Seconds to wait for the end of a probe before an inference.
+_BUSY_SECONDS: Final = 0.02
+
 #: The most bytes of a probe.
 _PROBE_BYTES: Final = 65536
 
@@ -90,12 +93,13 @@ class RemoteHelper:
             return False
         return stream.owes_since is None or self._late_answer_came(stream)
 
-    def start(self, segment: int, tensors: Tensors) -> int:
+    def start(self, start: int, end: int, tensors: Tensors) -> int:
         """Send an inference, whose outputs `finish` returns.
 
         Args:
-            segment: Index of the first segment that the helper runs.
-            tensors: The inputs of that segment by name, for one example.
+            start: Index of the first segment that the helper runs.
+            end: Index of the segment behind the last one.
+            tensors: The inputs of the first segment by name, for one example.
 
         Returns:
             The number of bytes sent.
@@ -104,16 +108,16 @@ class RemoteHelper:
             HelperError: It cannot be asked now.
         """
         stream = self._stream
-        if stream is None or not self._using.acquire(blocking=False):
+        if stream is None or not self._using.acquire(timeout=_BUSY_SECONDS):
             raise HelperError(f"{self.address} is busy or gone")
-        self._segment = segment
-        inputs = self._network.inputs_of(segment)
-        messages = [message_of(tensors[tensor.name], narrow=segment == 0) for tensor in inputs]
-        stream.send_inference(segment, messages)
+        self._asked = start, end
+        inputs = self._network.inputs_of(start)
+        messages = [message_of(tensors[tensor.name], narrow=start == 0) for tensor in inputs]
+        stream.send_inference(start, end, messages)
         return sum(len(message.content) for message in messages)
 
     def finish(self, seconds: float) -> dict[str, Array]:
-        """Return the outputs of the inference that was started.
+        """Return the outputs of the segments that were started.
 
         Args:
             seconds: Time until the deadline.
@@ -126,7 +130,8 @@ class RemoteHelper:
             if stream is None:
                 raise HelperError(self.problem)
             answered = stream.answered(seconds)
-            contents = checked_contents(answered.answer.tensors, self._network.outputs)
+            outputs = self._network.tensors_at(self._asked[1])
+            contents = checked_contents(answered.answer.tensors, outputs)
         except LateError as error:
             self._rest(str(error))
             raise
@@ -138,7 +143,7 @@ class RemoteHelper:
             self._using.release()
         self._observe(answered)
         self._pause = _LEAST_PAUSE
-        return arrays_of(contents, self._network.outputs)
+        return arrays_of(contents, outputs)
 
     def abandon(self) -> None:
         """Do not wait for the outputs of the inference that was started; they are ignored when they come."""
@@ -187,7 +192,7 @@ class RemoteHelper:
         self.link.observe(answered.exchange)
         if answered.answer.tensors and self.speed is not None:
             answer = answered.answer
-            self.speed.observe(self._segment, answer.computing_ms, answer.serving_ms)
+            self.speed.observe(*self._asked, answer.computing_ms, answer.serving_ms)
             if answered.exchange.sent >= MEASURING_BYTES:
                 self._measured_at = self._clock()
 
@@ -238,10 +243,10 @@ class RemoteHelper:
         self._observe(stream.probe(0, _GONE_SECONDS))
         cut = self._probing_cut
         if cut is not None:
-            self._segment = cut.segment
+            self._asked = cut.segment, len(self._network.starts)
             zeros = zeros_of(self._network.inputs_of(cut.segment)).values()
             contents = [message_of(array) for array in zeros]
-            self._observe(stream.ask_inference(cut.segment, contents, _GONE_SECONDS))
+            self._observe(stream.ask_inference(*self._asked, contents, _GONE_SECONDS))
         if cut is None or cut.size < MEASURING_BYTES:
             self._observe(stream.probe(_PROBE_BYTES, _GONE_SECONDS))
         self._measured_at = self._clock()

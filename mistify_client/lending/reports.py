@@ -58,7 +58,8 @@ class LendingReport(Record):
 
     Attributes:
         seconds: The time of the report, in seconds since 1970.
-        helper: Address of the helper that the last inference ran on; None for this device alone.
+        helpers: Addresses of the helpers of the last inference, in the order of their parts; none for this
+            device alone.
         reason: The reason for it.
         predicted_ms: Expected milliseconds of the last inference.
         measured_ms: Milliseconds that it took.
@@ -70,7 +71,7 @@ class LendingReport(Record):
     """
 
     seconds: float
-    helper: str | None
+    helpers: tuple[str, ...]
     reason: str
     predicted_ms: float
     measured_ms: float
@@ -105,7 +106,7 @@ class LendingReporter:
         if now - self._looked_at < _CHANGED_SECONDS:
             return
         self._looked_at, times = now, predict()
-        shown = status.placement.helper, status.placement.is_told, status.problems
+        shown = status.placement.helpers, status.placement.is_told, status.problems
         if self._written is not None and now - self._written_at < _UNCHANGED_SECONDS:
             before, then = self._written
             if shown == before and not times.differ(then):
@@ -113,7 +114,7 @@ class LendingReporter:
         self._written, self._written_at = (shown, times), now
         report = LendingReport(
             seconds=time.time(),
-            helper=status.placement.helper,
+            helpers=status.placement.helpers,
             reason=status.placement.reason,
             predicted_ms=status.placement.predicted_ms,
             measured_ms=status.measured_ms,

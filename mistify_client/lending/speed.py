@@ -68,6 +68,8 @@ class LocalSpeed:
         """The milliseconds of the whole network."""
         return self.ratio * self.whole_ms
 
-    def predicted_segments_ms(self, count: int) -> float:
-        """Return the milliseconds of the first segments."""
-        return self.ratio * sum(self.idle_ms[:count])
+    @property
+    def segment_ms(self) -> tuple[float, ...]:
+        """The milliseconds of each segment."""
+        ratio = self.ratio
+        return tuple(ratio * each for each in self.idle_ms)

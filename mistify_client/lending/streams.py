@@ -107,29 +107,33 @@ class HelperStream:
         if self._owed is not None and not self._responses.empty():
             yield self._answered(0.0)
 
-    def ask_inference(self, segment: int, tensors: Sequence[pb.TensorContent], seconds: float) -> Answered:
+    def ask_inference(
+        self, start: int, end: int, tensors: Sequence[pb.TensorContent], seconds: float
+    ) -> Answered:
         """Send an inference, and wait for its answer.
 
         Args:
-            segment: Index of the first segment to run.
-            tensors: Its inputs.
+            start: Index of the first segment to run.
+            end: Index of the segment behind the last one.
+            tensors: The inputs of the first segment.
             seconds: Time until the deadline.
 
         Raises:
             LateError: The deadline has passed.
             HelperError: The session is over.
         """
-        self.send_inference(segment, tensors)
+        self.send_inference(start, end, tensors)
         return self.answered(seconds)
 
-    def send_inference(self, segment: int, tensors: Sequence[pb.TensorContent]) -> None:
+    def send_inference(self, start: int, end: int, tensors: Sequence[pb.TensorContent]) -> None:
         """Send an inference, whose answer `answered` returns.
 
         Args:
-            segment: Index of the first segment to run.
-            tensors: Its inputs.
+            start: Index of the first segment to run.
+            end: Index of the segment behind the last one.
+            tensors: The inputs of the first segment.
         """
-        request = pb.InferenceRequest(number=self._number + 1, segment=segment, tensors=tensors)
+        request = pb.InferenceRequest(number=self._number + 1, segment=start, end=end, tensors=tensors)
         self._send(pb.RunRequest(inference=request), sum(len(tensor.content) for tensor in tensors))
 
     def probe(self, size: int, seconds: float) -> Answered:

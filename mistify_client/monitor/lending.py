@@ -19,7 +19,7 @@ class LendingLog:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._helpers: set[str | None] = {None}
+        self._helpers: set[tuple[str, ...]] = {()}
 
     def observe(self, reports: Sequence[LendingReport]) -> None:
         """Log what has changed.
@@ -27,7 +27,7 @@ class LendingLog:
         Args:
             reports: The last reports of apps that run inferences.
         """
-        helpers = {report.helper for report in reports}
+        helpers = {report.helpers for report in reports}
         if reports and helpers != self._helpers:
             self._helpers = helpers
             self._journal.note(_ABOUT, "; ".join(report.reason for report in reports))

@@ -1,4 +1,4 @@
-"""The options of a package, whose last blocks may run on a helper."""
+"""The options of a package, whose blocks may run on helpers."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -151,7 +151,7 @@ class HelpedOptions:
 
 
 def with_helpers(version: LoadedVersion, config: LendingConfig, state: Path, wanted: int) -> HelpedOptions:
-    """Let helpers run the last blocks of a package's options.
+    """Let helpers run blocks of a package's options.
 
     Args:
         version: The version of the package, whose options run on this device.

@@ -83,7 +83,7 @@ def load(
             "dog"]}`. Versions for another task, which `mistify customize` may install, are then not used. By
             default, any task is accepted.
         lending: A TOML file with a table `[lending]`, such as the config of the monitor: helpers in the
-            network that run the last blocks of the package while that is faster. By default, this device runs
+            network that run blocks of the package while that is faster. By default, this device runs
             everything.
 
     Raises:

@@ -84,7 +84,7 @@ class Option:
         costs: Costs of an inference with the engine.
         blocks: Files of a subnet's blocks, from the inputs of the network to its outputs; none for others.
         exits: The confidence from which exits answer, and their rates; None for others.
-        helped: Whether helpers may run its last blocks; costs are those on this device alone.
+        helped: Whether helpers may run some of its blocks; costs are those on this device alone.
     """
 
     kind: OptionKind

@@ -4,10 +4,10 @@ import pytest
 
 from benchmarks.device.lending import Case
 from benchmarks.device.lending_device import FixedChooser
+from mistify_client.lending.chains import Part
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.links import HelperSpeed, Link
 from mistify_client.lending.placement import Reachable
-from mistify_client.lending.speed import LocalSpeed
 
 
 def test_the_oracle_is_the_best_single_placement() -> None:
@@ -15,9 +15,16 @@ def test_the_oracle_is_the_best_single_placement() -> None:
     assert Case("network", 1, ways, "").oracle == 24.0
 
 
-@pytest.mark.parametrize("cut", [None, Cut(1, 1000)])
-def test_a_fixed_placement_stays_whatever_it_costs(cut) -> None:
-    chooser = FixedChooser(cut, LocalSpeed(2.0, [1.0, 1.0]))
+@pytest.mark.parametrize(
+    ("cut", "parts"),
+    [
+        (None, []),
+        (Cut(0, 5000), [Part("drone:1", 0, 2)]),
+        (Cut(1, 1000), [Part(None, 0, 1), Part("drone:1", 1, 2)]),
+    ],
+)
+def test_a_fixed_placement_stays_whatever_it_costs(cut, parts) -> None:
+    chooser = FixedChooser(cut, 2)
     assert chooser.choose({}, 0).is_local
     placement = chooser.choose({"drone:1": Reachable(Link(), HelperSpeed([500.0, 500.0]))}, 0)
-    assert placement.cut == cut
+    assert [each.part for each in placement.parts] == parts

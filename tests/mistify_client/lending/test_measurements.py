@@ -17,7 +17,7 @@ from tests.support.paths import DATA
 
 
 def test_a_link_is_assumed_to_be_fast_until_it_is_measured() -> None:
-    assert Link().predicted_ms(100_000, 0) == pytest.approx(0.3 + 1.0 + 0.2)
+    assert (Link().round_trip_ms, 100_000 * Link().byte_ms) == pytest.approx((0.3, 1.0 + 0.2))
 
 
 def test_the_bandwidth_is_that_of_the_helper_s_clock_and_the_round_trip_has_no_waiting() -> None:
@@ -25,7 +25,7 @@ def test_the_bandwidth_is_that_of_the_helper_s_clock_and_the_round_trip_has_no_w
     for waiting_ms in (0, 20, 7, 0.5, 40):
         link.observe(Exchange(50_000, 1_000, 10.2 + 0.4 + 5 + waiting_ms, 5.0, 10.0))
     assert link.byte_ms == pytest.approx(10 / 50_000)
-    assert link.predicted_ms(50_000, 1_000) == pytest.approx(10.2 + 0.4)
+    assert link.round_trip_ms == pytest.approx(0.4)
 
 
 def test_small_messages_say_nothing_about_the_bandwidth() -> None:
@@ -51,10 +51,11 @@ def test_a_link_that_becomes_slow_is_noticed_after_three_messages() -> None:
 
 def test_the_speed_of_a_helper_is_measured_with_whichever_blocks_it_runs() -> None:
     speed = HelperSpeed([1.0, 2.0, 3.0])
-    assert speed.predicted_ms(1) == pytest.approx(5.0)
-    for _ in range(3):
-        speed.observe(2, computing_ms=6.0, serving_ms=6.4)
-    assert speed.predicted_ms(1) == pytest.approx(10.4)
+    assert (speed.segment_ms, speed.overhead_ms) == ((1.0, 2.0, 3.0), 0.0)
+    for start, end in ((2, 3), (0, 2), (0, 2)):
+        speed.observe(start, end, computing_ms=6.0, serving_ms=6.4)
+    assert speed.segment_ms == pytest.approx((2.0, 4.0, 6.0))
+    assert speed.overhead_ms == pytest.approx(0.4)
 
 
 class Clock:
@@ -67,10 +68,10 @@ class Clock:
 def test_the_speed_of_this_device_is_that_of_the_last_seconds() -> None:
     clock = Clock()
     speed = LocalSpeed(3.5, [1.0, 3.0], clock)
-    assert [speed.predicted_ms, *map(speed.predicted_segments_ms, (0, 1, 2))] == [3.5, 0.0, 1.0, 4.0]
+    assert (speed.predicted_ms, speed.segment_ms) == (3.5, (1.0, 3.0))
     for _ in range(4):
         speed.observe(10.5)
-    assert (speed.predicted_ms, speed.predicted_segments_ms(1)) == (10.5, 3.0)
+    assert (speed.predicted_ms, speed.segment_ms) == (10.5, (3.0, 9.0))
     clock.now = 10.0
     assert speed.age == 10.0
     speed.observe_segments(4.0)  # once is enough if the others are old

@@ -74,7 +74,7 @@ def test_every_subnet_is_helped_with_the_answers_that_it_gives_alone(package, mo
 
 def is_asked(model: PortedModel) -> bool:
     (address,) = model.lending.problems
-    return model.lending.placement.helper == address
+    return model.lending.placement.helpers == (address,)
 
 
 def test_no_helper_is_asked_while_the_switchboard_forbids_it(package, model) -> None:
@@ -103,13 +103,15 @@ def test_the_times_of_all_subnets_with_helpers_are_reported(package, model) -> N
     assert 1 < report.helped_ms["subnet-1"] / report.helped_ms["subnet-0"] < slower
 
 
-def test_the_time_with_helpers_is_that_of_the_best_one_at_the_best_cut() -> None:
+def test_the_time_with_helpers_is_that_of_the_best_chain() -> None:
     """Half of the work is before the second cut, whose tensors have 1,000 bytes."""
     cuts = NetworkCuts(20.0, ((0.0, 10_000), (0.5, 1_000)), 100)
     near, far = HelperFigures(1.0, 1e-4, 1.0), HelperFigures(2.0, 1e-3, 0.25)
     assert cuts.helped_ms(4.0, []) is None
     assert cuts.helped_ms(4.0, [near]) == pytest.approx(1 + 1.01 + 20)
     assert cuts.helped_ms(4.0, [near, far]) == pytest.approx(2 + 10.1 + 5)
+    slow_link = HelperFigures(2.0, 3e-3, 0.1)
+    assert cuts.helped_ms(4.0, [near, slow_link]) == pytest.approx((1 + 1.1 + 10) + (2 + 3.3 + 1))
     assert cuts.helped_ms(0.2, [far]) == pytest.approx(0.2 * 10 + 2 + 1.1 + 2.5)
 
 

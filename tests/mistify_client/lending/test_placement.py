@@ -2,15 +2,17 @@
 
 import pytest
 
+from mistify_client.lending.chains import Part
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.links import Exchange, HelperSpeed, Link
-from mistify_client.lending.placement import PlacementChooser, Reachable
+from mistify_client.lending.placement import Placement, PlacementChooser, Reachable
 from mistify_client.lending.speed import LocalSpeed
 
 #: Milliseconds of the segments here and there, and the cuts between them.
 SEGMENTS = [2.0, 4.0, 4.0, 10.0]
 CUTS = (Cut(0, 600_000), Cut(2, 50_000), Cut(3, 5_000))
 HELPER = "drone:7470"
+CAR = "car:7470"
 
 
 class Clock:
@@ -52,7 +54,11 @@ class World:
         """Return the helper and the index of its first block, some time later."""
         self.clock.now += 1
         placement = self.chooser.choose(self.helpers, 600_000)
-        return placement.helper, None if placement.cut is None else placement.cut.segment
+        if placement.is_local:
+            return None, None
+        *_, last = placement.parts
+        assert [each.part.helper for each in placement.parts[:-1]] == [None] * (last.part.start > 0)
+        return last.part.helper, last.part.start
 
 
 @pytest.mark.parametrize(
@@ -75,10 +81,12 @@ def test_the_predicted_time_is_the_sum_of_its_parts() -> None:
     world = World(slower=4)
     placement = world.chooser.choose(world.helpers, 600_000)
     assert placement.local_ms == pytest.approx(80)
-    assert placement.remote_ms == pytest.approx(0.5 + 54_000 / 1e4 + 14)
-    assert placement.predicted_ms == pytest.approx(24 + placement.remote_ms)
+    here, there = placement.parts
+    assert (here.part, there.part) == (Part(None, 0, 2), Part(HELPER, 2, 4))
+    assert there.expected_ms == pytest.approx(0.5 + 54_000 / 1e4 + 14)
+    assert placement.predicted_ms == pytest.approx(24 + there.expected_ms)
     assert placement.reason == (
-        "drone:7470 runs the network from cut 2 on (50 KB, 43.9 ms expected); this device alone takes 80.0 ms"
+        "drone:7470 runs the network from cut 2 on (50 KB), 43.9 ms expected; this device alone takes 80.0 ms"
     )
 
 
@@ -117,9 +125,8 @@ def test_a_helper_that_cannot_be_asked_is_left_at_once() -> None:
 
 def test_inputs_that_can_be_sent_as_bytes_cost_less() -> None:
     world = World(slower=4)
-    assert world.chooser.choose(world.helpers, 150_000).cut == Cut(
-        0, 150_000
-    )  # 0.5 + 15.4 + 20, 43.9 at cut 2
+    (everything,) = world.chooser.choose(world.helpers, 150_000).parts  # 0.5 + 15.4 + 20, 43.9 at cut 2
+    assert (everything.part, everything.sent) == (Part(HELPER, 0, 4), 150_000)
 
 
 def test_the_best_of_several_helpers_is_chosen() -> None:
@@ -140,3 +147,53 @@ def test_what_a_helper_takes_beyond_the_prediction_is_remembered_for_a_while() -
     assert world.chosen() == (None, None)
     world.clock.now += 15
     assert world.chosen() == (HELPER, 2)
+
+
+def chain_world() -> tuple[World, Placement]:
+    """Return a world of two helpers, with a fast link and a fast processor, and its placement."""
+    world = World(slower=4)
+    world.helpers = {
+        HELPER: Reachable(link(1e6), HelperSpeed([1.0, 1.0, 4.0, 100.0])),
+        CAR: Reachable(link(1e3), HelperSpeed([each / 2 for each in SEGMENTS])),
+    }
+    return world, world.chooser.choose(world.helpers, 600_000)
+
+
+def test_one_helper_makes_tensors_small_for_the_other_one() -> None:
+    _, placement = chain_world()
+    assert [each.part for each in placement.parts] == [Part(HELPER, 0, 3), Part(CAR, 3, 4)]
+    expected = [0.5 + 605_000 / 1e6 + 6, 0.5 + 9_000 / 1e3 + 5]
+    assert [each.expected_ms for each in placement.parts] == pytest.approx(expected)
+    assert placement.predicted_ms == pytest.approx(sum(expected))
+    assert placement.reason == (
+        "drone:7470 runs the network to cut 3 (600 KB), then car:7470 from cut 3 on (5 KB), "
+        "21.6 ms expected; this device alone takes 80.0 ms"
+    )
+
+
+def test_what_a_chain_takes_beyond_the_prediction_says_nothing_about_its_helpers_alone() -> None:
+    world, placement = chain_world()
+    for _ in range(8):
+        world.chooser.observe(placement, placement.predicted_ms + 100)
+    assert [world.chooser.correction(each) for each in placement.helpers] == [0.0, 0.0]
+    world.clock.now += 1
+    after = world.chooser.choose(world.helpers, 600_000)
+    assert [each.part for each in after.parts] == [Part(None, 0, 3), Part(CAR, 3, 4)]  # 54.5 ms
+
+
+@pytest.mark.parametrize(("difference", "counted"), [(-9, 0), (9, 18)])
+def test_what_helpers_save_alone_is_not_added_up_in_a_chain_but_what_they_waste_is(
+    difference, counted
+) -> None:
+    world, placement = chain_world()
+    for address, helper in world.helpers.items():
+        alone = PlacementChooser(CUTS, 4_000, world.local, world.clock)
+        world.local.observe(30 * sum(SEGMENTS))  # so slow that each of them is asked
+        single = alone.choose({address: helper}, 600_000)
+        assert single.helpers == (address,)
+        for _ in range(8):
+            world.chooser.observe(single, single.predicted_ms + difference)
+        assert world.chooser.correction(address) == pytest.approx(difference)
+    after = world.chooser.choose(world.helpers, 600_000)
+    assert [each.part for each in after.parts] == [each.part for each in placement.parts]
+    assert after.predicted_ms == pytest.approx(placement.predicted_ms + counted)

@@ -78,7 +78,7 @@ class App:
                 self._recorder.record(ended, ms, ms, 0.0, option=self.running, batch=1, helped=helped)
             self.now += 1
             times = HelpedTimes(f"subnet-{self.running}", self.local_ms, self.helped_ms)
-            placement = Placement(None, None, ms, 0.0, self.local_ms)
+            placement = Placement((), ms, self.local_ms)
             self._reporter.offer(LendingStatus(placement, ms, {}, {"local": 1}), lambda times=times: times)
             self.monitor.step()
 
