@@ -42,5 +42,6 @@ class RenewedTls:
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self._certificate.chain, self._certificate.key)
+        # Without a password, OpenSSL would ask for one at the terminal, and the server would wait for it.
+        context.load_cert_chain(self._certificate.chain, self._certificate.key, password="")
         return context
