@@ -141,9 +141,9 @@ def errors_of_calls() -> Iterator[list[MistifyError]]:
     """Yield a list of the errors of all submissions, which inspect model and data."""
     errors, submit = [], PortingClient.submit
 
-    def noting(client: PortingClient, text: str, key: str) -> Job:
+    def noting(client: PortingClient, text: str, key: str, name: str = "") -> Job:
         try:
-            return submit(client, text, key)
+            return submit(client, text, key, name)
         except MistifyError as error:
             errors.append(error)
             raise
