@@ -128,7 +128,9 @@ def _forbidden(scope: Scope, caller: Caller | None) -> ASGIApp | None:
         return None
     if caller is None:
         if wants_page(Headers(scope=scope)):
-            return RedirectResponse(f"{LOGIN}?next={quote(scope['path'], safe='')}", HTTPStatus.SEE_OTHER)
+            query = scope["query_string"].decode("latin-1")
+            wanted = scope["path"] + (f"?{query}" if query else "")
+            return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", HTTPStatus.SEE_OTHER)
         return problem_response(unauthenticated())
     try:
         caller.check(scope_of(scope["method"], scope["path"]))

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import grpc
 import httpx
@@ -101,6 +101,14 @@ async def test_a_browser_logs_in_with_the_token_and_logs_out(serve: Serve) -> No
         assert (await web.delete("/v1/session")).status_code == 204
         assert (await web.get("/v1/jobs", headers={"cookie": kept})).status_code == 401
         assert "Log out" not in (await web.get("/login", headers={"cookie": kept})).text
+
+
+async def test_after_the_login_a_browser_gets_the_page_that_it_wanted(serve: Serve) -> None:
+    async with serve(token=TOKEN) as web:
+        answer = await web.get("/compare?before=a&after=b%26c", headers={"accept": "text/html"})
+        location = urlsplit(answer.headers["location"])
+        assert (answer.status_code, location.path) == (303, "/login")
+        assert parse_qs(location.query) == {"next": ["/compare?before=a&after=b%26c"]}
 
 
 async def test_without_a_token_there_is_nothing_to_log_out_of(web: httpx.AsyncClient) -> None:
