@@ -228,9 +228,9 @@ def _ranking(link: NamespaceLink, package: Path, helper: Sequence[str], *, quick
                 measured = {}
                 for place in rng.permutation(len(names)):
                     policy.option = names[place]
-                    seen = loop.run(SETTLED_SECONDS)
-                    if seen.options[-1] == names[place]:
-                        measured[names[place]] = measured_median(seen, 3.0)
+                    trace = loop.run(SETTLED_SECONDS)
+                    if trace.options[-1] == names[place]:
+                        measured[names[place]] = measured_median(trace, 3.0)
                 figures[f"tau_{competitors}"] = _tau(predicted, measured)
                 _print_ranking(competitors, predicted, measured)
     return figures
@@ -270,14 +270,14 @@ def _ablation(
         package = subject.with_entries(work / f"without-{name}", entries)
         policy = Timed(make_policy(_BALANCED))
         with looping(link, package, policy, address) as loop:
-            seen = _traced(link, loop, subject, quick=quick)
+            traces = _traced(link, loop, subject, quick=quick)
         if name == "whole":
             figures["decision_us"] = median(policy.decision_us)
             figures["core_share"] = fmean(loop.step_ms) / 1e3
-        figures[f"{name}_ms"] = fmean(each.ms for each in seen)
-        figures[f"{name}_mb"] = fmean(each.bytes for each in seen) / 1e6
+        figures[f"{name}_ms"] = fmean(each.ms for each in traces)
+        figures[f"{name}_mb"] = fmean(each.bytes for each in traces) / 1e6
         accuracies = subject.accuracies_of(package)
-        figures[f"{name}_accuracy"] = fmean(each.accuracy(accuracies) for each in seen)
+        figures[f"{name}_accuracy"] = fmean(each.accuracy(accuracies) for each in traces)
     for name in list(sides)[1:]:
         saved = (1 - figures[f"whole_{cost}"] / figures[f"{name}_{cost}"] for cost in ("ms", "mb"))
         figures[f"gained_{name}"] = max(saved)
@@ -287,11 +287,11 @@ def _ablation(
 
 def _traced(link: NamespaceLink, loop: Loop, subject: Subject, *, quick: bool) -> list[Observations]:
     """Return what ran in each part of the trace."""
-    own, seen = subject.own.memory_bytes or 0.0, []
+    own, traces = subject.own.memory_bytes or 0.0, []
     for competitors, share, seconds in _QUICK_TRACE if quick else _TRACE:
         with competing(link, competitors):
-            seen.append(loop.run(seconds, Targets(memory=share * own)))
-    return seen
+            traces.append(loop.run(seconds, Targets(memory=share * own)))
+    return traces
 
 
 def _subject(packages: Path, data: Path, *, quick: bool) -> Subject:

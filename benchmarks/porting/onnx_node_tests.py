@@ -144,8 +144,10 @@ def check_on_constants(test: NodeTest) -> None:
     """
     node = test.model.graph.node[0]
     for inputs, expected in test.sets:
-        given = iter(inputs)
-        made = folded(node, [_array(next(given)) if name else None for name in node.input], _version(test))
+        remaining = iter(inputs)
+        made = folded(
+            node, [_array(next(remaining)) if name else None for name in node.input], _version(test)
+        )
         outputs = [array for array, name in zip(made, node.output, strict=True) if name]
         for output, array in zip(outputs, map(_array, expected), strict=True):
             if isinstance(output, BatchDependent) or output.dtype != array.dtype:
@@ -176,23 +178,23 @@ def _assert_close(test: NodeTest, array: Array, expected: Array) -> None:
 
 def _cases(test: NodeTest, inputs: Sequence[Array], expected: Sequence[Array]) -> Iterable[_Case]:
     node = test.model.graph.node[0]
-    given = [index for index, name in enumerate(node.input) if name]
-    arrays = dict(zip((node.input[index] for index in given), inputs, strict=True))
-    for chosen in _chosen(test, given, arrays):
-        names = list(dict.fromkeys(node.input[index] for index in chosen if index in given))
+    connected = [index for index, name in enumerate(node.input) if name]
+    arrays = dict(zip((node.input[index] for index in connected), inputs, strict=True))
+    for chosen in _chosen(test, connected, arrays):
+        names = list(dict.fromkeys(node.input[index] for index in chosen if index in connected))
         yield _case(test, names, dict(arrays), expected)
 
 
-def _chosen(test: NodeTest, given: Sequence[int], arrays: Mapping[str, Array]) -> Iterable[Sequence[int]]:
+def _chosen(test: NodeTest, connected: Sequence[int], arrays: Mapping[str, Array]) -> Iterable[Sequence[int]]:
     """Yield the inputs that are data, for each network that is made from a test."""
     if test.operator not in _COMBINING:
-        yield _DATA.get(test.operator, given)
+        yield _DATA.get(test.operator, connected)
         return
     vectors = [array.ndim == 1 for array in arrays.values()] if test.operator == "MatMul" else []
     if all(vectors) and vectors:
         yield (0,)
         return
-    for chosen in (given, *((index,) for index in given if len(given) > 1)):
+    for chosen in (connected, *((index,) for index in connected if len(connected) > 1)):
         if not any(vectors[index] for index in chosen if vectors):
             yield chosen
 
@@ -265,8 +267,8 @@ def _array(value: Any) -> Array:
 
 
 def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
-    found = [helper.get_attribute_value(each) for each in node.attribute if each.name == name]
-    return found[0] if found else default
+    values = [helper.get_attribute_value(each) for each in node.attribute if each.name == name]
+    return values[0] if values else default
 
 
 def _set_attribute(node: NodeProto, name: str, value: Any) -> None:

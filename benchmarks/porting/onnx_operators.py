@@ -143,11 +143,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table in Markdown")
     options = parser.parse_args(arguments)
-    found = [mistake for operator in sorted(OPERATORS) for mistake in mistakes(operator)]
-    print(*found, sep="\n", file=sys.stderr)
-    if options.write and not found:
+    faults = [mistake for operator in sorted(OPERATORS) for mistake in mistakes(operator)]
+    print(*faults, sep="\n", file=sys.stderr)
+    if options.write and not faults:
         options.write.write_text(table())
-    return 1 if found else 0
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -111,21 +111,21 @@ def _norm(graph: _Graph, root: Operator) -> tuple[list[Operator], Operator]:
     parts, factor, scale = [mean, squares, variance, added, root], root, np.ones(size, np.float32)
     if len(graph.readers(root)) == 1:
         factor = graph.reader(root, "MUL")
-        scale = graph.vector(_other(factor, root), size)
+        scale = graph.vector(_other_input(factor, root), size)
         parts.append(factor)
     (negated,) = (one for one in graph.readers(mean) if one is not squares)
     shift = graph.reader(_of_kind(negated, "NEG"), "MUL")
     (scaled,) = (one for one in graph.readers(factor) if one is not shift)
     last, addend, offset = graph.reader(_of_kind(scaled, "MUL"), "ADD"), shift, None
     parts += [negated, shift, scaled]
-    if _other(last, scaled) != shift.outputs[0]:
+    if _other_input(last, scaled) != shift.outputs[0]:
         addend = graph.reader(shift, "ADD")
-        offset = graph.vector(_other(addend, shift), size)
+        offset = graph.vector(_other_input(addend, shift), size)
         parts.append(addend)
-    right = _other(shift, negated) == _other(scaled, data) == factor.outputs[0]
-    if not right or _other(last, scaled) != addend.outputs[0] or _has_activation([*parts, last]):
+    right = _other_input(shift, negated) == _other_input(scaled, data) == factor.outputs[0]
+    if not right or _other_input(last, scaled) != addend.outputs[0] or _has_activation([*parts, last]):
         raise LookupError
-    epsilon = graph.constant(_other(added, variance)).item()
+    epsilon = graph.constant(_other_input(added, variance)).item()
     norm = LayerNorm(epsilon, scale, offset)
     return parts, replace(last, kind=LAYER_NORM, inputs=(data,), options=norm)
 
@@ -136,9 +136,16 @@ def _of_kind(operator: Operator, kind: str) -> Operator:
     return operator
 
 
-def _other(operator: Operator, read: Operator | int) -> int:
-    """Return the input of an operator of two that is not this one."""
-    number = read if isinstance(read, int) else read.outputs[0]
+def _other_input(operator: Operator, known: Operator | int) -> int:
+    """Return the second input of a binary operator of which one input is known.
+
+    Args:
+        known: The tensor, or the operator that makes it.
+
+    Raises:
+        LookupError: The operator does not read it.
+    """
+    number = known if isinstance(known, int) else known.outputs[0]
     first, second = operator.inputs
     if number not in operator.inputs:
         raise LookupError

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class HelperTimes:
-    """What a helper takes for a network.
+    """The times of a helper for the segments and the tensors of one network.
 
     Attributes:
         fixed_ms: Milliseconds of each message with its answer that depend neither on bytes nor on segments,

@@ -14,7 +14,7 @@ from mistify_client.lending.chains import ChainTimes, HelperTimes
 
 @dataclass(frozen=True)
 class HelperFigures:
-    """What a helper takes.
+    """The speed of a helper and of its link, independent of networks.
 
     Attributes:
         fixed_ms: Milliseconds of each inference that depend on no network: the round trip, what the helper

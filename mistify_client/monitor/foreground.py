@@ -87,7 +87,7 @@ class IntervalOutcome:
         return self.decision.option != self.situation.option
 
 
-class _Seen(NamedTuple):
+class _Observations(NamedTuple):
     """What apps have run and reported: processes, inferences of the version, and the help that they get."""
 
     runtimes: Sequence[Observed]
@@ -162,10 +162,10 @@ class Foreground:
         version = self._version = self._current(now)
         runtimes = observed(self._state)
         reading = self._within_groups(self._sensor(), runtimes)
-        seen = _Seen(runtimes, version.inferences(runtimes, now), read_reports(self._state))
-        report = newest(seen.reports, version.options.ids)
-        idle = not self._measure(version, seen.alone, since, reading) and not self._follow(
-            version, seen.inferences, since, report, reading
+        observations = _Observations(runtimes, version.inferences(runtimes, now), read_reports(self._state))
+        report = newest(observations.reports, version.options.ids)
+        idle = not self._measure(version, observations.alone, since, reading) and not self._follow(
+            version, observations.inferences, since, report, reading
         )
         other_metric = None if targets.accuracy is None else version.other_metric
         option = version.options.at_or_default(self._switchboard.option_in(version.generation))
@@ -189,7 +189,7 @@ class Foreground:
             situation = with_helpers(situation, report, running=self._is_helped)
         decision = self._possible(self._policy.decide(situation), situation, version.options)
         self._apply(decision, situation, version)
-        return self._outcome(version, seen, situation, decision, other_metric)
+        return self._outcome(version, observations, situation, decision, other_metric)
 
     def stop(self) -> None:
         """Let apps decide about helpers again."""
@@ -248,7 +248,7 @@ class Foreground:
     def _outcome(
         self,
         version: WatchedVersion,
-        seen: "_Seen",
+        observations: "_Observations",
         situation: Situation,
         decision: Decision,
         other_metric: Metric | None,
@@ -263,18 +263,18 @@ class Foreground:
                 **dict(zip(version.options.ids, version.model.predicted_ms, strict=True)),
                 **situation.conditions.helped_ms,
             },
-            version.outdated_at(seen.runtimes),
+            version.outdated_at(observations.runtimes),
             fixed_ms,
             None if timing is None or helped else diagnose(timing, fixed_ms, situation.targets.latency),
             version.options.threads,
-            version.other_threads(seen.runtimes),
-            version.not_followed(seen.runtimes, local_id(situation.option)),
+            version.other_threads(observations.runtimes),
+            version.not_followed(observations.runtimes, local_id(situation.option)),
             other_metric,
             version.options.pool,
             version.options.ladder,
-            helped_timing(seen.inferences, situation) if helped else timing,
+            helped_timing(observations.inferences, situation) if helped else timing,
             self._energy.measured,
-            seen.reports,
+            observations.reports,
         )
 
     def _within_groups(self, reading: SensorReading, runtimes: Iterable[Observed]) -> SensorReading:

@@ -106,5 +106,5 @@ def _stream(handled: Any, behaviour: Stream) -> Stream:
 
 def _subject(*messages: Any) -> str:
     """Return the id of the job in the first message that has one, or a name; jobs have both."""
-    found = (getattr(message, field, "") for field in ("job_id", "id", "name") for message in messages)
-    return str(next(filter(None, found), ""))
+    names = (getattr(message, field, "") for field in ("job_id", "id", "name") for message in messages)
+    return str(next(filter(None, names), ""))

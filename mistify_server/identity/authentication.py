@@ -29,7 +29,7 @@ _BEARER: Final = "Bearer "
 
 @dataclass(frozen=True)
 class Credential:
-    """What identifies a caller: the SHA-256 digest of the secret that they sent."""
+    """The SHA-256 digest of the secret that a caller sent, in hexadecimal."""
 
     sha256: str
 
@@ -59,8 +59,8 @@ class Authenticator:
         self._now = now
 
     @property
-    def needed(self) -> bool:
-        """Whether callers need a token."""
+    def token_required(self) -> bool:
+        """True if only callers with a token are known."""
         return self._administrator is not None
 
     def caller(self, credential: Credential | None) -> Caller | None:

@@ -46,13 +46,13 @@ class PackageFiles:
             MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
         """
         files = self._files_of(job_id, goal_id)
-        found = next((file for file in files if file.name == file_name), None)
-        if found is None:
+        packaged = next((file for file in files if file.name == file_name), None)
+        if packaged is None:
             have = ", ".join(file.name for file in files)
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
             )
-        return found, self._intact(goal_id, found)
+        return packaged, self._intact(goal_id, packaged)
 
     def files(self, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
         """Return the files of a goal's package, and their paths.

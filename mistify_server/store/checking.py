@@ -37,13 +37,13 @@ def check_store(directory: Path) -> CheckedStore:
         users = _users(store)
         problems = [f"the database: {fault}; restore a backup" for fault in store.jobs.faults()]
         artifacts = _checked({name: store.artifacts.place(name) for name in store.artifacts.names()})
-        for name in sorted(artifacts.keys() | users.keys()):
-            size = artifacts.get(name)
-            if size is None and name not in _users(store):  # a job was removed meanwhile
-                continue
-            if size is None or size.damaged:
-                state = "is missing" if size is None else "is damaged"
-                problems.append(f"the artifact {name} {state}; {_use(users.get(name, ()))}")
+        states = {name: "damaged" for name, file in artifacts.items() if file.damaged}
+        # Files of jobs that were removed meanwhile are not missing.
+        missing = users.keys() - artifacts.keys()
+        states |= dict.fromkeys(missing & _users(store).keys() if missing else missing, "missing")
+    problems += [
+        f"the artifact {name} is {states[name]}; {_use(users.get(name, ()))}" for name in sorted(states)
+    ]
     uploads = _checked({path.name: path for path in uploaded_files(directory / UPLOADS)})
     problems += [
         f"the upload {name} is damaged; `mistify port` with its config uploads it again"

@@ -78,12 +78,13 @@ class AccessMiddleware:
 
         headers = Headers(scope=scope)
         try:
-            caller, in_session = self._sessions.caller(headers), self._sessions.caller_in_session(headers)
+            in_session = self._sessions.caller_in_session(headers)
+            caller = self._sessions.caller_with_token(headers) or in_session
         except MistifyError as error:  # the store cannot be read
             await problem_response(error)(scope, receive, send)
             return
         scope.setdefault("state", {}).update(
-            needs_token=self._sessions.needed,
+            needs_token=self._sessions.token_required,
             in_session=in_session is not None,
             caller=caller,
         )
@@ -113,7 +114,7 @@ class AccessMiddleware:
         """Return the response to a request from another site; None if it is not from one."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._sessions.needed and _host_name(host) not in _LOOPBACK_NAMES:
+        if not self._sessions.token_required and _host_name(host) not in _LOOPBACK_NAMES:
             return _refused("host", host, "a name of this machine, such as localhost")
         own = f"{scope['scheme']}://{host}"
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", own) != own:

@@ -56,7 +56,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
         MistifyError: UNAUTHENTICATED, there are origins and no token.
     """
     sessions = Sessions(services.access.authenticator)
-    if origins and not sessions.needed:
+    if origins and not sessions.token_required:
         raise MistifyError(
             ErrorCode.UNAUTHENTICATED,
             f"got the origin {next(iter(origins))}, at which others reach the server through a proxy, "

@@ -21,6 +21,8 @@ from mistify_server.web.problems import responses, with_lines
 #: Default and maximum number of goals in a response.
 GOALS_PER_PAGE: Final = 1_000
 
+_FIRST_GOALS: Final = GoalSelection(page_size=GOALS_PER_PAGE)
+
 #: Interval of heartbeats in an idle stream, in seconds: proxies close idle connections.
 _HEARTBEAT_SECONDS: Final = 15.0
 
@@ -84,7 +86,6 @@ class Removal(BaseModel):
 def job_routes(service: PortingService) -> APIRouter:
     """Return the routes to a service."""
     router = APIRouter(prefix="/v1", tags=["jobs"])
-    selection = GoalSelection(page_size=GOALS_PER_PAGE)
 
     @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def submit(
@@ -95,7 +96,7 @@ def job_routes(service: PortingService) -> APIRouter:
         async with with_lines(text):
             job_id = await service.submit(text, idempotency_key, name)
         response.headers["location"] = f"/v1/jobs/{job_id}"
-        return await service.part(job_id, selection)
+        return await service.part(job_id, _FIRST_GOALS)
 
     @router.post("/plans", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def plan(request: Request) -> Plan:
@@ -121,6 +122,14 @@ def job_routes(service: PortingService) -> APIRouter:
         """Return a job with a page of its goals, or with one goal."""
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
 
+    _add_changing_routes(router, service)
+    _add_detail_routes(router, service)
+    return router
+
+
+def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
+    """Add the routes that rename, extend, cancel and remove a job."""
+
     @router.patch(
         "/jobs/{job_id}",
         status_code=204,
@@ -143,16 +152,13 @@ def job_routes(service: PortingService) -> APIRouter:
         text = await config_text(request)
         async with with_lines(text):
             await service.add_goals(job_id, text, idempotency_key)
-        return await service.part(job_id, selection)
+        return await service.part(job_id, _FIRST_GOALS)
 
     @router.post("/jobs/{job_id}/cancel", responses=dict(responses(*_INVALID)))
     async def cancel(job_id: str) -> JobPart:
         """Stop a job; met goals keep their packages."""
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
-
-    _add_detail_routes(router, service)
-    return router
 
 
 def _add_detail_routes(router: APIRouter, service: PortingService) -> None:

@@ -58,23 +58,21 @@ class Sessions:
         """End a session."""
         self._open.pop(secret, None)
 
-    def caller(self, headers: Headers) -> Caller | None:
-        """Return the caller who sent a request with a token or in a session; None for unknown callers."""
-        return self._authenticator.caller_of_header(
-            headers.get("authorization", "")
-        ) or self.caller_in_session(headers)
+    def caller_with_token(self, headers: Headers) -> Caller | None:
+        """Return the caller whose token a request contains; None if there is none."""
+        return self._authenticator.caller_of_header(headers.get("authorization", ""))
 
     def caller_in_session(self, headers: Headers) -> Caller | None:
         """Return the caller in whose open session a request was sent; None if there is none."""
         session = self._open.get(session_of(headers))
-        if session is None or session.end <= self._now() or not self.needed:
+        if session is None or session.end <= self._now() or not self.token_required:
             return None
         return self._authenticator.caller(session.credential)
 
     @property
-    def needed(self) -> bool:
-        """Whether callers need a token."""
-        return self._authenticator.needed
+    def token_required(self) -> bool:
+        """True if only callers with a token are known."""
+        return self._authenticator.token_required
 
 
 def session_of(headers: Headers) -> str:

@@ -89,12 +89,12 @@ class Database:
         """Return what SQLite finds wrong with the file, and rows that refer to missing ones."""
         with self.read() as session:
             connection = session.connection()
-            found = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+            complaints = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
             orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
             links = [
                 f"row {row} of {table} refers to a missing row of {other}" for table, row, other, _ in orphans
             ]
-        return [fault for fault in found if fault != "ok"] + links
+        return [fault for fault in complaints if fault != "ok"] + links
 
     def close(self) -> None:
         """Close every connection."""

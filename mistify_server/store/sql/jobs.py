@@ -16,26 +16,25 @@ from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import (
     Addition,
-    Advanced,
-    BranchesSaved,
     Change,
-    CheckpointSaved,
-    GoalChanged,
-    GoalsFailed,
     JobChanged,
-    LayersSaved,
-    PreparationSaved,
-    ReferenceSaved,
-    RootSaved,
     Submission,
 )
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
-from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
+from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
+from mistify_server.store.sql.changes import apply_change
 from mistify_server.store.sql.database import Database
-from mistify_server.store.sql.details import details_of, insert_points, layers_row
-from mistify_server.store.sql.reading import count_states, job_of, part_of, parts_without_goals
+from mistify_server.store.sql.details import details_of, insert_points
+from mistify_server.store.sql.reading import (
+    batch_state,
+    count_states,
+    job_of,
+    job_row,
+    part_of,
+    parts_without_goals,
+)
 from mistify_server.store.sql.references import (
     DigestReferences,
     artifact_references,
@@ -43,14 +42,9 @@ from mistify_server.store.sql.references import (
 )
 from mistify_server.store.sql.rows import (
     GoalEvent,
-    adapt_result,
     addition_row,
-    change_goal,
-    checkpoint_row,
     digest,
-    edge_row,
     end_goals,
-    fail_goals,
     insert_events,
     insert_goals,
     insert_job,
@@ -71,7 +65,6 @@ from mistify_server.store.sql.schema import (
     JobRow,
     LayersRow,
 )
-from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
 #: Tables with rows of a job, referring tables before the tables they refer to.
 _OF_JOB = (
@@ -119,7 +112,7 @@ class SqlJobStore(JobStore):
     @override
     def add_goals(self, job_id: str, addition: Addition) -> None:
         with self._database.write() as session:
-            job = _row(session, job_id)
+            job = job_row(session, job_id)
             count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
             session.add(addition_row(job_id, addition))
             insert_goals(session, job_id, addition.goals, count)
@@ -128,7 +121,7 @@ class SqlJobStore(JobStore):
                 session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
                 session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
             queued = JobChanged(JobState.QUEUED)
-            events = _applied(session, job_id, queued) if JobState(job.state).ended else []
+            events = apply_change(session, job_id, queued) if JobState(job.state).ended else []
             self._append_events(
                 session, job_id, [*events, *((goal.id, goal.state) for goal in addition.goals)]
             )
@@ -136,7 +129,7 @@ class SqlJobStore(JobStore):
     @override
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
         with self._database.read() as session:
-            _row(session, job_id)
+            job_row(session, job_id)
             key = {"job_id": job_id, "idempotency_key": idempotency_key}
             row = session.scalar(select(AdditionRow).filter_by(**key))
             if row is not None and row.config_sha256 != digest(config_text):
@@ -150,22 +143,22 @@ class SqlJobStore(JobStore):
     @override
     def job(self, job_id: str) -> Job:
         with self._database.read() as session:
-            return job_of(session, _row(session, job_id))
+            return job_of(session, job_row(session, job_id))
 
     @override
     def ended(self, job_id: str) -> bool:
         with self._database.read() as session:
-            return JobState(_row(session, job_id).state).ended
+            return JobState(job_row(session, job_id).state).ended
 
     @override
     def part(self, job_id: str, selection: GoalSelection) -> JobPart:
         with self._database.read() as session:
-            return part_of(session, _row(session, job_id), selection)
+            return part_of(session, job_row(session, job_id), selection)
 
     @override
     def details(self, job_id: str, goal_id: str) -> GoalDetails:
         with self._database.read() as session:
-            _row(session, job_id)
+            job_row(session, job_id)
             return details_of(session, job_id, goal_id)
 
     @override
@@ -182,7 +175,7 @@ class SqlJobStore(JobStore):
     @override
     def config_text(self, job_id: str) -> str:
         with self._database.read() as session:
-            return _row(session, job_id).config_text
+            return job_row(session, job_id).config_text
 
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:
@@ -213,7 +206,7 @@ class SqlJobStore(JobStore):
                 contains = (func.casefold(column).contains(text, autoescape=True) for column in columns)
                 newest_first = newest_first.where(or_(*contains))
             if before is not None:
-                newest_first = newest_first.where(JobRow.number < _row(session, before).number)
+                newest_first = newest_first.where(JobRow.number < job_row(session, before).number)
             if selection is not None and selection.empty:
                 jobs = session.scalars(newest_first).all()
                 return parts_without_goals(session, jobs[:limit]), len(jobs) > limit
@@ -227,7 +220,7 @@ class SqlJobStore(JobStore):
     @override
     def rename(self, job_id: str, name: str) -> None:
         with self._database.write() as session:
-            _row(session, job_id).name = name
+            job_row(session, job_id).name = name
 
     @override
     def unfinished(self) -> list[str]:
@@ -240,27 +233,27 @@ class SqlJobStore(JobStore):
     @override
     def batches(self, job_id: str) -> list[BatchState]:
         with self._database.read() as session:
-            _row(session, job_id)
+            job_row(session, job_id)
             rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
-            return [_batch_state(session, row) for row in rows]
+            return [batch_state(session, row) for row in rows]
 
     @override
     def record(
         self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
     ) -> None:
         with self._database.write() as session:
-            job = _row(session, job_id)
+            job = job_row(session, job_id)
             job.seconds, job.spent = seconds, dict(spent)
-            events = [event for change in changes for event in _applied(session, job_id, change)]
+            events = [event for change in changes for event in apply_change(session, job_id, change)]
             self._append_events(session, job_id, events)
 
     @override
     def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
         with self._database.write() as session:
-            if JobState(_row(session, job_id).state).ended:
+            if JobState(job_row(session, job_id).state).ended:
                 return False
             end_goals(session, job_id, goal_state, reason, self._now_ms())
-            self._append_events(session, job_id, _applied(session, job_id, JobChanged(job_state, reason)))
+            self._append_events(session, job_id, apply_change(session, job_id, JobChanged(job_state, reason)))
             return True
 
     @override
@@ -275,21 +268,21 @@ class SqlJobStore(JobStore):
     @override
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
         with self._database.read() as session:
-            _row(session, job_id)
+            job_row(session, job_id)
             later = select(EventRow).where(EventRow.job_id == job_id, EventRow.sequence > after)
             return list(map(_event, session.scalars(later.order_by(EventRow.sequence).limit(limit))))
 
     @override
     def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
         with self._database.read() as session:
-            _row(session, job_id)
+            job_row(session, job_id)
             newest_first = select(EventRow).filter_by(job_id=job_id).order_by(EventRow.sequence.desc())
             return list(map(_event, session.scalars(newest_first.limit(limit))))[::-1]
 
     @override
     def remove(self, job_id: str) -> None:
         with self._database.write() as session:
-            job = _row(session, job_id)
+            job = job_row(session, job_id)
             if not JobState(job.state).ended:
                 raise MistifyError(
                     ErrorCode.CONFLICT,
@@ -329,51 +322,6 @@ class SqlJobStore(JobStore):
         insert_points(session, job_id, numbered, first)
 
 
-def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
-    """Apply a change, and return its events."""
-    match change:
-        case RootSaved(batch, root):
-            session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
-        case PreparationSaved(batch, name, prepared):
-            of_batch = session.get_one(BatchRow, (job_id, batch))
-            made = prepared.model_dump(mode="json")
-            of_batch.preparations = {**of_batch.preparations, name: made}
-        case ReferenceSaved(batch, reference):
-            session.get_one(BatchRow, (job_id, batch)).reference = reference.model_dump(mode="json")
-        case CheckpointSaved(batch, node, result, record):
-            session.merge(checkpoint_row(job_id, batch, node, result))
-            session.flush()
-            session.add_all([edge_row(job_id, batch, node, record)] if record else [])
-        case BranchesSaved(goal_id, branched):
-            made = branched.model_dump(mode="json")
-            session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
-        case LayersSaved(goal_id, layers):
-            session.merge(layers_row(job_id, goal_id, layers))
-        case GoalChanged(goal):
-            row = session.get_one(GoalRow, (job_id, goal.id))
-            unchanged = row.state == goal.state.value
-            change_goal(session, row, goal)
-            return [] if unchanged else [(goal.id, goal.state)]
-        case GoalsFailed(goal_ids, reason):
-            fail_goals(session, job_id, goal_ids, reason)
-            return [(goal_id, GoalState.FAILED) for goal_id in goal_ids]
-        case JobChanged(state, reason):
-            job = _row(session, job_id)
-            unchanged = job.state == state.value
-            job.state, job.reason = state.value, reason
-            return [] if unchanged else [(None, state)]
-        case Advanced(goal_id, update):
-            return [(goal_id, update)]
-    return []
-
-
-def _row(session: Session, job_id: str) -> JobRow:
-    row = session.scalar(select(JobRow).filter_by(id=job_id))
-    if row is None:
-        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
-    return row
-
-
 def _event(row: EventRow) -> JobEvent:
     return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
 
@@ -387,20 +335,3 @@ def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | 
             "use a new key",
         )
     return row
-
-
-def _batch_state(session: Session, row: BatchRow) -> BatchState:
-    checkpoints = session.scalars(select(CheckpointRow).filter_by(job_id=row.job_id, batch=row.number))
-    branches = session.scalars(
-        select(BranchesRow)
-        .join(GoalRow, (GoalRow.job_id == row.job_id) & (GoalRow.id == BranchesRow.goal_id))
-        .where(BranchesRow.job_id == row.job_id, GoalRow.batch == row.number)
-    )
-    return BatchState(
-        plan=BatchPlan.model_validate(row.plan),
-        root=None if row.root is None else SourceResult.model_validate(row.root),
-        checkpoints={checkpoint.node: adapt_result(checkpoint) for checkpoint in checkpoints},
-        branches={entry.goal_id: BranchResult.model_validate(entry.result) for entry in branches},
-        reference=None if row.reference is None else ReferenceResult.model_validate(row.reference),
-        preparations={name: PrepareResult.model_validate(made) for name, made in row.preparations.items()},
-    )

@@ -31,13 +31,17 @@ from mistify.jobs.job import (
     Source,
 )
 from mistify.jobs.part import GoalSelection, JobPart
+from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.store.sql.rows import adapt_result
 from mistify_server.store.sql.schema import (
     BatchRow,
+    BranchesRow,
+    CheckpointRow,
     FileRow,
     GoalRow,
     JobRow,
 )
-from mistify_server.tasks.results import PrepareResult, ReferenceResult, SourceResult
+from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
 #: Number of cached values per column.
 _REMEMBERED: Final = 1_000
@@ -199,4 +203,34 @@ def _source(
         output_scores=reference.output_scores,
         tuned_output_scores=reference.tuned_output_scores,
         measured=reference.measured,
+    )
+
+
+def job_row(session: Session, job_id: str) -> JobRow:
+    """Return the row of a job.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is none.
+    """
+    row = session.scalar(select(JobRow).filter_by(id=job_id))
+    if row is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
+    return row
+
+
+def batch_state(session: Session, row: BatchRow) -> BatchState:
+    """Return a batch with its results from its rows."""
+    checkpoints = session.scalars(select(CheckpointRow).filter_by(job_id=row.job_id, batch=row.number))
+    branches = session.scalars(
+        select(BranchesRow)
+        .join(GoalRow, (GoalRow.job_id == row.job_id) & (GoalRow.id == BranchesRow.goal_id))
+        .where(BranchesRow.job_id == row.job_id, GoalRow.batch == row.number)
+    )
+    return BatchState(
+        plan=BatchPlan.model_validate(row.plan),
+        root=None if row.root is None else SourceResult.model_validate(row.root),
+        checkpoints={checkpoint.node: adapt_result(checkpoint) for checkpoint in checkpoints},
+        branches={entry.goal_id: BranchResult.model_validate(entry.result) for entry in branches},
+        reference=None if row.reference is None else ReferenceResult.model_validate(row.reference),
+        preparations={name: PrepareResult.model_validate(made) for name, made in row.preparations.items()},
     )

@@ -96,22 +96,16 @@ def page_routes(services: Services) -> APIRouter:
     @router.get("/compare")
     async def compare(request: Request, before: str = "", after: str = "") -> HTMLResponse:
         parts, _ = await porting.jobs(50, "", GoalSelection())
-        chosen = [(await porting.part(job_id)).job for job_id in (before, after) if before and after]
-        different = before != after and len(chosen) > 1
-
-        def rendered() -> HTMLResponse:
-            return _page(
-                request,
-                "compare.html",
-                parts=parts,
-                known={part.job.id for part in parts},
-                before=before,
-                after=after,
-                compared=compare_jobs(*chosen) if different else None,
-            )
-
+        jobs = [(await porting.part(job_id)).job for job_id in (before, after) if before and after]
         # Render on a thread: this takes seconds for ten thousand goals.
-        return await asyncio.to_thread(rendered)
+        return await asyncio.to_thread(_comparison_page, request, parts, (before, after), jobs)
+
+    _add_other_pages(router, services)
+    return router
+
+
+def _add_other_pages(router: APIRouter, services: Services) -> None:
+    """Add the pages that show no job."""
 
     @router.get("/fleet")
     async def fleet(request: Request, page_token: PageToken = "") -> HTMLResponse:
@@ -129,8 +123,6 @@ def page_routes(services: Services) -> APIRouter:
     @router.get("/login")
     async def login(request: Request) -> HTMLResponse:
         return _page(request, "login.html")
-
-    return router
 
 
 def _page(request: Request, name: str, **shown: Any) -> HTMLResponse:
@@ -156,6 +148,28 @@ def _job_page(
         serves_tasks=serves_tasks(job),
         last_event=events[-1].sequence,
         progress=progress_of(events),
+    )
+
+
+def _comparison_page(
+    request: Request, parts: Sequence[JobPart], ids: tuple[str, str], jobs: Sequence[Job]
+) -> HTMLResponse:
+    """Return the page that compares two jobs.
+
+    Args:
+        parts: The jobs to choose from.
+        ids: Ids of the chosen jobs; empty if none is chosen.
+        jobs: The chosen jobs, if both are.
+    """
+    before, after = ids
+    return _page(
+        request,
+        "compare.html",
+        parts=parts,
+        known={part.job.id for part in parts},
+        before=before,
+        after=after,
+        compared=compare_jobs(*jobs) if jobs and before != after else None,
     )
 
 

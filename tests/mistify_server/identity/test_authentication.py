@@ -27,7 +27,7 @@ def caller_of(store: Store) -> Callable[[str], Caller | None]:
 
 def test_a_server_without_a_token_knows_only_local_callers(store: Store) -> None:
     authenticator = Authenticator(None, store.tokens)
-    assert not authenticator.needed
+    assert not authenticator.token_required
     assert authenticator.caller_of_header("") == authenticator.caller_of_header("Bearer x") == LOCAL
 
 

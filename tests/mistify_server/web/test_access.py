@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.v1 import devices_pb2, files_pb2, porting_pb2, tuning_pb2
 from mistify_server.server import running_server
 from mistify_server.web.access import OPEN_PATHS
 from tests.mistify_server.web.conftest import Serve
+from tests.support.calls import described_calls, status_of
 
 Config = Callable[..., dict[str, object]]
 
@@ -49,40 +49,12 @@ async def test_every_route_except_public_ones_needs_the_token(serve: Serve) -> N
 
 
 async def test_every_rpc_needs_the_token(site: Any) -> None:
-    services = [
-        module.DESCRIPTOR.services_by_name[name]
-        for module, name in (
-            (porting_pb2, "Porting"),
-            (devices_pb2, "Devices"),
-            (files_pb2, "Files"),
-            (tuning_pb2, "Tuning"),
-        )
-    ]
     async with (
         running_server(site.settings(token=TOKEN)) as (address, _),
         grpc.aio.insecure_channel(address) as channel,
     ):
-        for service in services:
-            for method in service.methods:
-                assert await status_of(channel, service, method) is grpc.StatusCode.UNAUTHENTICATED
-
-
-async def status_of(channel: grpc.aio.Channel, service: Any, method: Any) -> grpc.StatusCode:
-    path = f"/{service.full_name}/{method.name}"
-    try:
-        if method.client_streaming:
-            call: Any = channel.stream_unary(path)
-            await call(iter([b""]), timeout=30)
-        elif method.server_streaming:
-            call = channel.unary_stream(path)
-            async for _ in call(b"", timeout=30):
-                pass
-        else:
-            call = channel.unary_unary(path)
-            await call(b"", timeout=30)
-    except grpc.aio.AioRpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
+        for path, method in described_calls().items():
+            assert await status_of(channel, path, method) is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_a_browser_logs_in_with_the_token_and_logs_out(serve: Serve) -> None:

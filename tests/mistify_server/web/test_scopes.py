@@ -8,7 +8,6 @@ import grpc
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.v1 import devices_pb2, files_pb2, porting_pb2, tuning_pb2
 from mistify_server.api.scopes import SCOPES
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
@@ -16,17 +15,11 @@ from mistify_server.server import running_server
 from mistify_server.store.directory import open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.web.access import OPEN_PATHS, scope_of
+from tests.support.calls import described_calls, status_of
 
 Config = Callable[..., dict[str, object]]
 
 TOKEN = "0123456789abcdef" * 4
-
-SERVICES = {
-    "Porting": porting_pb2,
-    "Devices": devices_pb2,
-    "Files": files_pb2,
-    "Tuning": tuning_pb2,
-}
 
 
 @pytest.fixture
@@ -34,32 +27,6 @@ def secrets(site: Any) -> dict[Scope, str]:
     """Return the secret of a token for each scope."""
     with open_store(site.store) as store:
         return {scope: create_token(store.tokens, f"only-{scope}", [scope])[1] for scope in Scope}
-
-
-def described_calls() -> dict[str, Any]:
-    """Return the calls that the protocol describes, by path."""
-    return {
-        f"/{service.full_name}/{method.name}": method
-        for name, module in SERVICES.items()
-        for service in [module.DESCRIPTOR.services_by_name[name]]
-        for method in service.methods
-    }
-
-
-async def status_of(channel: grpc.aio.Channel, path: str, method: Any, secret: str) -> grpc.StatusCode:
-    """Return the status of a call with an empty request."""
-    metadata = (("authorization", f"Bearer {secret}"),)
-    try:
-        if method.client_streaming:
-            await channel.stream_unary(path)(iter([b""]), timeout=30, metadata=metadata)
-        elif method.server_streaming:
-            async for _ in channel.unary_stream(path)(b"", timeout=30, metadata=metadata):
-                pass
-        else:
-            await channel.unary_unary(path)(b"", timeout=30, metadata=metadata)
-    except grpc.aio.AioRpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
 
 
 def test_every_call_has_a_scope() -> None:
