@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +19,14 @@ from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
+from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import MOST_DAYS, create_token
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import LOCAL, Scope
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
-from mistify_server.store.directory import DATABASE, open_store
+from mistify_server.store.directory import AUDIT, DATABASE, LOGS, Store, open_store
 from mistify_server.store.removal import remove_jobs
 from mistify_server.telemetry.logs import set_up_log
 from mistify_server.tuning.groups import add_group
@@ -116,8 +117,35 @@ def _existing(store: Path) -> Path:
         MistifyError: NOT_FOUND, there is no store.
     """
     if not (store / DATABASE).exists():
-        raise MistifyError(ErrorCode.NOT_FOUND, f"{store} has no store; give the --store of a server")
+        raise MistifyError(
+            ErrorCode.NOT_FOUND,
+            f"--store: {store} is not a store, it has no {DATABASE}; give the --store of a server that has "
+            "been started",
+        )
     return store.resolve()
+
+
+@contextmanager
+def _recorded(store: Path, command: str, subject: str) -> Iterator[None]:
+    """Record the change that a command makes to a store in the audit log of its server."""
+    outcome = ErrorCode.INTERNAL.name
+    try:
+        yield
+        outcome = "OK"
+    except MistifyError as error:
+        outcome = error.code.name
+        raise
+    finally:
+        with closing(AuditLog(store / LOGS / AUDIT)) as audit:
+            audit.record(LOCAL, f"mistify-server {command}", subject, outcome)
+
+
+@contextmanager
+def _changed(store: Path, command: str, subject: str) -> Iterator[Store]:
+    """Open an existing store for a command that changes it, and record the change."""
+    store = _existing(store)
+    with _recorded(store, command, subject), open_store(store) as opened:
+        yield opened
 
 
 @models.command("add")
@@ -128,7 +156,8 @@ def add_model(
     store: StoreOption,
 ) -> None:
     """Add a model to the repository."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    store = store.resolve()
+    with _reported_errors(), open_store(store) as opened, _recorded(store, "models add", name):
         model = ModelRepository(opened.models, opened.artifacts).add(name, path)
     typer.echo(f"added {model.name} ({model.artifact})")
 
@@ -148,7 +177,7 @@ def list_models(*, store: StoreOption) -> None:
 @models.command("remove")
 def remove_model(name: str, *, store: StoreOption) -> None:
     """Remove a model from the repository. Jobs that already use it are not affected."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), _changed(store, "models remove", name) as opened:
         opened.models.remove(name)
     typer.echo(f"removed {name}")
 
@@ -177,7 +206,7 @@ def add_tuning_group(
     store: StoreOption,
 ) -> None:
     """Let devices with packages from a job tune together."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), _changed(store, "groups add", name) as opened:
         add_group(opened.tuning, name, job_id=job, batch=batch, correlation=correlation, settings_text=scales)
     typer.echo(f"added {name}")
 
@@ -186,7 +215,7 @@ def add_tuning_group(
 def list_groups(*, store: StoreOption) -> None:
     """List the groups that devices can join."""
     table = plain_table("name", "job", "batch", "correlation", "settings", "models")
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), open_store(_existing(store)) as opened:
         for group in opened.tuning.groups():
             models = len(opened.tuning.publications(group.name))
             settings = json.dumps(group.settings)
@@ -199,7 +228,7 @@ def list_groups(*, store: StoreOption) -> None:
 @groups.command("remove")
 def remove_group(name: str, *, store: StoreOption) -> None:
     """Remove a group and everything that its members published."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), _changed(store, "groups remove", name) as opened:
         opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")
 
@@ -208,7 +237,7 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 def list_jobs(*, store: StoreOption) -> None:
     """List all jobs, newest first."""
     table = plain_table("job", "state", "goals", "submitted", "by")
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), open_store(_existing(store)) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
             job = part.job
             table.add_row(
@@ -228,7 +257,9 @@ def remove(
     Stop the server first.
     """
     with _reported_errors():
-        freed = remove_jobs(store.resolve(), job or ())
+        store = _existing(store)
+        with _recorded(store, "jobs remove", " ".join(job or ())):
+            freed = remove_jobs(store, job or ())
     typer.echo(f"freed {format_bytes(freed, 3)}")
 
 
@@ -245,7 +276,7 @@ def add_token(
     store: StoreOption,
 ) -> None:
     """Make a token for a caller, and print it; it cannot be shown again."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), _changed(store, "tokens add", name) as opened:
         _, secret = create_token(opened.tokens, name, scope, days)
     typer.echo(secret)
 
@@ -254,7 +285,7 @@ def add_token(
 def list_tokens(*, store: StoreOption) -> None:
     """List the tokens, without their secrets."""
     table = plain_table("name", "scopes", "made", "expires")
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), open_store(_existing(store)) as opened:
         for token in opened.tokens.all():
             expires = "never" if token.expires_unix_ms is None else _moment(token.expires_unix_ms)
             table.add_row(
@@ -266,7 +297,7 @@ def list_tokens(*, store: StoreOption) -> None:
 @tokens.command("revoke")
 def revoke_token(name: str, *, store: StoreOption) -> None:
     """Revoke a token; the server refuses it from the next call."""
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with _reported_errors(), _changed(store, "tokens revoke", name) as opened:
         opened.tokens.revoke(name)
     typer.echo(f"revoked {name}")
 

@@ -172,7 +172,13 @@ def test_the_server_does_not_import_tensorflow() -> None:
     assert not {"tensorflow", "keras", "executors.sources", "executors.structure"} & set(json.loads(output))
 
 
+def make_store(directory: Path) -> Path:
+    with open_store(directory):
+        return directory
+
+
 def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    make_store(tmp_path)
     add = ("tokens", "add", "ci", "--scope", "read", "--scope", "submit", "--store", tmp_path)
     code, secret = run(*add, "--days", 7)
     assert code == 0
@@ -189,3 +195,47 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert run(*add)[0] == ErrorCode.CONFLICT.exit_code
     assert run("tokens", "revoke", "ci", "--store", tmp_path) == (0, "revoked ci\n")
     assert run("tokens", "revoke", "ci", "--store", tmp_path)[0] == ErrorCode.NOT_FOUND.exit_code
+
+
+def test_a_mistyped_store_is_refused_and_not_created(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for store in (tmp_path / "mistyped", tmp_path / "empty"):
+        for command in (
+            ("tokens", "add", "ci", "--scope", "read"),
+            ("tokens", "list"),
+            ("tokens", "revoke", "ci"),
+            ("models", "remove", "resnet"),
+            ("groups", "add", "home", "--job", "a", "--scales", "{}"),
+            ("groups", "list"),
+            ("groups", "remove", "home"),
+            ("jobs", "list"),
+            ("jobs", "remove"),
+        ):
+            code, output = run(*command, "--store", store)
+            assert code == ErrorCode.NOT_FOUND.exit_code
+            assert f"--store: {store} is not a store" in output
+            assert "give the --store of a server" in output
+    assert not (tmp_path / "mistyped").exists()
+    assert not any((tmp_path / "empty").iterdir())
+
+
+def test_changes_by_commands_are_in_the_audit_log(tmp_path: Path) -> None:
+    where = ("--store", make_store(tmp_path))
+    code, secret = run("tokens", "add", "ci", "--scope", "read", *where)
+    assert code == 0
+    run("tokens", "add", "ci", "--scope", "read", *where)
+    run("tokens", "list", *where)
+    run("tokens", "revoke", "ci", *where)
+    run("jobs", "remove", "job-1", *where)
+    (tmp_path / "net.keras").write_bytes(b"network")
+    run("models", "add", "net", tmp_path / "net.keras", *where)
+    text = (tmp_path / "logs" / "audit.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(line["caller"], line["action"], line["subject"], line["outcome"]) for line in lines] == [
+        ("local", "mistify-server tokens add", "ci", "OK"),
+        ("local", "mistify-server tokens add", "ci", "CONFLICT"),
+        ("local", "mistify-server tokens revoke", "ci", "OK"),
+        ("local", "mistify-server jobs remove", "job-1", "NOT_FOUND"),
+        ("local", "mistify-server models add", "net", "INVALID_MODEL"),
+    ]
+    assert secret.strip() not in text
