@@ -54,7 +54,8 @@ def port(
 
     Repeating the command resumes the same job, unless it was cancelled. Exit codes: 0 all goals met, 11 some
     goals not met, 1 the job failed, 2 invalid input and nothing was started, 3 something named in the input
-    does not exist, 5 the token was rejected, 8 no server, 9 cancelled, 130 interrupted.
+    does not exist, 5 the token was rejected, 8 no server, 9 cancelled, 15 the job runs, but the token has no
+    scope to read its progress, 130 interrupted.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)

@@ -15,13 +15,13 @@ from mistify.jobs.job import Goal
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
 from mistify_client.cli.serving import Serving, announcing_backoff
-from mistify_client.porting.follow import EXIT_UNMET, finish, follow, packages_of_others
+from mistify_client.porting.follow import EXIT_UNMET, EXIT_UNSEEN, finish, follow, packages_of_others
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.files import FilesClient
-from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.porting import PortingClient, UnseenJobError, accepted
 
 
 def port_goals(text: str, out: Path, serving: Serving, *, name: str = "", explain: bool = False) -> int:
@@ -41,7 +41,8 @@ def port_goals(text: str, out: Path, serving: Serving, *, name: str = "", explai
         if others := packages_of_others(out, job):
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
         _warn(job.goals, shown)
-        job, damaged = follow(client, job, out, shown)
+        with accepted(job.id):
+            job, damaged = follow(client, job, out, shown)
     return finish(job, damaged, out, console, explain=explain)
 
 
@@ -80,7 +81,8 @@ def add_goals(
         job = client.add_goals(job_id, text)
         shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
         _warn((goal for goal in job.goals if goal.id in only), shown)
-        job, damaged = follow(client, job, out, shown, only)
+        with accepted(job.id):
+            job, damaged = follow(client, job, out, shown, only)
     return finish(job, damaged, out, console, only, explain=explain)
 
 
@@ -89,6 +91,7 @@ def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient
     """Yield a client of the server, and the display for its job."""
     with (
         _resumable(serving.remote),
+        _unseen_reported(serving.remote),
         display(console) as shown,
         serving.started(on_wait=shown.show_line) as (address, token, backoff),
         PortingClient(address, token, backoff=backoff) as client,
@@ -117,6 +120,19 @@ def _resumable(server: str | None) -> Iterator[None]:
         command = shlex.join(["mistify", *sys.argv[1:]])
         typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+@contextmanager
+def _unseen_reported(server: str | None) -> Iterator[None]:
+    """Say that a job runs which the token does not give access to, with a way to see it, and exit."""
+    try:
+        yield
+    except UnseenJobError as error:
+        fetch = shlex.join(["mistify", "fetch", error.job_id, "--server", server or ""])
+        typer.echo(
+            f"{error}. With that token, the same command, or {fetch}, downloads the packages", err=True
+        )
+        raise typer.Exit(EXIT_UNSEEN) from error
 
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:

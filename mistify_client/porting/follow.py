@@ -22,6 +22,9 @@ from mistify_client.rpc.porting import PortingClient
 #: The exit code of a job with unmet goals.
 EXIT_UNMET = 11
 
+#: The exit code of a job that runs, and that the caller may not see.
+EXIT_UNSEEN = 15
+
 #: Packages, and notes, that are listed one by one; more are counted.
 _MOST_LISTED: Final = 5
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,34 @@ GOALS_PAGE_SIZE = 1_000
 _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 
 
+class UnseenJobError(MistifyError):
+    """The server accepted a job, but the caller's token does not give access to it.
+
+    Args:
+        error: The server's refusal, with the missing scope.
+    """
+
+    def __init__(self, job_id: str, error: MistifyError) -> None:
+        message = f"job {job_id} was accepted, and runs, but its progress cannot be read: {error.message}"
+        super().__init__(error.code, message)
+        self.job_id = job_id
+
+
+@contextmanager
+def accepted(job_id: str) -> Iterator[None]:
+    """Say in the block that a job was accepted, if the caller may not see it.
+
+    Raises:
+        UnseenJobError: The token lacks a scope for a call.
+    """
+    try:
+        yield
+    except MistifyError as error:
+        if error.code is ErrorCode.PERMISSION_DENIED and not isinstance(error, UnseenJobError):
+            raise UnseenJobError(job_id, error) from error
+        raise
+
+
 class PortingClient(ServiceClient):
     """A client of the porting service.
 
@@ -63,11 +91,12 @@ class PortingClient(ServiceClient):
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
                 started; CONFLICT if the key belongs to another batch.
+            UnseenJobError: The job has further pages of goals, which the token does not give access to.
         """
         request = pb.SubmitBatchRequest(
             config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE, name=name
         )
-        return self._whole(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+        return self._accepted(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
     def plan(self, config_json: str) -> Plan:
         """Predict the result of a batch of configs: goal tree, algorithms, costs, accuracy and seconds.
@@ -93,7 +122,7 @@ class PortingClient(ServiceClient):
         request = pb.AddGoalsRequest(
             job_id=job_id, config_json=config_json, idempotency_key=key, goals=_FIRST_PAGE
         )
-        return self._whole(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
+        return self._accepted(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
 
     def job(self, job_id: str) -> Job:
         """Return the current state of a job."""
@@ -278,6 +307,10 @@ class PortingClient(ServiceClient):
             lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff
         )
         return message
+
+    def _accepted(self, message: pb.Job) -> Job:
+        with accepted(message.id):
+            return self._whole(message)
 
     def _whole(self, message: pb.Job) -> Job:
         """Return a job with all its goals, requesting the others page by page.
