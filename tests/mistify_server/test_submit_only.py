@@ -29,11 +29,14 @@ def submit_only(site: Any, tmp_path: Path) -> Path:
         return write_token(tmp_path / "token", create_token(store.tokens, "ci", [Scope.SUBMIT])[1])
 
 
-@pytest.mark.parametrize("page", [1_000, 1])
+@pytest.fixture(params=[1_000, 1], autouse=True)
+def page_size(request: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(porting, "_FIRST_PAGE", porting.pb.GoalSelection(page_size=request.param))
+
+
 async def test_the_job_runs_and_the_command_says_what_watching_needs(
-    site: Any, serving_at: Any, submit_only: Path, make_config: Config, page: int, monkeypatch: Any
+    site: Any, serving_at: Any, submit_only: Path, make_config: Config
 ) -> None:
-    monkeypatch.setattr(porting, "_FIRST_PAGE", porting.pb.GoalSelection(page_size=page))
     goals = site.base / "goals.json"
     goals.write_text(json.dumps([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.4x")]))
 
