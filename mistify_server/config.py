@@ -165,18 +165,6 @@ class ServeConfig(BaseSettings):
             show_default="resume",
         ),
     ] = Field(True, description="true or false", examples=[True])
-    worker_at_start: Annotated[
-        bool,
-        typer.Option(
-            "--worker-at-start/--no-worker-at-start",
-            help="Whether to start a worker with the server, which saves the first task a few seconds.",
-            show_default="no-worker-at-start",
-        ),
-    ] = Field(False, description="true or false", examples=[True])
-    until_stdin_closes: Annotated[
-        bool,
-        typer.Option("--until-stdin-closes", help="Also stop when the program that started the server ends."),
-    ] = Field(False, description="true or false", examples=[False])
 
     @classmethod
     def settings_customise_sources(
@@ -210,9 +198,7 @@ class ServeConfig(BaseSettings):
             index=self.index,
             certificate=Certificate.of(self.tls_certificate, self.tls_key),
             token=read_token(self.token_file),
-            worker_at_start=self.worker_at_start,
             resume=self.resume,
-            until_stdin_closes=self.until_stdin_closes,
         )
 
 

@@ -3,12 +3,8 @@
 import asyncio
 import gc
 import logging
-import os
-import signal
-import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +34,7 @@ from mistify_server.api.files import FilesServicer
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
+from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import most_connections, raise_descriptor_limit
 from mistify_server.fleet import Fleet
@@ -54,8 +51,11 @@ from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.services import Access, Services
+from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
-from mistify_server.store.directory import AUDIT, UPLOADS, open_store, serving
+from mistify_server.store.directory import AUDIT, UPLOADS, bring_up_to_date, open_store
+from mistify_server.store.inspections import KeptInspections
+from mistify_server.store.lock import locked_store
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
@@ -130,9 +130,8 @@ class ServerSettings:
         certificate: Certificate for TLS; None for a server without TLS.
         token: Secret that callers must send; required for addresses other than loopback.
         worker: The command that starts a worker; None for the default.
-        worker_at_start: Whether to start a worker with the server rather than with the first task.
         resume: Whether to resume unfinished jobs in the store.
-        until_stdin_closes: Whether to stop when standard input is closed.
+        inspections: Directory of past inspections; None for the store's own.
     """
 
     store: Path
@@ -149,9 +148,8 @@ class ServerSettings:
     certificate: Certificate | None = None
     token: str | None = None
     worker: Sequence[str] | None = None
-    worker_at_start: bool = False
     resume: bool = True
-    until_stdin_closes: bool = False
+    inspections: Path | None = None
 
 
 async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], None]) -> None:
@@ -165,21 +163,16 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
         MistifyError: The server cannot start; the error says why.
     """
     raise_descriptor_limit()
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if settings.until_stdin_closes:
-        _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
+    requested = stop_requested()
     async with running_server(settings) as addresses:
-        _reduce_garbage_collection()
+        reduce_garbage_collection()
         address, url = addresses
         _log.info("the server is ready", extra={"address": address, "http": url})
         on_ready(address, url)
-        await stopping.wait()
+        await requested.wait()
 
 
-def _reduce_garbage_collection() -> None:
+def reduce_garbage_collection() -> None:
     """Reduce the frequency of garbage collection, and exempt the objects that live as long as the server.
 
     The plan of a large job has millions of objects, none of them in a reference cycle. Scanning them
@@ -189,23 +182,26 @@ def _reduce_garbage_collection() -> None:
     gc.set_threshold(_OBJECTS_PER_COLLECTION, 10, 100)
 
 
-def _watch_stdin(on_close: Callable[[], object]) -> None:
-    """Call a function in a separate thread when standard input is closed."""
-
-    def watch() -> None:
-        while os.read(sys.stdin.fileno(), 1024):
-            pass
-        on_close()
-
-    threading.Thread(target=watch, name="stdin", daemon=True).start()
-
-
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
+    with locked_store(settings.store):
+        async with open_engine(settings.engine, settings.store, settings.worker, settings.slots) as engine:
+            engine.keep_ready()
+            async with serving_with(engine, settings) as addresses:
+                yield addresses
+
+
+@asynccontextmanager
+async def serving_with(engine: TaskEngine, settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
+    """Run a server with an open engine within the block; the caller holds the lock of the store.
+
+    Yields:
+        Its bound address and its HTTP URL, if any.
+    """
     for name, reason in axis_registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
-    async with _open_services(settings) as services:
+    with _open_services(engine, settings) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         server = _grpc_server(services, health_service)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
@@ -230,40 +226,32 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
             await server.stop(_GRACE)
 
 
-@asynccontextmanager
-async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
-    """Open store and engine within the block, and yield the services that use them."""
+@contextmanager
+def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Services]:
+    """Open the store within the block, and yield the services that use it."""
     index = IndexStorage.of(settings.index)
-    engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
-    with serving(settings.store), open_store(settings.store, _BUSY_SECONDS) as store:
+    bring_up_to_date(settings.store)
+    with open_store(settings.store, _BUSY_SECONDS) as store:
         make_own_store(settings.store)
-        async with engine_opened as opened:
-            if settings.worker_at_start:
-                opened.start_worker()
-            if (
-                not settings.until_stdin_closes
-            ):  # otherwise the server runs for one command, which submits once
-                opened.keep_ready()
-            metrics = Metrics()
-            engine = MeasuredEngine(opened, metrics)
-            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
-            roots = DataRoots.of(settings.data_roots, uploads)
-            jobs = RunningJobs(store, engine)
-            models = ModelRepository(store.models, store.artifacts)
-            resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
-            tuning = TuningService(store, index)
-            tuning.sweep()
-            inspector = BatchInspector(engine, KnownInspections(store.inspections))
-            porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
-            packages = PackageFiles(store.jobs, store.artifacts)
-            devices = DeviceService(store.devices, store.jobs)
-            fleet = Fleet(store.fleet)
-            metrics.registry.register(ServerState(settings.store, store.jobs, jobs, engine, uploads))
-            with closing(AuditLog(store.logs / AUDIT)) as audit:
-                access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
-                yield Services(
-                    porting, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access
-                )
+        metrics = Metrics()
+        measured = MeasuredEngine(engine, metrics)
+        uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
+        roots = DataRoots.of(settings.data_roots, uploads)
+        jobs = RunningJobs(store, measured)
+        models = ModelRepository(store.models, store.artifacts)
+        resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
+        tuning = TuningService(store, index)
+        tuning.sweep()
+        known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
+        inspector = BatchInspector(measured, KnownInspections(known))
+        porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
+        packages = PackageFiles(store.jobs, store.artifacts)
+        devices = DeviceService(store.devices, store.jobs)
+        fleet = Fleet(store.fleet)
+        metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
+        with closing(AuditLog(store.logs / AUDIT)) as audit:
+            access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
+            yield Services(porting, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access)
 
 
 @asynccontextmanager

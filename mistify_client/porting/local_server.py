@@ -97,20 +97,9 @@ def _check_installed() -> None:
 
 
 def _command(store: Path, data_roots: Sequence[Path], *, resume: bool, porting: bool) -> list[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "mistify_server.cli",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--http",
-        "off",
-    ]
-    command += ["--store", str(store), "--until-stdin-closes"]
-    command += [] if resume else ["--no-resume"]
-    # Code that a config names runs as the user who wrote the config: nobody else has the token.
-    command += ["--worker-at-start", "--allow-code"] if porting else []
+    command = [sys.executable, "-m", "mistify_server.embedded", "--store", str(store)]
+    command += ["--resume"] if resume else []
+    command += ["--porting"] if porting else []
     return [*command, *_roots(data_roots)]
 
 

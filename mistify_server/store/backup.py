@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import replacing, sync_path
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of, digest_of, writing
-from mistify_server.store.directory import AUDIT, DATABASE, LOGS, UPLOADS, WEIGHTS, open_store, serving
+from mistify_server.store.directory import AUDIT, DATABASE, UPLOADS, WEIGHTS, open_store, serving
+from mistify_server.store.lock import LOGS
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.failures import translated
 from mistify_server.store.sql.jobs import SqlJobStore

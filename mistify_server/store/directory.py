@@ -1,19 +1,17 @@
 """The directory of a store: its layout, lock and parts."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mistify.errors import ErrorCode, MistifyError
-from mistify.files.locking import try_lock
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.fleet import FleetStore
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
+from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
@@ -25,11 +23,8 @@ from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
-_LOCK = "lock"
-
 #: Names in the directory of a store.
 DATABASE = "mistify.db"
-LOGS = "logs"
 WEIGHTS = "weights"
 _INSPECTIONS = "inspections"
 
@@ -37,9 +32,6 @@ UPLOADS = "uploads"
 
 #: Name of the audit log in the directory of logs.
 AUDIT = "audit.jsonl"
-
-#: Mode of a store's directories: only the user who runs the server has access.
-_PRIVATE = 0o700
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
         MistifyError: STORE_VERSION, the store cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE,
             it cannot be used.
     """
-    _make(directory)
+    make_store_directory(directory)
     if is_outdated(directory / DATABASE):
         with serving(directory):
             pass
@@ -105,60 +97,32 @@ def database_bytes(directory: Path) -> int:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
-    """Hold the lock for the store's only server within the block; it is released when the process ends.
-
-    An older store is migrated.
+    """Hold the lock for the store's only server within the block, and bring the store up to date.
 
     Raises:
-        MistifyError: UNAVAILABLE, another server has the store, or it cannot be used; STORE_VERSION, it
-            cannot be migrated, or a newer Mistify wrote it.
+        MistifyError: As for `locked_store` and `bring_up_to_date`.
     """
-    _make(directory)
-    with _translated(directory):
-        handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not try_lock(handle):
-            raise MistifyError(
-                ErrorCode.UNAVAILABLE,
-                f"the store {directory} is in use by another server (process {_holder(handle)}); "
-                "stop that server or use another --store",
-            )
-        os.truncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
-        for files in (artifacts_of(directory), Artifacts(directory / WEIGHTS)):
-            files.clear_incoming()
-        _restrict_permissions(directory)
-        migrate(directory / DATABASE)
-        make_shrinkable(directory / DATABASE)
+    with locked_store(directory):
+        bring_up_to_date(directory)
         yield
-    finally:
-        os.close(handle)
 
 
-def _holder(handle: int) -> str:
-    return os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
+def bring_up_to_date(directory: Path) -> None:
+    """Migrate an older store, and tidy up after a server that was killed; the caller holds the lock.
+
+    Raises:
+        MistifyError: UNAVAILABLE, the store cannot be used; STORE_VERSION, it cannot be migrated, or a newer
+            Mistify wrote it.
+    """
+    for files in (artifacts_of(directory), Artifacts(directory / WEIGHTS)):
+        files.clear_incoming()
+    _restrict_permissions(directory)
+    migrate(directory / DATABASE)
+    make_shrinkable(directory / DATABASE)
 
 
 def _restrict_permissions(directory: Path) -> None:
     """Revoke other users' access to files created by earlier versions."""
     for path in (directory / name for name in (DATABASE, LOGS, ARTIFACTS, WEIGHTS, UPLOADS)):
         if path.exists():
-            path.chmod(path.stat().st_mode & _PRIVATE)
-
-
-def _make(directory: Path) -> None:
-    with _translated(directory):
-        directory.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        (directory / LOGS).mkdir(mode=_PRIVATE, exist_ok=True)
-
-
-@contextmanager
-def _translated(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise MistifyError(
-            ErrorCode.UNAVAILABLE,
-            f"the store {directory} cannot be used ({error.strerror}); "
-            "give the server write access to it or use another --store",
-        ) from error
+            path.chmod(path.stat().st_mode & PRIVATE)

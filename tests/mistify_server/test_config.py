@@ -18,9 +18,9 @@ def settings(tmp_path: Path) -> Path:
 
 
 def test_flags_override_the_file_which_overrides_the_defaults(settings: Path) -> None:
-    flags = {"slots": 4, "data_root": [], "index": None, "until_stdin_closes": True}
+    flags = {"slots": 4, "data_root": [], "index": None, "allow_code": True}
     config = load_config(settings, flags)
-    assert (config.slots, config.resume, config.index, config.until_stdin_closes) == (
+    assert (config.slots, config.resume, config.index, config.allow_code) == (
         4,
         False,
         "memory",

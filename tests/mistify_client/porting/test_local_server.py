@@ -35,7 +35,7 @@ def test_the_server_runs_while_the_context_is_open(tmp_path):
         with PortingClient(*server) as client:
             assert list(client.jobs()) == []
         (process,) = children() - before
-        assert "--allow-code" in arguments_of(process)
+        assert "--porting" in arguments_of(process)
     assert children() == before
 
 
@@ -54,7 +54,7 @@ def test_a_server_that_only_plans_accepts_no_code(tmp_path):
     with embedded_server(tmp_path / "store", [], porting=False) as server:
         (process,) = children() - before
         arguments = arguments_of(process)
-    assert "--allow-code" not in arguments
+    assert "--porting" not in arguments
     assert server.token not in arguments
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mistify.v1 import porting_pb2 as pb
@@ -42,3 +43,13 @@ async def test_an_inspection_is_removed_with_its_files(caller: Any, site: Any, m
     (site.root / "model.json").unlink()
     await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id))
     assert list((site.store / "inspections").iterdir()) == []
+
+
+async def test_servers_can_share_inspections(site: Any, serving_at: Any, make_config: Config) -> None:
+    async def submitted(store: str) -> int:
+        settings = replace(site.settings(inspections=site.root / "shared"), store=site.root / store)
+        async with serving_at(settings) as caller:
+            await caller.submit([make_config("a", FLOP="0.5x")])
+        return len(site.tasks("inspect"))
+
+    assert [await submitted("first"), await submitted("second")] == [1, 1]
