@@ -7,7 +7,7 @@ BENCHMARKS := porting.default_config porting.goal_tree porting.collective portin
 	porting.forecasts porting.branches porting.larger porting.step porting.onnx_matrix \
 	elastic.quality elastic.families elastic.exits elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
 	factory.classes factory.speed adaptation.test_time \
-	device.switching device.inference device.loaded_memory device.engines device.decisions device.lending device.context_loop \
+	device.switching device.inference device.loaded_memory device.engines device.decisions device.monitor_cost device.lending device.context_loop \
 	latency.prediction latency.other_device latency.data_sheets \
 	server.large_jobs server.submissions server.interruptions server.many_jobs server.web \
 	tuning.peer_lookup tuning.coordinator tuning.step tuning.memory tuning.accuracy tuning.convergence \
