@@ -26,7 +26,8 @@ from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepositor
 from mistify_server.server import serve as run_server
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
-from mistify_server.store.directory import AUDIT, DATABASE, LOGS, Store, open_store
+from mistify_server.store.directory import AUDIT, DATABASE, Store, open_store
+from mistify_server.store.lock import LOGS
 from mistify_server.store.removal import remove_jobs
 from mistify_server.telemetry.logs import set_up_log
 from mistify_server.tuning.groups import add_group
