@@ -200,7 +200,7 @@ class ProgressUpdate:
     Attributes:
         stage: The current activity, for people.
         step: Training steps of the task so far, or another count in its stage.
-        total_steps: The maximum number of steps.
+        total_steps: The expected number of steps; 0 or 1 in stages without training.
         costs: The costs of the network at this step.
         accuracy: By `metric`, on validation data; None until measured.
         metric: The metric of `accuracy`.
@@ -209,6 +209,8 @@ class ProgressUpdate:
         relative_costs: The costs that the goal limits, as multiples of their limits.
         structure_loss_weights: The weight of each limit in the structure losses while a network is adapted;
             they sum to 1 (paper 4.3).
+        job_share: The share of the job's expected work that is done; None if it is unknown.
+        seconds_left: The expected time until the job ends; None if it is unknown.
     """
 
     stage: str
@@ -220,6 +222,8 @@ class ProgressUpdate:
     loss: float | None = None
     relative_costs: Costs = field(default_factory=dict)
     structure_loss_weights: Mapping[str, float] = field(default_factory=dict)
+    job_share: float | None = None
+    seconds_left: float | None = None
 
     @property
     def on_curve(self) -> bool:

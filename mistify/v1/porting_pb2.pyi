@@ -625,7 +625,7 @@ class JobEvent(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric", "loss", "relative_costs", "structure_loss_weights")
+    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric", "loss", "relative_costs", "structure_loss_weights", "job_share", "seconds_left")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -656,6 +656,8 @@ class Progress(_message.Message):
     LOSS_FIELD_NUMBER: _ClassVar[int]
     RELATIVE_COSTS_FIELD_NUMBER: _ClassVar[int]
     STRUCTURE_LOSS_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    JOB_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_LEFT_FIELD_NUMBER: _ClassVar[int]
     stage: str
     step: int
     total_steps: int
@@ -665,7 +667,9 @@ class Progress(_message.Message):
     loss: float
     relative_costs: _containers.ScalarMap[str, float]
     structure_loss_weights: _containers.ScalarMap[str, float]
-    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., loss: _Optional[float] = ..., relative_costs: _Optional[_Mapping[str, float]] = ..., structure_loss_weights: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    job_share: float
+    seconds_left: float
+    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., loss: _Optional[float] = ..., relative_costs: _Optional[_Mapping[str, float]] = ..., structure_loss_weights: _Optional[_Mapping[str, float]] = ..., job_share: _Optional[float] = ..., seconds_left: _Optional[float] = ...) -> None: ...
 
 class GetGoalDetailsRequest(_message.Message):
     __slots__ = ("job_id", "goal_id")

@@ -11,13 +11,16 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from mistify.costs.budget import quantity_of
 from mistify.costs.energy import ENERGY
-from mistify.jobs.formatting import quality, shares
+from mistify.jobs.formatting import duration, quality, shares
 from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
 from mistify_client.porting.printing import print_line
 
 #: The subject of work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"
+
+#: The subject of the bar of the whole job; no goal has such an id.
+_JOB = "whole job"
 
 _STEPS_SHOWN = 10
 
@@ -79,7 +82,10 @@ def source_behind(goal_id: str | None, goals: Mapping[str, Goal], sources: Seque
 
 
 class BarDisplay:
-    """A bar for each goal in progress; ended goals become lines above the bars."""
+    """A bar for the job and each goal in progress; ended goals become lines above the bars.
+
+    The bar of a goal counts its training steps; other stages do not change it.
+    """
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
@@ -87,13 +93,16 @@ class BarDisplay:
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """Implement `Display`."""
+        if progress.job_share is not None and progress.seconds_left is not None:
+            left = f"about {duration(progress.seconds_left)} left"
+            self._bars.update(self._task(_JOB), completed=progress.job_share, total=1.0, stage=left)
         if subject not in self._tasks:
             self._remove(SOURCE)
-            self._tasks[subject] = self._bars.add_task(escape(subject), total=None, stage="", figures="")
+        trained = progress.total_steps > 1
         self._bars.update(
-            self._tasks[subject],
-            completed=progress.step,
-            total=progress.total_steps or None,
+            self._task(subject),
+            completed=progress.step if trained else None,
+            total=progress.total_steps if trained else None,
             stage=escape(_stage(progress)),
             figures=escape(_figures(progress, progress.costs, source)),
         )
@@ -107,6 +116,11 @@ class BarDisplay:
     def show_line(self, line: str) -> None:
         """Implement `Display`."""
         print_line(self._bars.console, line)
+
+    def _task(self, subject: str) -> TaskID:
+        if subject not in self._tasks:
+            self._tasks[subject] = self._bars.add_task(escape(subject), total=None, stage="", figures="")
+        return self._tasks[subject]
 
     def _remove(self, subject: str) -> None:
         if subject in self._tasks:

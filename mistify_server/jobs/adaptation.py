@@ -12,6 +12,7 @@ from mistify.costs.budget import conditions_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile, ProgressUpdate
 from mistify_server.engines.base import TaskEngine
+from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
 from mistify_server.jobs.step_queue import Step, StepQueue
@@ -128,7 +129,7 @@ class CollectiveAdaptation:
             self._queue.add(rank, step)
 
     async def _make_root(self) -> None:
-        result = await self._run(source_task(self._plan), ())
+        result = await self._run(source_task(self._plan), (), Part(self._plan.number))
         if not isinstance(result, SourceResult):
             self._queued.discard(None)  # goals added later retry
             reason = f"the source could not be prepared: {failure_reason(result)}"
@@ -159,7 +160,8 @@ class CollectiveAdaptation:
         return prepares and self._plan.preparation_of(node) not in self._preparations
 
     async def _prepare(self, preparation: str, root: SourceResult) -> None:
-        result = await self._run(self._tasks(root).prepare(preparation), ())
+        part = Part(self._plan.number, preparation=preparation)
+        result = await self._run(self._tasks(root).prepare(preparation), (), part)
         if not isinstance(result, PrepareResult):
             self._queued.discard(("prepare", preparation))  # goals added later retry
             nodes = self._plan.nodes
@@ -199,15 +201,15 @@ class CollectiveAdaptation:
         return named
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
-        node = self._tree.nodes[index]
-        result = await self._run(self._adapt_task(node, root, parent), node.goals)
+        node, part = self._tree.nodes[index], Part(self._plan.number, index)
+        result = await self._run(self._adapt_task(node, root, parent), node.goals, part)
         if not isinstance(result, AdaptResult):
             await self._fail_subtree(index, failure_reason(result))
             return
         above = self._checkpoints.get(node.parent) if node.parent is not None else None
         costs = root.root_costs if above is None else above.costs
         if above is not None and collapsed(result, above, root.metric):
-            again = await self._run(self._adapt_task(node, root, root.root), node.goals)
+            again = await self._run(self._adapt_task(node, root, root.root), node.goals, part)
             if isinstance(again, AdaptResult) and replaces(again, result, node, root.metric):
                 costs = root.root_costs
                 result = again.model_copy(update={"steps": result.steps + again.steps})
@@ -305,28 +307,29 @@ class CollectiveAdaptation:
     def _tasks(self, root: SourceResult) -> TaskFactory:
         return TaskFactory(self._log.job_id, self._plan, root, self._preparations)
 
-    async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
+    async def _run(self, task: Task, goal_ids: Sequence[str], part: Part | None = None) -> Result:
         """Run a task and return its result; retry while the engine or the store is unavailable.
 
         Args:
             goal_ids: Ids of the goals that it serves; empty for the source and preparations.
+            part: See `JobLog.progress_of`.
         """
         async for attempt in until_available(self._note_outage):
             with attempt:
-                result = await self._attempt_task(task, goal_ids)
+                result = await self._attempt_task(task, goal_ids, part)
         if isinstance(result, TaskDone) and not result.onednn:
             own = goal_ids or [goal_id for node in self._plan.nodes for goal_id in node.goals]
             await self._log.note(own, f"was {WITHOUT_ONEDNN}")
         return result
 
-    async def _attempt_task(self, task: Task, goal_ids: Sequence[str]) -> Result:
+    async def _attempt_task(self, task: Task, goal_ids: Sequence[str], part: Part | None) -> Result:
         """Return the result of a task.
 
         Raises:
             MistifyError: UNAVAILABLE, no task can run or results cannot be stored, for example on a full
                 disk.
         """
-        async with self._log.progress_of(goal_ids) as on_progress:
+        async with self._log.progress_of(goal_ids, part) as on_progress:
             result = await self._log.account(self._engine.run(task, on_progress))
             unavailable = isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name
             if unavailable:

@@ -1,11 +1,12 @@
 """Execution of one job (paper 4.3)."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
+from mistify_server.jobs.course import Course
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.step_queue import StepQueue
 from mistify_server.jobs.store_writer import StoreWriter
@@ -28,13 +29,13 @@ class JobRunner:
         store: Store,
         engine: TaskEngine,
         job: Job,
-        states: Iterable[BatchState],
+        states: Sequence[BatchState],
         *,
         on_change: Callable[[], None],
         writer: StoreWriter,
     ) -> None:
         self._engine = engine
-        self._log = JobLog(store.jobs, job, on_change, writer)
+        self._log = JobLog(store.jobs, job, on_change, writer, Course(states, job.goals, engine.slots))
         self._queue = StepQueue()
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(state, self._log, engine, store.artifacts, self._queue)
@@ -84,6 +85,6 @@ class JobRunner:
 
     def grow(self, addition: Addition) -> None:
         """Add goals to the running job after they were added in the store."""
-        self._log.add(addition.goals)
+        self._log.add(addition)
         for plan in addition.plans:
             self._adaptations[plan.number].grow(plan)

@@ -4,16 +4,18 @@ import asyncio
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
+from mistify_server.jobs.course import Course, Part
 from mistify_server.jobs.outcomes import failed_goal
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import (
+    Addition,
     Advanced,
     Change,
     CheckpointSaved,
@@ -42,6 +44,7 @@ class JobLog:
     Args:
         job: The job in its state in the store.
         on_change: Called after every change.
+        course: Estimates the end of the job.
         clock: Returns seconds since an arbitrary start.
 
     Attributes:
@@ -54,6 +57,8 @@ class JobLog:
         job: Job,
         on_change: Callable[[], None],
         writer: StoreWriter,
+        course: Course,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job_id = job.id
@@ -62,6 +67,7 @@ class JobLog:
         self._goals = {goal.id: goal for goal in job.goals}
         self._on_change = on_change
         self._writer = writer
+        self._course = course
         self._clock = clock
         self._start = clock() - job.seconds
         self._spent = defaultdict(float, job.spent)
@@ -71,9 +77,10 @@ class JobLog:
         """The goals in the order of the configs."""
         return list(self._goals.values())
 
-    def add(self, goals: Iterable[Goal]) -> None:
+    def add(self, addition: Addition) -> None:
         """Add goals that were added to the job in the store."""
-        self._goals |= {goal.id: goal for goal in goals}
+        self._goals |= {goal.id: goal for goal in addition.goals}
+        self._course.grow(addition.plans)
 
     def goal(self, goal_id: str) -> Goal:
         """Return a goal."""
@@ -102,6 +109,7 @@ class JobLog:
         await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
         for change in changes:
             self._log_change(change)
+            self._course.apply(change)
             match change:
                 case GoalChanged(goal):
                     self._goals[goal.id] = goal
@@ -149,7 +157,9 @@ class JobLog:
         return result
 
     @asynccontextmanager
-    async def progress_of(self, goal_ids: Sequence[str]) -> AsyncIterator[OnProgress]:
+    async def progress_of(
+        self, goal_ids: Sequence[str], part: Part | None = None
+    ) -> AsyncIterator[OnProgress]:
         """Yield a callback for a task's progress, which is fully recorded by the end of the block.
 
         The goals count as running from the first update. Updates in quick succession are dropped, unless they
@@ -157,6 +167,7 @@ class JobLog:
 
         Args:
             goal_ids: Ids of the goals that the task serves; empty for the source and preparations.
+            part: The part of the job's work whose steps the task reports; None if it reports none.
         """
         updates, stage, recorded_at = _Updates(), None, 0.0
 
@@ -168,7 +179,7 @@ class JobLog:
             stage, recorded_at = update.stage, now
             updates.put(update)
 
-        recording = asyncio.create_task(self._record_updates(goal_ids, updates))
+        recording = asyncio.create_task(self._record_updates(goal_ids, part, updates))
         try:
             yield on_progress
             updates.end()
@@ -177,8 +188,10 @@ class JobLog:
             recording.cancel()
             await asyncio.wait([recording])
 
-    async def _record_updates(self, goal_ids: Sequence[str], updates: "_Updates") -> None:
+    async def _record_updates(self, goal_ids: Sequence[str], part: Part | None, updates: "_Updates") -> None:
         async for update in updates:
+            if part is not None:
+                self._course.advance(part, update)
             async with self.writing:
                 goals = self.open_goals(goal_ids)
                 begun = [
@@ -187,7 +200,14 @@ class JobLog:
                     if goal.state is not GoalState.RUNNING
                 ]
                 subjects = [goal.id for goal in goals] if goal_ids else [None]
-                await self.write(*begun, *(Advanced(subject, update) for subject in subjects))
+                timed = self._with_time_left(update)
+                await self.write(*begun, *(Advanced(subject, timed) for subject in subjects))
+
+    def _with_time_left(self, update: ProgressUpdate) -> ProgressUpdate:
+        estimated = self._course.estimate(self._clock() - self._start)
+        if estimated is None:
+            return update
+        return replace(update, job_share=estimated.share, seconds_left=estimated.seconds_left)
 
 
 class _Updates:

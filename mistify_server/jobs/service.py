@@ -21,7 +21,8 @@ from mistify_server.jobs.store_writer import completed
 from mistify_server.names import check_job_name
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
-from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
+from mistify_server.planning.forecast.forecast import Forecast, forecast_of, with_forecast
+from mistify_server.planning.forecast.unchanged import plan_unchanged, unchanged_with_work
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
 from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
@@ -322,8 +323,10 @@ class PortingService:
         """Return the tree of a batch with algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
         forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
-        if forecast is not None:
-            plan, goals = forecast.plan, with_forecast(goals, forecast)
+        if forecast is None:
+            plan = unchanged_with_work(plan)
+        else:
+            plan, goals = with_forecast(goals, forecast)
         return plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast
 
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:

@@ -56,6 +56,7 @@ class TaskFactory:
             targets=node.targets,
             quantizations=_distinct_quantizations(goals),
             task=node.task,
+            planned_steps=node.steps,
         )
 
     def branch(self, node: NodePlan, goal: Goal, adapted: AdaptResult) -> BranchTask:

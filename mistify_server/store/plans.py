@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pydantic import Field
+
 from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.targets import Target
 from mistify.config.task import TaskConfig
@@ -27,7 +29,9 @@ class NodePlan(Message):
     `targets` are the strictest of its goals' targets. `parent` is None for a child of the source. `algorithm`
     adapts the parent's network to this node, and `choice` gives the reason; it is empty while none is chosen,
     and if the model cannot be adapted. `foreseen` is the expected loss relative to the tuned source's
-    accuracy after a round of tuning; None if the model cannot be adapted.
+    accuracy after a round of tuning; None if the model cannot be adapted. `steps` and `seconds` are the
+    expected training steps and time of the adaptation, `packaging_seconds` the expected time of the goals'
+    packages; 0 if they are unknown.
     """
 
     index: int
@@ -40,6 +44,9 @@ class NodePlan(Message):
     choice: str = ""
     foreseen: Estimate | None = None
     task: TaskConfig | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    packaging_seconds: float = 0.0
 
 
 class BatchPlan(Message):
@@ -50,7 +57,8 @@ class BatchPlan(Message):
     `inputs` are the names of the model's inputs, `classes` the names of the classes from which tasks can
     choose, None if they are unknown. A batch is `adaptable` unless its model is a graph without
     Keras structure; it then has no `estimates`. `exceed` are the costs that the widened source must reach.
-    `nodes` are ordered parents first.
+    `nodes` are ordered parents first. `source_seconds` and `preparing_seconds`, by `preparation_of`, are the
+    expected times of the work for all nodes; 0 and empty if they are unknown.
     """
 
     number: int
@@ -65,6 +73,8 @@ class BatchPlan(Message):
     estimates: EdgeEstimates | None = None
     exceed: dict[str, float]
     nodes: tuple[NodePlan, ...]
+    source_seconds: float = 0.0
+    preparing_seconds: dict[str, float] = Field(default_factory=dict)
 
     def prepared_task(self, node: NodePlan) -> TaskConfig | None:
         """Return the task that a node's algorithm prepares for; None if it prepares for all at once."""

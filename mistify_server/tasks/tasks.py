@@ -63,10 +63,14 @@ class BaseAdaptTask(Message):
 
 
 class AdaptTask(BaseAdaptTask):
-    """A task for one edge of a goal tree, from the parent's checkpoint to a goal."""
+    """A task for one edge of a goal tree, from the parent's checkpoint to a goal.
+
+    `planned_steps` is the expected number of training steps, for its progress; 0 if it is unknown.
+    """
 
     kind: Literal["adapt"] = "adapt"
     targets: tuple[Target, ...] = ()
+    planned_steps: int = 0
 
 
 class BranchTask(BaseAdaptTask):

@@ -202,6 +202,7 @@ class EdgeRunner:
             reporter(self._on_progress, task.recipe.data.validation_metric, task.budget),
             measure=_latency_meter(task, assignment),
             read=_cost_reader(task, assignment),
+            planned_steps=task.planned_steps if isinstance(task, AdaptTask) else 0,
         )
 
 

@@ -1,12 +1,14 @@
 """axe-core finds no fault in a page, in light colours on a phone and in dark ones on a screen."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from mistify.jobs.details import GoalDetails
+from mistify.jobs.job import JobEvent, JobState, ProgressUpdate
 from mistify_server.web.pages.report_page import report_page
 from tests.browser.without_server import open_page
 from tests.support.many_goals import job_of
@@ -15,6 +17,8 @@ from tests.support.rendered import goal_page, job_page
 pytestmark = pytest.mark.web
 
 JOB = job_of(20, ("class", "box"))
+RUNNING = replace(JOB, state=JobState.RUNNING)
+TUNING = JobEvent(1, 1, "goal-1", ProgressUpdate("tuning", 2, 9, job_share=0.2, seconds_left=90.0))
 
 
 def goal(page: Page) -> None:
@@ -26,7 +30,7 @@ def goal(page: Page) -> None:
 PAGES: dict[str, Callable[[Page], None]] = {
     "job": lambda page: open_page(page, job_page(JOB), "/jobs/j"),
     "large job": lambda page: open_page(page, job_page(job_of(60)), "/jobs/j"),
-    "running job": lambda page: open_page(page, job_page(JOB, progress={"source": "tuning"}), "/jobs/j"),
+    "running job": lambda page: open_page(page, job_page(RUNNING, events=[TUNING]), "/jobs/j"),
     "goal": goal,
     "report": lambda page: open_page(page, report_page(JOB), "/report"),
     "large report": lambda page: open_page(page, report_page(job_of(60)), "/report"),

@@ -205,16 +205,46 @@ def test_a_refresh_preserves_focus_and_scroll_positions(follow: Follow, focused:
 
 
 def test_only_the_new_line_of_progress_changes(follow: Follow) -> None:
-    progress = {f"goal-{n}": "adapting, step 1 of 2" for n in range(2)}
-    followed = follow(job_page(JOB, 5, progress))
+    started = [JobEvent(n, n, f"goal-{n}", ProgressUpdate("adapting", 1, 2)) for n in range(2)]
+    followed = follow(job_page(JOB, 5, started))
     lines = followed.page.locator("#progress li")
     lines.first.evaluate("line => { line.firstChild.marked = true; }")
     followed.send_event(6, ProgressUpdate("adapting", 2, 2), "goal-1")
     expect(lines).to_have_text(["goal-0: adapting, step 1 of 2", "goal-1: adapting, step 2 of 2"])
     assert lines.first.evaluate("line => line.firstChild.marked")
     followed.send_event(7, GoalState.MET, "goal-0")
-    followed.send_event(8, ProgressUpdate("tuning", 0, 0), "goal-1")
-    expect(lines).to_have_text(["goal-1: tuning"])
+    followed.send_event(8, ProgressUpdate("packaging", 0, 0), "goal-1")
+    expect(lines).to_have_text(["goal-1: packaging"])
+
+
+def test_bars_follow_the_steps_of_goals_and_the_work_of_the_job(follow: Follow) -> None:
+    """What events show is what a page loaded after them shows."""
+    updates = [
+        ProgressUpdate("adapting", 1_500, 3_000, job_share=0.25, seconds_left=99.4),
+        ProgressUpdate("packaging", 0, 1, job_share=0.75, seconds_left=7_200.0),
+    ]
+    events = [JobEvent(number, number, "goal-1", update) for number, update in enumerate(updates, 6)]
+    followed = follow(job_page(JOB, 5))
+    shown = []
+    for event, left in zip(events, ("99 s", "2.0 h"), strict=True):
+        followed.send_event(event.sequence, event.event, event.goal_id)
+        expect(followed.page.locator("#left")).to_have_text(f", about {left} left")
+        shown.append(bars(followed.page))
+    assert shown == [[0.25, 1, 1_500, 3_000], [0.75, 1, 1_500, 3_000]]
+    line = followed.page.locator("#progress li").inner_text()
+    followed.page.unroute_all()
+    open_page(followed.page, job_page(JOB, 7, events), "/jobs/j")
+    assert bars(followed.page) == shown[-1]
+    expect(followed.page.locator("#left")).to_have_text(", about 2.0 h left")
+    assert followed.page.locator("#progress li").inner_text() == line == "goal-1: packaging "
+
+
+def bars(page: Page) -> list[float]:
+    """Return the value and the maximum of each bar."""
+    values: list[float] = page.evaluate(
+        "[...document.querySelectorAll('progress')].flatMap((bar) => [bar.value, bar.max])"
+    )
+    return values
 
 
 def test_only_changes_of_state_are_announced_to_screen_readers(follow: Follow) -> None:

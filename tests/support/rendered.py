@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent
 from mistify.jobs.part import JobPart
 from mistify.jobs.report import report
 from mistify_server.jobs.served import serves_tasks
@@ -14,15 +14,15 @@ from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.plots import plots_of
-from mistify_server.web.pages.progress import job_progress
+from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
 
 
 def job_page(
-    job: Job, after: int = 0, progress: dict[str, str] | None = None, inputs: Sequence[BatchInputs] = ()
+    job: Job, after: int = 0, events: Sequence[JobEvent] = (), inputs: Sequence[BatchInputs] = ()
 ) -> str:
-    """Return the page of a job with its events up to `after`."""
+    """Return the page of a job with its events up to `after`, of which `events` are the latest."""
     return render(
         "job.html",
         path=f"/jobs/{job.id}",
@@ -32,14 +32,14 @@ def job_page(
         part=JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals)),
         job=job,
         inputs=inputs,
-        finished=job_progress(job),
+        done=job_progress(job, len(job.goals), events),
         table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),
         tasks=task_table(job),
         serves_tasks=serves_tasks(job),
         last_event=after,
-        progress=progress or {},
+        progress=progress_of(events),
     )
 
 

@@ -24,6 +24,7 @@ from mistify.jobs.plan import (
 )
 from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
+from mistify_server.planning.forecast.course import batch_seconds
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
@@ -46,8 +47,8 @@ _ROUNDS: Final = 100
 _RECORDS: Final = 300
 
 #: Seconds to start a worker and to package a goal, measured with small networks.
-_STARTING: Final = 5.0
-_PACKAGING: Final = 1.0
+STARTING_SECONDS: Final = 5.0
+PACKAGING_SECONDS: Final = 1.0
 
 
 class _ScoreForecast(NamedTuple):
@@ -57,6 +58,14 @@ class _ScoreForecast(NamedTuple):
     metric: Metric
     forecast: SourceForecast
     history: ForecastHistory
+
+
+class _Work(NamedTuple):
+    """The expected work on a node, by the names of fields of `NodePlan`."""
+
+    steps: int
+    seconds: float
+    packaging_seconds: float
 
 
 class Forecast:
@@ -109,12 +118,7 @@ class Forecast:
         """
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
-        prepared = {preparation.algorithm: preparation.seconds for preparation in self._preparations}
-        ends: dict[int | None, float] = {None: 0.0}
-        for node in plan.nodes:
-            start = max(ends[node.parent], prepared.get(plan.preparation_of(node), 0.0))
-            ends[node.index] = start + edges[node.index].seconds
-        whole = sum(edge.seconds for edge in edges.values()) + sum(prepared.values())
+        seconds = {index: edge.seconds for index, edge in edges.items()}
         return PlannedBatch(
             model=plan.model_name,
             metric=plan.recipe.data.validation_metric,
@@ -127,11 +131,36 @@ class Forecast:
             source_seconds=self._source_seconds,
             preparations=self._preparations,
             edges=tuple(edges.values()),
-            seconds=self._source_seconds + max(*ends.values(), whole / slots),
+            seconds=batch_seconds(plan, self._source_seconds, self._preparing_seconds, seconds, slots),
             evidence=self._history.evidence(self._subject, self._estimates.features.kind),
             formats=plugged_in_formats(plan.source_costs),
             flips=self._trial is not None and self._trial.flips,
         )
+
+    def with_work(self, goals: Mapping[str, Goal]) -> BatchPlan:
+        """Return the plan with the expected work on the source, the preparations and these goals' nodes.
+
+        Args:
+            goals: Goals of the batch by id, such as those to be added.
+        """
+        nodes = [
+            self._with_work(node, [goals[id_] for id_ in node.goals if id_ in goals])
+            for node in self.plan.nodes
+        ]
+        work = {"source_seconds": self._source_seconds, "preparing_seconds": self._preparing_seconds}
+        return self.plan.model_copy(update={"nodes": tuple(nodes), **work})
+
+    def _with_work(self, node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
+        """Return a node with the expected work for goals; unchanged without goals."""
+        if not goals:
+            return node
+        return node.model_copy(update=self._work(node, goals, self._steps(node, _riskiest(goals)))._asdict())
+
+    def _work(self, node: NodePlan, goals: Sequence[Goal], steps: int) -> _Work:
+        case = self._chooser.case(self._edge(node), node.algorithm)
+        work = case.work * steps / max(case.steps, 1) + self._history.overhead(node.algorithm)
+        adapting = work * self._step_seconds
+        return _Work(steps, adapting, sum(PACKAGING_SECONDS + _branches(goal) * adapting for goal in goals))
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
         """Return the nodes, each with its algorithm and expected loss.
@@ -268,7 +297,11 @@ class Forecast:
     @property
     def _source_seconds(self) -> float:
         steps = self._estimates.source_steps + self._estimates.generating
-        return _STARTING + steps * self._step_seconds
+        return STARTING_SECONDS + steps * self._step_seconds
+
+    @property
+    def _preparing_seconds(self) -> dict[str, float]:
+        return {preparation.algorithm: preparation.seconds for preparation in self._preparations}
 
     @property
     def _preparations(self) -> tuple[PlannedPreparation, ...]:
@@ -286,11 +319,8 @@ class Forecast:
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
-        precisions = (goal.spec.quantization.precision for goal in own)
-        steps, expected = self._reached(node, max(precisions, key=_risk))
-        case = self._chooser.case(self._edge(node), node.algorithm)
-        work = case.work * steps / max(case.steps, 1) + self._history.overhead(node.algorithm)
-        adapting = work * self._step_seconds
+        steps, expected = self._reached(node, _riskiest(own))
+        work = self._work(node, own, steps)
         return PlannedEdge(
             goals=node.goals,
             parent=own[0].parent,
@@ -302,26 +332,37 @@ class Forecast:
             outputs=expected[1:],
             targets=node.targets,
             steps=steps,
-            seconds=adapting + sum(_PACKAGING + _branches(goal) * adapting for goal in own),
+            seconds=work.seconds + work.packaging_seconds,
             warning=self._warning(node, expected, steps),
-            precisions=_precisions(own),
+            precisions=reasons_for_precisions(own),
             task=node.task,
         )
 
-    def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
-        """Return the steps and scores of an edge that is tuned until its targets are met, if they can be.
+    def _rounds(self, node: NodePlan) -> tuple[int, int]:
+        """Return the smallest and the largest number of rounds in which a node's network is tuned.
 
         A network larger than the source may be tuned up to its step limit.
+        """
+        grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
+        if not (node.targets or grows):
+            return 1, 1
+        most = self._estimates.profiles[node.algorithm].rounds(self._edge(node).distance)
+        return (most if grows else 1), most
+
+    def _steps(self, node: NodePlan, precision: Quantization) -> int:
+        """Return the steps of an edge, without its scores if it has no targets."""
+        if node.targets:
+            return self._reached(node, precision)[0]
+        return self._chooser.case(self._edge(node), node.algorithm, self._rounds(node)[0]).steps
+
+    def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
+        """Return the steps and scores of an edge that is tuned until its targets are met, if they can be.
 
         The first score uses the metric of the batch. The scores are empty if the source's are unknown, as
         for a source that serves no single task.
         """
         edge, source = self._edge(node), self._source if node.task is None else None
-        grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
-        most_rounds = 1
-        if node.targets or grows:
-            most_rounds = self._estimates.profiles[node.algorithm].rounds(edge.distance)
-        least_rounds = most_rounds if grows else 1
+        least_rounds, most_rounds = self._rounds(node)
         if source is None:
             return self._chooser.case(edge, node.algorithm, least_rounds).steps, ()
         scores = (source, *self._outputs)
@@ -361,10 +402,11 @@ def forecast_of(
     return Forecast(plan, estimates, records, prepared, trial)
 
 
-def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
-    """Return the goals with the algorithms of their nodes and with warnings."""
+def with_forecast(goals: Sequence[Goal], forecast: Forecast) -> tuple[BatchPlan, list[Goal]]:
+    """Return the forecast's plan with the work on goals, and the goals with algorithms and warnings."""
+    plan = forecast.with_work({goal.id: goal for goal in goals})
     node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
-    return [
+    return plan, [
         replace(
             goal,
             algorithm=node_of[goal.id].algorithm,
@@ -375,40 +417,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
     ]
 
 
-def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
-    """Return the expected course of a batch with a model that is packaged unchanged."""
-    edges = tuple(
-        PlannedEdge(
-            goals=node.goals,
-            parent=goals[node.goals[0]].parent,
-            budget=node.budget,
-            algorithm="",
-            choice="",
-            costs=plan.source_costs,
-            accuracy=None,
-            targets=node.targets,
-            steps=0,
-            seconds=_PACKAGING * len(node.goals),
-            precisions=_precisions(goals[goal_id] for goal_id in node.goals),
-            task=node.task,
-        )
-        for node in plan.nodes
-    )
-    seconds = _STARTING + sum(edge.seconds for edge in edges)
-    return PlannedBatch(
-        plan.model_name,
-        plan.recipe.data.metric,
-        plan.source_costs,
-        None,
-        0,
-        _STARTING,
-        edges,
-        seconds,
-        "nothing to adapt",
-    )
-
-
-def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
+def reasons_for_precisions(goals: Iterable[Goal]) -> dict[str, str]:
     """Return the reasons for precisions that the server chose, without goals with a configured precision."""
     return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
 
@@ -421,8 +430,10 @@ def _branches(goal: Goal) -> int:
     return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)
 
 
-def _risk(precision: Quantization) -> float:
-    return loss_of(precision).mean
+def _riskiest(goals: Iterable[Goal]) -> Quantization:
+    """Return the precision of goals that is expected to cost the most accuracy."""
+    precisions = (goal.spec.quantization.precision for goal in goals)
+    return max(precisions, key=lambda precision: loss_of(precision).mean)
 
 
 def _figures_after(

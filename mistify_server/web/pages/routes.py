@@ -133,14 +133,13 @@ def _job_page(
     request: Request, part: JobPart, events: Sequence[JobEvent], inputs: Sequence[BatchInputs]
 ) -> HTMLResponse:
     job = part.job
-    whole = len(job.goals) == part.goal_count
     return _page(
         request,
         "job.html",
         part=part,
         job=job,
         inputs=inputs,
-        finished=job_progress(job) if whole else None,
+        done=job_progress(job, part.goal_count, events),
         table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),

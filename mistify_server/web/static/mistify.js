@@ -10,7 +10,11 @@ function follow(live) {
   if (live.dataset.ended === "yes") return;
   const { job, goal } = live.dataset;
   const shown = new Map();
-  for (const item of live.querySelectorAll("#progress li")) shown.set(item.dataset.subject, item.dataset.line);
+  for (const item of live.querySelectorAll("#progress li")) {
+    const bar = item.querySelector("progress");
+    const { subject, stage } = item.dataset;
+    shown.set(subject, { stage, step: bar?.value ?? 0, total: bar?.max ?? 0 });
+  }
   let known = Number(live.dataset.after); // the last event included in the page
   let last = known; // the last received event
   let newer = []; // curve points that the page does not include yet
@@ -73,11 +77,10 @@ function follow(live) {
   function showProgress() {
     const list = document.querySelector("#progress ul");
     if (!list) return;
-    const lines = [...shown].map(([subject, line]) => `${subject}: ${line}`);
-    while (list.children.length > lines.length) list.lastElementChild.remove();
-    lines.forEach((line, index) => {
+    while (list.children.length > shown.size) list.lastElementChild.remove();
+    [...shown].forEach(([subject, now], index) => {
       const item = list.children[index] ?? list.appendChild(document.createElement("li"));
-      if (item.textContent !== line) item.textContent = line;
+      showSteps(item, subject, now);
     });
   }
 
@@ -92,9 +95,14 @@ function follow(live) {
   }
 
   function hearProgress(event) {
-    const { stage, step, total_steps: total } = event.event;
-    shown.set(event.goal_id ?? "source", total ? `${stage}, step ${step} of ${total}` : stage);
+    const { stage, step, total_steps: total, job_share: share, seconds_left: left } = event.event;
+    const subject = event.goal_id ?? "source";
+    // Stages of a goal without steps keep those of its training; pages/progress.py does the same.
+    const before = event.goal_id === null ? undefined : shown.get(subject);
+    if (total > 1) shown.set(subject, { stage: `${stage}, step ${count(step)} of ${count(total)}`, step, total });
+    else shown.set(subject, { stage, step: before?.step ?? 0, total: before?.total ?? 0 });
     showProgress();
+    if (share !== null) showShare(share, left);
     if (event.sequence <= known || !window.addToCurves) return;
     newer.push(event);
     draw(event);
@@ -144,6 +152,44 @@ function follow(live) {
     else resume();
   });
   connect();
+}
+
+function count(number) {
+  return number.toLocaleString("en");
+}
+
+// Shows the current work on a subject as text and as a bar of its training steps.
+function showSteps(item, subject, { stage, step, total }) {
+  const text = item.querySelector("span") ?? item.appendChild(document.createElement("span"));
+  const line = `${subject}: ${stage}`;
+  if (text.textContent !== line) text.textContent = line;
+  let bar = item.querySelector("progress");
+  if (!total) {
+    bar?.remove();
+    return;
+  }
+  if (!bar) {
+    bar = document.createElement("progress");
+    item.append(" ", bar);
+  }
+  bar.ariaLabel = `Steps of ${subject}`;
+  bar.max = total;
+  bar.value = step;
+}
+
+// Shows the share of the job's work that is done, and the time left.
+function showShare(share, left) {
+  const bar = document.getElementById("share");
+  if (!bar) return;
+  bar.value = share;
+  document.getElementById("left").textContent = `, about ${duration(left)} left`;
+}
+
+// Formats a time like duration() in mistify/jobs/formatting.py.
+function duration(seconds) {
+  if (seconds < 1) return "less than a second";
+  if (seconds < 100) return `${seconds.toFixed(0)} s`;
+  return seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
 // Remembers focus, scroll positions and what is unfolded; returns a function that restores them in a new part.

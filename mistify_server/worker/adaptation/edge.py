@@ -1,6 +1,6 @@
 """One edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from operator import itemgetter
@@ -16,7 +16,6 @@ from executors.training.evaluation import Evaluation
 from mistify.config.data.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
-from mistify.jobs.job import ProgressUpdate
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.worker.adaptation.converted_costs import CostReader, tightened
@@ -29,6 +28,7 @@ from mistify_server.worker.adaptation.latency import (
     limits_latency,
     with_margin,
 )
+from mistify_server.worker.adaptation.progress import EdgeProgress
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
 from mistify_server.worker.adaptation.tuning import CHECK_EXAMPLES, TuningReport, tune
 from mistify_server.worker.adaptation.widening import is_widened
@@ -68,6 +68,7 @@ def run_edge(
     *,
     measure: LatencyMeter,
     read: CostReader,
+    planned_steps: int = 0,
 ) -> EdgeOutcome:
     """Adapt until the budget is met, then tune until the targets are met, within the step limit.
 
@@ -76,12 +77,19 @@ def run_edge(
     it with 90 % confidence on the validation data, because goals are judged on test data. A network larger
     than the source is tuned until its validation accuracy stops improving.
 
+    Args:
+        report: Receives the progress.
+        measure: Measures latencies in LiteRT.
+        read: Reads costs from converted networks.
+        planned_steps: Expected number of steps; 0 if unknown.
+
     Raises:
         FloatingPointError: Training diverged.
     """
-    steps, stuck, stored = _adapt_by_file(executor, assignment, params, report, measure=measure, read=read)
+    progress = EdgeProgress(report, planned_steps, params)
+    steps, stuck, stored = _adapt_by_file(executor, assignment, params, progress, measure=measure, read=read)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
-    scores, steps = _tune(executor, assignment, params, targets, report, steps=steps)
+    scores, steps = _tune(executor, assignment, params, targets, progress, steps=steps)
     costs = {**executor.measure(), **stored}
     reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
     return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason)
@@ -136,7 +144,7 @@ def _tune(
     assignment: Assignment,
     params: Params,
     targets: Collection[Target],
-    report: OnProgress,
+    progress: EdgeProgress,
     *,
     steps: int,
 ) -> tuple[Scores, int]:
@@ -147,15 +155,15 @@ def _tune(
         trainer.learning_rate = trainer.usual_rate
     best, weights = Scores(setup.metric.worst), list[Array]()
     for number, round_steps in enumerate(_rounds(steps, params, 2 if widened else 1)):
-        start = ProgressUpdate("tuning", steps, params.max_steps, costs)
-        tune(trainer, round_steps, TuningReport(report, start, round_steps, trainer, setup, sample))
+        start = progress.tuning(steps, round_steps, costs, last=not targets and not widened)
+        tune(trainer, round_steps, TuningReport(progress.report, start, round_steps, trainer, setup, sample))
         steps += round_steps
         if round_steps or not executor.calibrated:
             trainer.evaluation.recalibrate(setup.train)
         scores, confident = trainer.evaluation.judge(
             setup.validation, setup.metric, setup.settings.metrics, targets
         )
-        report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
+        progress.report(replace(start, step=steps, accuracy=scores.overall, loss=trainer.loss))
         if widened:
             if number and not serves_better(setup.metric, scores, best, targets):
                 trainer.model.set_weights(weights)
@@ -187,7 +195,7 @@ def _adapt_by_file(
     executor: AdaptationExecutor,
     assignment: Assignment,
     params: Params,
-    report: OnProgress,
+    progress: EdgeProgress,
     *,
     measure: LatencyMeter,
     read: CostReader,
@@ -203,9 +211,11 @@ def _adapt_by_file(
     at, steps, stuck, stored = assignment, 0, "", dict[str, float]()
     for attempt in range(1 + _CORRECTIONS):
         if limits_latency(at.budget):
-            steps, stuck = _adapt_by_measurement(executor, at, params, report, measure=measure, steps=steps)
+            steps, stuck = _adapt_by_measurement(executor, at, params, progress, measure=measure, steps=steps)
         else:
-            steps, stuck = _adapt(executor, replace(at, budget=with_margin(at.budget)), params, report, steps)
+            steps, stuck = _adapt(
+                executor, replace(at, budget=with_margin(at.budget)), params, progress, steps
+            )
         network = executor.network()
         stored = dict(read(network))
         foreseen = executor.measure()
@@ -225,7 +235,7 @@ def _adapt_by_measurement(
     executor: AdaptationExecutor,
     assignment: Assignment,
     params: Params,
-    report: OnProgress,
+    progress: EdgeProgress,
     *,
     measure: LatencyMeter,
     steps: int,
@@ -244,7 +254,7 @@ def _adapt_by_measurement(
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
     profiles = planned or corrected(nominal, deviation_at(aim, readings[:1]))
     for attempt in range(1 + _CORRECTIONS):
-        steps, stuck = _adapt(executor, replace(at, budget=aim, profiles=profiles), params, report, steps)
+        steps, stuck = _adapt(executor, replace(at, budget=aim, profiles=profiles), params, progress, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
@@ -332,14 +342,14 @@ def _leaves_room(costs: Costs, budget: Budget) -> bool:
 
 
 def _adapt(
-    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: OnProgress, steps: int
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, progress: EdgeProgress, steps: int
 ) -> tuple[int, str]:
     """Iterate until the budget is met; return the total steps and, if it was not met, the reason."""
     executor.init(assignment)
     costs = executor.measure()
     schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
     stuck = ""
-    report(_adapting(steps, params, costs, schedule.weights(costs, steps)))
+    progress.adapting(steps, costs, schedule.weights(costs, steps))
     while not meets(costs, assignment.budget) and steps < params.max_steps:
         weights = schedule.weights(costs, steps)
         executor.adjust(weights)
@@ -352,16 +362,8 @@ def _adapt(
         if not taken and costs == before:
             stuck = f"{excess(costs, assignment.budget)}; the algorithm no longer trains or cuts"
             break
-        report(_adapting(steps, params, costs, weights, executor.trainer.loss))
+        progress.adapting(steps, costs, weights, executor.trainer.loss)
     return steps, stuck
-
-
-def _adapting(
-    steps: int, params: Params, costs: Costs, weights: Mapping[str, float], loss: float | None = None
-) -> ProgressUpdate:
-    return ProgressUpdate(
-        "adapting", steps, params.max_steps, costs, loss=loss, structure_loss_weights=weights
-    )
 
 
 def _shortfall(

@@ -127,6 +127,34 @@ def test_equal_goals_report_their_common_progress_once():
     assert [event.sequence for event in shown] == [1, 3, 4, 6, 7]
 
 
+def test_stages_without_steps_leave_the_bar_of_a_goal():
+    out = console(terminal=True)
+    with display(out) as shown:
+        assert isinstance(shown, BarDisplay)
+        shown.update("half", ProgressUpdate("adapting", 75, 150), MODEL)
+        shown.update("half", ProgressUpdate("tuning", 300, 300), MODEL)
+        shown.update("half", ProgressUpdate("packaging", 0, 1), MODEL)
+        (task,) = shown._bars.tasks
+        assert (task.completed, task.total, task.fields["stage"]) == (300, 300, "packaging")
+
+
+def test_the_bar_of_the_job_has_the_time_left():
+    out = console(terminal=True)
+    with display(out) as shown:
+        assert isinstance(shown, BarDisplay)
+        timed = ProgressUpdate("tuning the source", 1, 2, job_share=0.25, seconds_left=720.0)
+        shown.update(SOURCE, timed, MODEL)
+        shown.update("half", replace(timed, job_share=0.5, seconds_left=40.0), MODEL)
+        shown._bars.refresh()
+        assert [(task.description, task.completed) for task in shown._bars.tasks] == [
+            ("whole job", 0.5),
+            ("half", 1),
+        ]
+        shown.ended(Goal("half", 0, PackageSpec({}), state=GoalState.MET), MODEL)
+        assert len(shown._bars.tasks) == 1
+    assert "about 40 s left" in out.file.getvalue()
+
+
 @pytest.mark.parametrize("name", ["half", "a[red]b"])
 def test_progress_is_shown_as_bars_on_a_terminal(name):
     out = console(terminal=True)

@@ -4,11 +4,12 @@ import pytest
 
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
+from mistify_server.jobs.course import Course, Part
 from mistify_server.jobs.log import UPDATE_SECONDS, JobLog
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store
-from mistify_server.store.plans import BatchPlan
+from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tasks.results import PackageResult, Result, TaskFailure
 
 GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
@@ -32,7 +33,14 @@ def clock() -> Clock:
 def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
     job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0, spent={"training": 5.0})
     store.jobs.create(Submission(job, [plan], "[]", None))
-    return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), StoreWriter(), clock)
+    return log_of(store, job, clock, plan)
+
+
+def log_of(store: Store, job: Job, clock: Clock, plan: BatchPlan) -> JobLog:
+    course = Course([BatchState(plan, None, {})], job.goals, 1)
+    return JobLog(
+        store.jobs, job, lambda: clock.changes.append(clock.now), StoreWriter(), course, clock=clock
+    )
 
 
 def progress(stage: str, step: int = 0, accuracy: float | None = None) -> ProgressUpdate:
@@ -131,3 +139,18 @@ async def test_a_fast_clock_of_a_worker_gives_no_negative_waiting_time(
     await log.account(after(clock, 1.0, package(packaging=1.5)))
     await log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}
+
+
+async def test_progress_has_the_share_of_the_work_and_the_time_left(
+    store: Store, clock: Clock, plan: BatchPlan
+) -> None:
+    """Half of the steps of a goal that was expected to take 40 seconds took 20 seconds."""
+    node = plan.nodes[0].model_copy(update={"seconds": 40.0})
+    job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0)
+    store.jobs.create(Submission(job, [plan], "[]", None))
+    log = log_of(store, job, clock, plan.model_copy(update={"nodes": (node,)}))
+    async with log.progress_of(["a", "b"], Part(0, 0)) as record:
+        clock.now += 20.0
+        record(ProgressUpdate("adapting", 50, 100))
+    update = ProgressUpdate("adapting", 50, 100, job_share=0.5, seconds_left=20.0)
+    assert [event.event for event in store.jobs.events("j", 3, 9)] == [update, update]

@@ -75,6 +75,21 @@ async def test_an_algorithm_prepares_once_before_its_first_goal(caller: Any, sit
     assert job.spent["training"] == 0.5 + 0.5 + 4 * 1.5
 
 
+async def test_progress_follows_the_plan(caller: Any, site: Any, configs: Any) -> None:
+    """Edges know their planned steps, and the job's time left begins with the planned time."""
+    (batch,) = (await caller.plan(configs)).batches
+    planned = {min(edge.budget.values()): edge.steps for edge in batch.edges}
+    job = await caller.submit(configs)
+    updates = [of.event for of in await caller.events(job.id) if isinstance(of.event, ProgressUpdate)]
+    adapt = site.tasks("adapt")
+    assert {min(task["budget"].values()): task["planned_steps"] for task in adapt} == planned
+    assert sum(planned.values()) > 0
+    assert updates[0].job_share == 0
+    assert updates[0].seconds_left == pytest.approx(batch.seconds, rel=0.2)
+    assert updates[-1].job_share > 0.9
+    assert updates[-1].seconds_left < updates[0].seconds_left
+
+
 async def test_progress_of_a_preparation_is_reported_like_that_of_the_source(
     caller: Any, configs: Any
 ) -> None:

@@ -333,6 +333,20 @@ def add_tokens(connection: Connection) -> None:
         connection.execute(f"ALTER TABLE jobs ADD COLUMN {column} VARCHAR NOT NULL DEFAULT ''")
 
 
+def add_expected_work(connection: Connection) -> None:
+    """Set the expected work of earlier plans, and the time left in earlier progress, to unknown."""
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        plan |= {"source_seconds": 0.0, "preparing_seconds": {}}
+        for node in plan["nodes"]:
+            node |= {"steps": 0, "seconds": 0.0, "packaging_seconds": 0.0}
+
+    _change_json(connection, "batches", "plan", change_plan)
+    unknown = "'$.job_share', NULL, '$.seconds_left', NULL"
+    connection.execute(f"UPDATE events SET body = json_set(body, {unknown}) WHERE kind = 'progress'")  # noqa: S608 (our own names)
+    connection.execute(f"UPDATE curve_points SET point = json_set(point, {unknown})")  # noqa: S608
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -354,6 +368,7 @@ STEPS: tuple[Step, ...] = (
     add_served_tasks_and_adaptation,  # to 28
     add_exits,  # to 29
     add_tokens,  # to 30
+    add_expected_work,  # to 31
 )
 
 

@@ -51,7 +51,10 @@ def planned(
         update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
     )
     goal = Goal(id="a", batch=0, spec=PackageSpec(budget, targets=targets, branches=branches))
-    return Forecast(asked, estimates, records, trial=trial).planned({"a": goal}, 1)
+    forecast = Forecast(asked, estimates, records, trial=trial)
+    batch = forecast.planned({"a": goal}, 1)
+    check_work(forecast.with_work({"a": goal}), batch)
+    return batch
 
 
 def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
@@ -127,6 +130,12 @@ def test_the_current_step_time_counts_more_than_earlier_ones(plan: BatchPlan) ->
     assert now.seconds == pytest.approx(planned(plan, timed, ()).edges[0].seconds)
 
 
+def test_the_work_on_nodes_without_new_goals_is_kept(plan: BatchPlan) -> None:
+    node = plan.nodes[0].model_copy(update={"steps": 7, "seconds": 5.0})
+    grown = plan.model_copy(update={"source_costs": SOURCE, "estimates": PROSPECTS, "nodes": (node,)})
+    assert Forecast(grown, PROSPECTS, ()).with_work({}).nodes[0].steps == 7
+
+
 def test_the_forecast_includes_the_time_to_generate_data(plan: BatchPlan) -> None:
     timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
     given = planned(plan, timed, ())
@@ -169,7 +178,20 @@ def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBat
     of_plan = {
         name: Goal(id=name, batch=0, spec=PackageSpec(of)) for name, of in zip(names, budgets, strict=True)
     }
-    return Forecast(asked, estimates, ()).planned(of_plan, 1)
+    forecast = Forecast(asked, estimates, ())
+    batch = forecast.planned(of_plan, 1)
+    check_work(forecast.with_work(of_plan), batch)
+    return batch
+
+
+def check_work(plan: BatchPlan, batch: PlannedBatch) -> None:
+    """Check that the work in a plan is that of the forecast."""
+    assert [node.steps for node in plan.nodes] == [edge.steps for edge in batch.edges]
+    assert [node.seconds + node.packaging_seconds for node in plan.nodes] == [
+        edge.seconds for edge in batch.edges
+    ]
+    assert plan.source_seconds == batch.source_seconds
+    assert list(plan.preparing_seconds.values()) == [of.seconds for of in batch.preparations]
 
 
 def test_shared_training_takes_time_once_and_goals_take_no_steps(plan: BatchPlan) -> None:

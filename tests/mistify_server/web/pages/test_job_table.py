@@ -9,13 +9,14 @@ from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import Target
 from mistify.costs.formats import AxisFormat
-from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.store.plans import BatchInputs
 from mistify_server.web.pages.goal_notes import Note, numbered_notes
 from mistify_server.web.pages.job_table import Cell, GoalLine, JobTable, job_table
 from mistify_server.web.pages.limit_use import limit_uses
+from mistify_server.web.pages.progress import SubjectProgress, progress_of
 from tests.support.many_goals import job_of
 from tests.support.rendered import job_page
 
@@ -194,11 +195,40 @@ def test_user_input_is_shown_as_text() -> None:
 def test_the_progress_of_a_running_job_has_the_time_left() -> None:
     job = job_of(10)
     waiting = tuple(replace(goal, state=GoalState.WAITING) for goal in job.goals[4:])
-    running = replace(job, state=JobState.RUNNING, goals=(*job.goals[:4], *waiting), seconds=480.0)
-    assert "4 of 10 goals finished, about 12 min left" in job_page(running)
-    begun = replace(running, goals=tuple(replace(goal, state=GoalState.WAITING) for goal in job.goals))
-    assert "0 of 10 goals finished</p>" in job_page(begun)
-    assert "goals finished" not in job_page(job)
+    running = replace(job, state=JobState.RUNNING, goals=(*job.goals[:4], *waiting))
+    updates = [
+        ProgressUpdate("tuning", 1, 9, job_share=0.2, seconds_left=999.0),
+        ProgressUpdate("tuning", 2, 9, job_share=0.25, seconds_left=720.0),
+        ProgressUpdate("of an older server", 3, 9),
+    ]
+    events = [JobEvent(number, number, "goal-7", update) for number, update in enumerate(updates, 1)]
+    page = job_page(running, events=events)
+    assert '4 of 10 goals finished<span id="left">, about 12 min left</span>' in page
+    assert 'id="share" max="1" value="0.25"' in page
+    assert 'max="9" value="3" aria-label="Steps of goal-7"' in page
+    before = job_page(running)
+    assert '4 of 10 goals finished<span id="left"></span>' in before
+    assert 'id="share" max="1" value="0.4"' in before
+    assert "goals finished" not in job_page(job, events=events)
+
+
+def test_the_progress_of_a_goal_keeps_its_steps_in_stages_without_steps() -> None:
+    stages = [
+        (None, ProgressUpdate("tuning the source", 5, 9)),
+        (None, ProgressUpdate("measuring the source", 0, 1)),
+        ("phone", ProgressUpdate("starting", 0, 0)),
+        ("phone", ProgressUpdate("tuning", 1_234, 5_678)),
+        ("phone", ProgressUpdate("packaging", 0, 1)),
+    ]
+    events = [JobEvent(number, number, *stage) for number, stage in enumerate(stages, 1)]
+    assert progress_of(events[:1]) == {"source": SubjectProgress("tuning the source, step 5 of 9", 5, 9)}
+    assert progress_of(events[:3]) == {
+        "source": SubjectProgress("measuring the source"),
+        "phone": SubjectProgress("starting"),
+    }
+    tuning = SubjectProgress("tuning, step 1,234 of 5,678", 1_234, 5_678)
+    assert progress_of(events[:4])["phone"] == tuning
+    assert progress_of(events)["phone"] == replace(tuning, stage="packaging")
 
 
 def test_the_top_names_model_data_and_algorithm() -> None:

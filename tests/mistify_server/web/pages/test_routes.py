@@ -72,7 +72,7 @@ async def test_the_events_of_a_page_continue_from_its_content(
     assert (live["data-after"], live["data-ended"]) == (str(last), "no")
     in_progress = [attributes for tag, attributes in page.tags if "data-subject" in attributes]
     assert [each["data-subject"] for each in in_progress] == ["half"]
-    assert in_progress[0]["data-line"] == "in package, step 1 of 2"
+    assert in_progress[0]["data-stage"] == "in package, step 1 of 2"
     (site.control / "hold-package").unlink()
     await web.get(f"/v1/jobs/{job}/events")
     page = Tags((await web.get(f"/jobs/{job}")).text)

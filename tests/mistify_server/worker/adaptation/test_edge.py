@@ -370,6 +370,36 @@ def test_an_edge_reports_the_curves_of_its_training() -> None:
     assert tuning[-1].loss < tuning[0].loss  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("planned", "targets", "while_adapting", "while_tuning"),
+    [
+        (0, (), (40,), {60}),  # as many steps as a round of tuning follow
+        (70, (), (70,), {60}),  # the only round of tuning ends the edge
+        (70, overall(1.1), (70,), {70, 100}),  # another round may follow, up to the limit
+        (900, overall(1.1), (100,), {100}),
+    ],
+)
+def test_the_total_of_an_edge_is_the_expected_number_of_steps(
+    planned: int, targets: tuple[Target, ...], while_adapting: tuple[int, ...], while_tuning: set[int]
+) -> None:
+    model, setup = batch_normed(300)
+    budget = {"flops": 36.0}
+    assignment = Assignment(model, budget, (), setup, 0, analyse(model))
+    params = MorphNetParams(adapt_steps=20, cuts=2, tune_steps=40, max_steps=100)
+    updates: list[ProgressUpdate] = []
+    outcome = run_edge(
+        MorphNetExecutor(params), assignment, params, targets, updates.append,
+        measure=never, read=no_file_costs, planned_steps=planned,
+    )  # fmt: skip
+    totals = {
+        stage: [of.total_steps for of in updates if of.stage == stage] for stage in ("adapting", "tuning")
+    }
+    assert totals["adapting"][:1] == list(while_adapting)
+    assert set(totals["tuning"]) == while_tuning
+    assert all(update.step <= update.total_steps for update in updates)
+    assert (updates[-1].step, updates[-1].total_steps) == (outcome.steps, outcome.steps)
+
+
 def test_evaluating_the_accuracy_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = []
     for parts in (4, 1):

@@ -4,7 +4,9 @@ import json
 import sqlite3
 from typing import Any
 
+from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.steps import (
+    add_expected_work,
     add_served_tasks_and_adaptation,
     add_threads,
     move_preparations_from_roots,
@@ -122,3 +124,24 @@ def test_earlier_preparations_list_no_tasks() -> None:
     assert [json.loads(text) for text in texts] == [{"nnfactory": made.model_dump(mode="json")}, {}]
     ((spec,),) = connection.execute("SELECT spec FROM goals")
     assert json.loads(spec) == {"tuning": {"batch_size": 8, "micro_batch": None, "adaptation": False}}
+
+
+def test_the_expected_work_of_earlier_plans_is_unknown(plan: BatchPlan) -> None:
+    work = {"steps", "seconds", "packaging_seconds"}
+    excluded = {"source_seconds": True, "preparing_seconds": True, "nodes": {"__all__": work}}
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE batches (plan TEXT)")
+    connection.execute("INSERT INTO batches VALUES (?)", [plan.model_dump_json(exclude=excluded)])
+    connection.execute("CREATE TABLE events (kind TEXT, body TEXT)")
+    connection.executemany("INSERT INTO events VALUES (?, ?)", [("job", "{}"), ("progress", '{"step": 1}')])
+    connection.execute("CREATE TABLE curve_points (point TEXT)")
+    connection.execute("INSERT INTO curve_points VALUES ('{}')")
+
+    add_expected_work(connection)
+
+    unknown = {"job_share": None, "seconds_left": None}
+    bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM events ORDER BY kind")]
+    assert bodies == [{}, {"step": 1, **unknown}]
+    assert json.loads(*connection.execute("SELECT point FROM curve_points").fetchone()) == unknown
+    ((text,),) = connection.execute("SELECT plan FROM batches")
+    assert json.loads(text) == plan.model_dump(mode="json")
