@@ -36,15 +36,19 @@ from executors.sources.onnx.folding import folded
 from executors.sources.onnx.loading import read_onnx
 from mistify.errors import MistifyError
 
-_REDUCTIONS: Final = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+_REDUCTIONS: Final = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
 
 #: Operator -> its inputs that are data of a network; all inputs, for operators that are not listed.
 _DATA: Final[Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(
         (
             "BatchNormalization", "Clip", "Conv", "ConvTranspose", "Dropout", "Expand", "Gather", "Gemm",
-            "GroupNormalization", "InstanceNormalization", "LayerNormalization", "PRelu", "Pad", "Reshape",
-            "Resize", "Slice", "Split", "Squeeze", "Unsqueeze", "Upsample", *_REDUCTIONS,
+            "GroupNormalization", "InstanceNormalization", "LayerNormalization", "PRelu", "Pad",
+            "RMSNormalization", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Unsqueeze", "Upsample",
+            *_REDUCTIONS,
         ),
         (0,),
     ),
@@ -73,6 +77,9 @@ _AXES: Final[Mapping[str, int]] = {
 }  # fmt: skip
 
 _OLDEST: Final = 7
+
+#: The letter of the batch in equations of `Einsum`, which no test uses.
+_BATCH: Final = "N"
 
 
 @dataclass(frozen=True)
@@ -287,9 +294,12 @@ def _add_batch(node: NodeProto, data: Sequence[str], arrays: dict[str, Array]) -
         arrays[node.input[1]] = np.array([first, *arrays[node.input[1]]])
     if node.op_type == "Expand":
         rank = max(rank, arrays[node.input[1]].size - 1)
+    if node.op_type == "Einsum":
+        _set_attribute(node, "equation", _with_batch(_attribute(node, "equation").decode()))
     for name in data:
         array = arrays[name]
-        arrays[name] = array.reshape(1, *[1] * (rank - array.ndim), *array.shape)
+        added = 0 if node.op_type == "Einsum" else rank - array.ndim
+        arrays[name] = array.reshape(1, *[1] * added, *array.shape)
     axis = _attribute(node, "axis", _DEFAULT_AXIS.get(node.op_type))
     if axis is not None:
         _set_attribute(node, "axis", axis + 1 if axis >= 0 else axis)
@@ -298,6 +308,16 @@ def _add_batch(node: NodeProto, data: Sequence[str], arrays: dict[str, Array]) -
         _set_attribute(node, "perm", [0, *(axis + 1 for axis in order)])
     if node.op_type in _AXES:
         _move_axes(node, arrays, rank)
+
+
+def _with_batch(equation: str) -> str:
+    """Return an equation of `Einsum` whose operands and result have a batch in front."""
+    operands, arrow, result = equation.replace(" ", "").partition("->")
+    if not arrow:
+        result = "".join(
+            sorted(letter for letter in operands if operands.count(letter) == 1 and letter.isalpha())
+        )
+    return f"{','.join(f'{_BATCH}{each}' for each in operands.split(','))}->{_BATCH}{result}"
 
 
 def _move_axes(node: NodeProto, arrays: dict[str, Array], rank: int) -> None:

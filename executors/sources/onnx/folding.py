@@ -26,9 +26,9 @@ _BROADCAST: Final = frozenset([
 #: Operators whose result is at most as large as their inputs together.
 _SMALLER: Final = frozenset([
     "ArgMax", "ArgMin", "CastLike", "Compress", "Concat", "Constant", "CumSum", "DequantizeLinear", "Dropout",
-    "Flatten", "NonZero", "QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Size", "Slice", "Split", "Squeeze",
-    "Transpose", "Unsqueeze",
+    "Flatten", "NonZero", "QuantizeLinear", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape",
+    "ScatterElements", "ScatterND", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 ])  # fmt: skip
 
 #: Operators whose result may be far larger -> upper bound on its number of entries.

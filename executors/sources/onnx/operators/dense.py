@@ -26,26 +26,26 @@ def gemm(builder: Builder, node: Node, left: Argument, right: Argument, addend: 
         bias = np.broadcast_to(as_float(bias).reshape(-1), kernel.shape[1:]) * np.float32(
             node.get("beta", 1.0)
         )
-    return _dense(builder, builder.weighted(node), value, kernel, bias)
+    return dense(builder, builder.weighted(node), value, kernel, bias)
 
 
 @operator("MatMul")
 def matmul(builder: Builder, node: Node, left: Argument, right: Argument) -> Value:
     """Build a dense layer if one factor is a constant matrix or vector, and a product otherwise."""
     if isinstance(left, Value) and isinstance(right, Value):
-        return _product(builder, left, right)
+        return product(builder, left, right)
     if isinstance(left, Value):
         kernel = as_float(constant(right, "kernel"))
         if kernel.ndim > 2:
             return _product_with_constants(builder, left, kernel)
-        made = _dense(builder, builder.weighted(node), left, kernel.reshape(len(kernel), -1), None)
+        made = dense(builder, builder.weighted(node), left, kernel.reshape(len(kernel), -1), None)
         return made if kernel.ndim == 2 else without(builder, made, [made.rank - 1])
     value, kernel = tensor(right), as_float(constant(left, "kernel"))
     if kernel.ndim > 2:
         return _product_with_constants(builder, value, kernel, constant_first=True)
     # kernel @ x is the transpose of x.T @ kernel.T
     rows = kernel.reshape(-1, kernel.shape[-1]).T
-    made = _dense(builder, builder.weighted(node, 0), _swapped(builder, value), rows, None)
+    made = dense(builder, builder.weighted(node, 0), _swapped(builder, value), rows, None)
     return _swapped(builder, made) if kernel.ndim == 2 else without(builder, made, [made.rank - 1])
 
 
@@ -56,7 +56,7 @@ def _swapped(builder: Builder, value: Value) -> Value:
     return Value(value.tensor, tuple(swap.get(axis, axis) for axis in value.axes))
 
 
-def _dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array | None) -> Value:
+def dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array | None) -> Value:
     """Build a layer that sums over the last ONNX axis."""
     if value.order is None:
         value = builder.moved_last(value, -1)
@@ -81,7 +81,7 @@ def _product_with_constants(
     return value.with_tensor(keras.ops.matmul(*operands))
 
 
-def _product(builder: Builder, left: Value, right: Value) -> Value:
+def product(builder: Builder, left: Value, right: Value) -> Value:
     """Build a product of the last two axes of two tensors with equal other axes."""
     if left.rank != right.rank or left.batch != right.batch or left.batch >= left.rank - 2:
         raise UnsupportedNodeError("multiplies tensors whose batches stand on different axes")

@@ -65,7 +65,28 @@ def layer_norm(
     builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument = None
 ) -> Value:
     """Build a layer norm over the last axis, or over several last axes, which are merged."""
-    value = tensor(data)
+    layer = layers.LayerNormalization(
+        epsilon=node.get("epsilon", 1e-5), center=offset is not None, name=builder.weighted(node)
+    )
+    vectors = [constant(scale, "scale"), optional(offset, "offset")]
+    return _over_last_axes(builder, node, tensor(data), layer, vectors)
+
+
+@operator("RMSNormalization")
+def rms_norm(builder: Builder, node: Node, data: Argument, scale: Argument) -> Value:
+    """Build a root mean square norm over the last axis, or over several last axes, which are merged."""
+    layer = layers.RMSNormalization(epsilon=node.get("epsilon", 1e-5), name=builder.weighted(node))
+    return _over_last_axes(builder, node, tensor(data), layer, [constant(scale, "scale")])
+
+
+def _over_last_axes(
+    builder: Builder, node: Node, value: Value, layer: keras.layers.Layer, vectors: Sequence[Array | None]
+) -> Value:
+    """Apply a norm of the last axis to the last axes of a value.
+
+    Args:
+        vectors: The weights of the layer; None for those that it has not.
+    """
     first = node.get("axis", -1) % value.rank
     if first <= value.batch:
         raise UnsupportedNodeError("combines the examples of a batch")
@@ -73,10 +94,6 @@ def layer_norm(
     merged = reshaped_to(builder, value, (*shape[:first], prod(size or 1 for size in shape[first:])))
     if merged.order is None:
         merged = builder.moved_last(merged, -1)
-    vectors = [constant(scale, "scale"), optional(offset, "offset")]
-    layer = layers.LayerNormalization(
-        epsilon=node.get("epsilon", 1e-5), center=offset is not None, name=builder.weighted(node)
-    )
     result = layer(merged.tensor)
     set_weights(layer, *(_entries(vector, shape[first:], merged) for vector in vectors if vector is not None))
     return reshaped_to(builder, merged.with_tensor(result), shape)

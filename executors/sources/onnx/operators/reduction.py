@@ -1,4 +1,8 @@
-"""Means, sums and extremes along axes."""
+"""Means, sums, norms and extremes along axes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 import keras
 
@@ -7,14 +11,39 @@ from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.registry import Argument, Node, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
-#: Operator -> function of `keras.ops`.
-_FUNCTIONS = {
-    "ReduceMax": "max",
-    "ReduceMean": "mean",
-    "ReduceMin": "min",
-    "ReduceProd": "prod",
-    "ReduceSum": "sum",
+
+def _sum(entries: Any, axis: tuple[int, ...], *, of: Callable[[Any], Any]) -> Any:
+    """Return the sum of a function of the entries."""
+    return keras.ops.sum(of(entries), axis=axis, keepdims=True)
+
+
+def _l2_norm(entries: Any, axis: tuple[int, ...]) -> Any:
+    return keras.ops.sqrt(_sum(entries, axis, of=keras.ops.square))
+
+
+def _log_sum(entries: Any, axis: tuple[int, ...]) -> Any:
+    return keras.ops.log(keras.ops.sum(entries, axis=axis, keepdims=True))
+
+
+#: Operator -> function of a tensor and of the places that it reduces to size 1.
+_REDUCTIONS: Final[dict[str, Callable[[Any, tuple[int, ...]], Any]]] = {
+    "ReduceL1": partial(_sum, of=keras.ops.abs),
+    "ReduceL2": _l2_norm,
+    "ReduceLogSum": _log_sum,
+    "ReduceLogSumExp": partial(keras.ops.logsumexp, keepdims=True),
+    "ReduceMax": partial(keras.ops.max, keepdims=True),
+    "ReduceMean": partial(keras.ops.mean, keepdims=True),
+    "ReduceMin": partial(keras.ops.min, keepdims=True),
+    "ReduceProd": partial(keras.ops.prod, keepdims=True),
+    "ReduceSum": partial(keras.ops.sum, keepdims=True),
+    "ReduceSumSquare": partial(_sum, of=keras.ops.square),
 }
+
+#: Results of integers would be rounded.
+_OF_FLOATS: Final = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+
+_NOT_NEGATIVE: Final = ("ReduceL1", "ReduceL2", "ReduceSumSquare")
+_OF_ANY_SIGN: Final = ("ReduceLogSum", "ReduceLogSumExp")
 
 
 def _positions_pooled(builder: Builder, node: Node, value: Value, axes: list[int]) -> Value | None:
@@ -26,10 +55,12 @@ def _positions_pooled(builder: Builder, node: Node, value: Value, axes: list[int
     return value.with_tensor(layer(value.tensor), not_negative=value.not_negative)
 
 
-@operator(*_FUNCTIONS)
+@operator(*_REDUCTIONS)
 def reduce(builder: Builder, node: Node, data: Argument, axes: Argument = None) -> Value:
     """Reduce axes, which are an attribute in early versions; all but the batch by default."""
     value = builder.ordered(tensor(data))
+    if node.operator in _OF_FLOATS and value.tensor.dtype != "float32":
+        raise UnsupportedNodeError("reduces integers; expected floats")
     listed = optional(axes, "axes")
     chosen = node.get("axes") if listed is None else [int(axis) for axis in listed.reshape(-1)]
     if chosen is None and node.get("noop_with_empty_axes", 0):
@@ -40,8 +71,9 @@ def reduce(builder: Builder, node: Node, data: Argument, axes: Argument = None) 
     result = _positions_pooled(builder, node, value, reduced)
     if result is None:
         places = sorted(value.position(axis) for axis in reduced)
-        made = getattr(keras.ops, _FUNCTIONS[node.operator])(value.tensor, axis=tuple(places), keepdims=True)
-        result = value.with_tensor(made, not_negative=value.not_negative)
+        made = _REDUCTIONS[node.operator](value.tensor, tuple(places))
+        keeps_sign = value.not_negative and node.operator not in _OF_ANY_SIGN
+        result = value.with_tensor(made, not_negative=keeps_sign or node.operator in _NOT_NEGATIVE)
     return result if node.get("keepdims", 1) else without(builder, result, reduced)
 
 

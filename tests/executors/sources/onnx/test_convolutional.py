@@ -263,7 +263,19 @@ def test_resizing(tmp_path: Path, options: dict[str, Any], sizes: tuple[int, int
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize(("kind", "axes"), [("ReduceMean", [2, 3]), ("ReduceMax", [1]), ("ReduceMean", [-1])])
+@pytest.mark.parametrize(
+    ("kind", "axes"),
+    [
+        ("ReduceMean", [2, 3]),
+        ("ReduceMax", [1]),
+        ("ReduceMean", [-1]),
+        ("ReduceL1", [1]),
+        ("ReduceL2", [1]),
+        ("ReduceL2", [2, 3]),
+        ("ReduceSumSquare", [-1]),
+        ("ReduceLogSumExp", [1]),
+    ],
+)
 def test_reduction(tmp_path: Path, kind: str, axes: list[int], keepdims: int) -> None:
     image_case(tmp_path, [node(kind, "a", "y", axes=axes, keepdims=keepdims)], {})
 

@@ -61,20 +61,58 @@ class Network(nn.Module):  # type: ignore[misc]
         return self.head(tokens[:, 0])
 
 
+class CosineClassifier(nn.Module):  # type: ignore[misc]
+    """Attention in Einstein's notation, and scores by the cosine to a vector for each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.projections = nn.ModuleList(nn.Linear(12, 12) for _ in range(3))
+        self.out = nn.Parameter(torch.randn(3, 4, 12))
+        self.classes = nn.Linear(12, 5, bias=False)
+
+    def forward(self, tokens: Any) -> Any:
+        """Return scores [n, 5] for tokens [n, 6, 12]."""
+        n, count, _ = tokens.shape
+        query, key, value = (each(tokens).view(n, count, 3, 4) for each in self.projections)
+        attention = torch.einsum("nqhd,nkhd->nhqk", query, key).softmax(-1)
+        attended = torch.einsum("nhqk,nkhd->nqhd", attention, value)
+        mixed = torch.einsum("nqhd,hdo->nqo", attended, self.out).amax(1)
+        normal = nn.functional.normalize
+        return nn.functional.linear(normal(mixed), normal(self.classes.weight)) * 16
+
+
+def exported(network: Any, example: Any, directory: Path) -> dict[str, Path]:
+    """Export a network with both exporters, with a free batch; return the files by name."""
+    files = {name: directory / f"{name}.onnx" for name in ("traced", "exported")}
+    names = {"input_names": ["data"], "output_names": ["scores"]}
+    axes = {"dynamic_axes": {"data": {0: "n"}, "scores": {0: "n"}}}
+    torch.onnx.export(network, (example,), files["traced"], dynamo=False, **names, **axes)
+    shapes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
+    torch.onnx.export(network, (example,), files["exported"], dynamo=True, **names, **shapes)
+    return files
+
+
 @pytest.mark.slow
 def test_files_of_both_exporters_compute_what_pytorch_does(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network, image = Network().eval(), torch.randn(3, 3, 16, 16)
-    with torch.no_grad():
-        expected = network(image).numpy()
-    names = {"input_names": ["image"], "output_names": ["scores"]}
-    axes = {"dynamic_axes": {"image": {0: "n"}, "scores": {0: "n"}}}
-    torch.onnx.export(network, (image,), tmp_path / "traced.onnx", dynamo=False, **names, **axes)
-    shapes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
-    torch.onnx.export(network, (image,), tmp_path / "exported.onnx", dynamo=True, **names, **shapes)
-    for name in ("traced", "exported"):
-        model = load_onnx(tmp_path / f"{name}.onnx")
+    expected = network(image).detach().numpy()
+    for name, file in exported(network, image, tmp_path).items():
+        model = load_onnx(file)
         made = np.asarray(model(np.moveaxis(image.numpy(), 1, -1)))
         np.testing.assert_allclose(made, expected, atol=1e-5, err_msg=name)
         assert {"block.expand", "head"} <= {layer.name for layer in model.layers}
         assert sum(isinstance(layer, keras.layers.MultiHeadAttention) for layer in model.layers) == 1
+
+
+@pytest.mark.slow
+def test_attention_by_einsum_is_one_layer_and_norms_of_weights_are_computed(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network, tokens = CosineClassifier().eval(), torch.randn(3, 6, 12)
+    expected = network(tokens).detach().numpy()
+    for name, file in exported(network, tokens, tmp_path).items():
+        model = load_onnx(file)
+        np.testing.assert_allclose(np.asarray(model(tokens.numpy())), expected, atol=1e-4, err_msg=name)
+        kinds = [type(layer) for layer in model.layers]
+        assert kinds.count(keras.layers.Dense) == 1, "the scores, by stored vectors of length 16"
+        assert keras.layers.MultiHeadAttention in kinds

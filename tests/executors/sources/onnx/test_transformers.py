@@ -12,6 +12,7 @@ pytest.importorskip("onnxruntime")
 from onnx import TensorProto
 
 from executors.sources.onnx.loading import load_onnx
+from mistify.errors import MistifyError
 from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
 
 TOKENS, CHANNELS, HEADS = 6, 12, 3
@@ -93,6 +94,71 @@ def test_a_divided_layer_norm_is_one_layer(tmp_path: Path) -> None:
 def test_layer_norm(tmp_path: Path) -> None:
     weights = {"s": normal(CHANNELS) + 1, "b": normal(CHANNELS, seed=1)}
     token_case(tmp_path, [node("LayerNormalization", "a s b", "y", axis=-1)], weights, opset=17)
+
+
+def test_root_mean_square_norm(tmp_path: Path) -> None:
+    nodes = [
+        node("Mul", "a a", "q"),
+        node("ReduceMean", "q", "m", axes=[-1]),
+        node("Add", "m epsilon", "e"),
+        node("Sqrt", "e", "r"),
+        node("Div", "a r", "d"),
+        node("Mul", "d norm.weight", "y"),
+    ]
+    token_case(tmp_path, nodes, {"norm.weight": normal(CHANNELS) + 1})
+
+
+@pytest.mark.parametrize(
+    ("equation", "operands"),
+    [
+        ("btc,btd->bcd", "a a"),
+        ("btc,bsc->bts", "a a"),
+        ("btc , bsc -> bst", "a a"),
+        ("...tc,...sc->...ts", "a a"),
+        ("btc,bsd->btscd", "a a"),
+        ("btc,bs->btc", "a rows"),
+        ("btc,bt->bc", "a rows"),
+        ("btc,btc->bct", "a a"),
+        ("btc,cd->btd", "a matrix"),
+        ("dc,btc->bdt", "square a"),
+        ("btc,dc", "a square"),
+        ("btc,tcd->bd", "a cube"),
+        ("btc->bct", "a"),
+        ("btc->bt", "a"),
+        ("...c->...", "a"),
+    ],
+)
+def test_einsum(tmp_path: Path, equation: str, operands: str) -> None:
+    nodes = [
+        node("ReduceMax", "a", "rows", axes=[-1], keepdims=0),
+        node("Einsum", operands, "y", equation=equation),
+    ]
+    weights = {
+        "matrix": normal(CHANNELS, 7),
+        "square": normal(CHANNELS, CHANNELS, seed=1),
+        "cube": normal(TOKENS, CHANNELS, 3),
+    }
+    token_case(tmp_path, nodes, weights)
+
+
+@pytest.mark.parametrize(
+    ("equation", "operands", "reason"),
+    [
+        ("btc->tc", "a", "combines the examples of a batch"),
+        ("btc,btc->tc", "a a", "combines the examples of a batch"),
+        ("btc,atc->bac", "a a", "combines the examples of a batch"),
+        ("btc,tc->btc", "a table", "by constants of their own"),
+        ("btt->bt", "a", "takes a diagonal"),
+        ("btc,btd,bte->bcde", "a a a", "has 3 operands; expected one or two"),
+    ],
+)
+def test_other_einsums_are_refused(tmp_path: Path, equation: str, operands: str, reason: str) -> None:
+    with pytest.raises(MistifyError, match=f"Einsum.*{reason}"):
+        token_case(
+            tmp_path,
+            [node("Einsum", operands, "y", equation=equation)],
+            {"table": normal(TOKENS, CHANNELS)},
+        )
 
 
 WIDTH = CHANNELS // HEADS
