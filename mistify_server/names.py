@@ -1,6 +1,7 @@
 """Names that people give to models, groups, tokens and jobs."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
@@ -9,6 +10,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 #: Maximum length of a job's name.
 _MOST_JOB_NAME: Final = 100
+
+#: Maximum number of a job's tags, and maximum length of a tag.
+MOST_TAGS: Final = 20
+_MOST_TAG: Final = 64
 
 
 def check_name(name: str) -> None:
@@ -36,3 +41,25 @@ def check_job_name(name: str) -> None:
             f"got the job name {name[:200]!r}; expected up to {_MOST_JOB_NAME} printable characters on one "
             "line, without spaces around them; rename it",
         )
+
+
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags of a job, each once, ignoring case.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there are too many tags, or one is not a single printable word.
+    """
+    kept: dict[str, str] = {}
+    for tag in tags:
+        if not 0 < len(tag) <= _MOST_TAG or not tag.isprintable() or any(map(str.isspace, tag)):
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got the tag {tag[:200]!r}; expected a word of up to {_MOST_TAG} printable characters "
+                "without spaces, such as team=vision; change it",
+            )
+        kept.setdefault(tag.casefold(), tag)
+    if len(kept) > MOST_TAGS:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f"got {len(kept):,} tags; expected up to {MOST_TAGS}; leave some out"
+        )
+    return tuple(kept.values())

@@ -42,6 +42,7 @@ from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.jobs.package_files import PackageFiles
+from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
@@ -210,6 +211,7 @@ async def serving_with(engine: TaskEngine, settings: ServerSettings) -> AsyncIte
             asyncio.create_task(services.tuning.watch_leases()),
             asyncio.create_task(_collect_uploads(services.uploads)),
             asyncio.create_task(services.fleet.keep_written()),
+            asyncio.create_task(services.removals.keep_removing()),
         ]
         try:
             if settings.resume:
@@ -245,13 +247,16 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
         known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
         inspector = BatchInspector(measured, KnownInspections(known))
         porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
+        removals = JobRemovals(store, jobs, measured)
         packages = PackageFiles(store.jobs, store.artifacts)
         devices = DeviceService(store.devices, store.jobs)
         fleet = Fleet(store.fleet)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
         with closing(AuditLog(store.logs / AUDIT)) as audit:
             access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
-            yield Services(porting, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access)
+            yield Services(
+                porting, removals, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access
+            )
 
 
 @asynccontextmanager
@@ -299,7 +304,7 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
     porting_pb2_grpc.add_PortingServicer_to_server(
-        PortingServicer(services.porting, services.packages, report_page), server
+        PortingServicer(services.porting, services.removals, services.packages, report_page), server
     )  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.jobs.package_files import PackageFiles
+from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
@@ -30,6 +31,7 @@ class Services:
     """The services of a server, its running jobs, their metrics, and access to it."""
 
     porting: PortingService
+    removals: JobRemovals
     packages: PackageFiles
     tuning: TuningService
     devices: DeviceService

@@ -166,6 +166,9 @@ class Job:
         reason: Why the job failed; empty otherwise.
         submitted_by: Name of the caller who submitted it; empty if it is not known.
         name: A name for people, not necessarily unique; empty for none.
+        tags: Words for people, in the order in which they were given.
+        removed_unix_ms: When it was removed, in milliseconds since 1970; its files follow a day later, and
+            until then it can be restored. None if it was not removed.
     """
 
     id: str
@@ -178,6 +181,8 @@ class Job:
     reason: str = ""
     submitted_by: str = ""
     name: str = ""
+    tags: tuple[str, ...] = ()
+    removed_unix_ms: int | None = None
 
     def source_of(self, goal: Goal) -> Source | None:
         """Return the source of a goal; None until its costs are known."""

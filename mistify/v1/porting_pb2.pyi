@@ -40,26 +40,36 @@ GOAL_STATE_FAILED: GoalState
 GOAL_STATE_CANCELLED: GoalState
 
 class SubmitBatchRequest(_message.Message):
-    __slots__ = ("config_json", "idempotency_key", "goals", "name")
+    __slots__ = ("config_json", "idempotency_key", "goals", "name", "tags")
     CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     config_json: str
     idempotency_key: str
     goals: GoalSelection
     name: str
-    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class RenameJobRequest(_message.Message):
-    __slots__ = ("job_id", "name")
+class ChangeJobRequest(_message.Message):
+    __slots__ = ("job_id", "name", "tags")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    tags: Tags
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Union[Tags, _Mapping]] = ...) -> None: ...
 
-class RenameJobResponse(_message.Message):
+class Tags(_message.Message):
+    __slots__ = ("tags",)
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tags: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangeJobResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -248,16 +258,18 @@ class GetJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "goals", "search")
+    __slots__ = ("page_size", "page_token", "goals", "search", "removed")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
     SEARCH_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     goals: GoalSelection
     search: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., search: _Optional[str] = ...) -> None: ...
+    removed: bool
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., search: _Optional[str] = ..., removed: _Optional[bool] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -276,19 +288,33 @@ class CancelJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class RemoveJobRequest(_message.Message):
+    __slots__ = ("job_id", "now")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    now: bool
+    def __init__(self, job_id: _Optional[str] = ..., now: _Optional[bool] = ...) -> None: ...
+
+class RemoveJobResponse(_message.Message):
+    __slots__ = ("freed_bytes", "undo_until_unix_ms")
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNDO_UNTIL_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    freed_bytes: int
+    undo_until_unix_ms: int
+    def __init__(self, freed_bytes: _Optional[int] = ..., undo_until_unix_ms: _Optional[int] = ...) -> None: ...
+
+class RestoreJobRequest(_message.Message):
     __slots__ = ("job_id",)
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
-class RemoveJobResponse(_message.Message):
-    __slots__ = ("freed_bytes",)
-    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    freed_bytes: int
-    def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
+class RestoreJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by", "name")
+    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by", "name", "tags", "removed_unix_ms")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -309,6 +335,8 @@ class Job(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: JobState
     seconds: float
@@ -322,7 +350,9 @@ class Job(_message.Message):
     next_page_token: str
     submitted_by: str
     name: str
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    removed_unix_ms: int
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., removed_unix_ms: _Optional[int] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps", "batch", "model", "output_scores", "tuned_output_scores")

@@ -65,15 +65,20 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
                 _registered_method=True)
-        self.RenameJob = channel.unary_unary(
-                '/mistify.v1.Porting/RenameJob',
-                request_serializer=mistify_dot_v1_dot_porting__pb2.RenameJobRequest.SerializeToString,
-                response_deserializer=mistify_dot_v1_dot_porting__pb2.RenameJobResponse.FromString,
+        self.ChangeJob = channel.unary_unary(
+                '/mistify.v1.Porting/ChangeJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.ChangeJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.ChangeJobResponse.FromString,
                 _registered_method=True)
         self.RemoveJob = channel.unary_unary(
                 '/mistify.v1.Porting/RemoveJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.FromString,
+                _registered_method=True)
+        self.RestoreJob = channel.unary_unary(
+                '/mistify.v1.Porting/RestoreJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.RestoreJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.RestoreJobResponse.FromString,
                 _registered_method=True)
         self.WatchJob = channel.unary_stream(
                 '/mistify.v1.Porting/WatchJob',
@@ -143,15 +148,23 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RenameJob(self, request, context):
-        """Give a job another name.
+    def ChangeJob(self, request, context):
+        """Gives a job another name or other tags.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveJob(self, request, context):
-        """Removes a job that has ended, with its packages and all files that nothing else needs.
+        """Removes a job that has ended: first from the lists, and a day later, or at once on request, with its packages
+        and all files that nothing else needs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreJob(self, request, context):
+        """Restores a job that was removed from the lists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -219,15 +232,20 @@ def add_PortingServicer_to_server(servicer, server):
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
             ),
-            'RenameJob': grpc.unary_unary_rpc_method_handler(
-                    servicer.RenameJob,
-                    request_deserializer=mistify_dot_v1_dot_porting__pb2.RenameJobRequest.FromString,
-                    response_serializer=mistify_dot_v1_dot_porting__pb2.RenameJobResponse.SerializeToString,
+            'ChangeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.ChangeJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.ChangeJobResponse.SerializeToString,
             ),
             'RemoveJob': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveJob,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.SerializeToString,
+            ),
+            'RestoreJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.RestoreJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.RestoreJobResponse.SerializeToString,
             ),
             'WatchJob': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJob,
@@ -424,7 +442,7 @@ class Porting:
             _registered_method=True)
 
     @staticmethod
-    def RenameJob(request,
+    def ChangeJob(request,
             target,
             options=(),
             channel_credentials=None,
@@ -437,9 +455,9 @@ class Porting:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/mistify.v1.Porting/RenameJob',
-            mistify_dot_v1_dot_porting__pb2.RenameJobRequest.SerializeToString,
-            mistify_dot_v1_dot_porting__pb2.RenameJobResponse.FromString,
+            '/mistify.v1.Porting/ChangeJob',
+            mistify_dot_v1_dot_porting__pb2.ChangeJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.ChangeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -467,6 +485,33 @@ class Porting:
             '/mistify.v1.Porting/RemoveJob',
             mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/RestoreJob',
+            mistify_dot_v1_dot_porting__pb2.RestoreJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.RestoreJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,7 +13,7 @@ from mistify_client.rpc.trust import CA
 
 #: Command -> the module of this package that registers it.
 _MODULES: Final = {
-    **dict.fromkeys(("jobs", "fetch", "rename", "cancel", "remove"), "jobs"),
+    **dict.fromkeys(("jobs", "fetch", "rename", "tag", "cancel", "remove", "restore"), "jobs"),
     "report": "report",
     "run": "run",
     **dict.fromkeys(("versions", "rollback"), "versions"),

@@ -1,4 +1,4 @@
-"""The commands for jobs on a server: `mistify jobs`, `fetch`, `rename`, `cancel` and `remove`."""
+"""The commands for jobs on a server, such as `mistify jobs`, `fetch`, `rename`, `cancel` and `remove`."""
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.job import Goal, JobState
 from mistify.jobs.part import JobPart
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
@@ -33,7 +33,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a command line."""
-    for command in (jobs, fetch, rename, cancel, remove):
+    for command in (jobs, fetch, rename, tag, cancel, remove, restore):
         app.command()(command)
 
 
@@ -44,9 +44,13 @@ def jobs(
     search: Annotated[
         str,
         typer.Option(
-            help="List only jobs with this text in their id, name or submitter.", show_default="none"
+            help="Only jobs with this text in their id, name, submitter or tags; tag:TAG for a whole tag.",
+            show_default="none",
         ),
     ] = "",
+    removed: Annotated[
+        bool, typer.Option("--removed", help="List the removed jobs that can still be restored.")
+    ] = False,
     explain: ExplainOption = False,
     token_file: TokenFile = None,
 ) -> None:
@@ -54,7 +58,7 @@ def jobs(
     console = Console()
     with reported_errors(), _client(server, token_file) as client:
         if job is None:
-            console.print(_job_table(client, search))
+            console.print(_job_table(client, search, removed=removed))
         else:
             _show_job(client, job, console, explain=explain)
 
@@ -114,6 +118,22 @@ def rename(
         client.rename(job, name)
 
 
+def tag(
+    job: JobArgument,
+    server: ServerOption,
+    tags: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TAG]...", help="The new tags, such as team=vision; without any, it has none."
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Replace the tags of a job."""
+    with reported_errors(), _client(server, token_file) as client:
+        client.tag(job, tags or ())
+
+
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Stop a job; goals that are met keep their packages."""
     with reported_errors(), _client(server, token_file) as client:
@@ -122,25 +142,48 @@ def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
     typer.echo(f"job {job} {verb} {state.value}")
 
 
-def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
-    """Remove a job that has ended, with its packages and all files that no other job needs."""
+def remove(
+    job: JobArgument,
+    server: ServerOption,
+    *,
+    now: Annotated[
+        bool, typer.Option("--now", help="Remove its files at once, which cannot be undone.")
+    ] = False,
+    token_file: TokenFile = None,
+) -> None:
+    """Remove a job that has ended, with its packages and all files that no other job needs.
+
+    For a day, `mistify restore` undoes this; then the files are removed.
+    """
     with reported_errors(), _client(server, token_file) as client:
-        freed = client.remove(job)
-    typer.echo(f"removed {job}, freed {format_bytes(freed, 3)}")
+        if now:
+            typer.echo(f"removed {job}, freed {format_bytes(client.remove_now(job), 3)}")
+        else:
+            until = _time(client.remove(job))
+            typer.echo(f"removed {job}; until {until}, this command undoes it: mistify restore {job}")
+
+
+def restore(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
+    """Restore a job that was removed less than a day ago; `mistify jobs --removed` lists them."""
+    with reported_errors(), _client(server, token_file) as client:
+        client.restore(job)
+    typer.echo(f"restored {job}")
 
 
 def _client(server: str, token_file: Path | None) -> PortingClient:
     return PortingClient(server, read_token(token_file), backoff=announcing_backoff(server))
 
 
-def _job_table(client: PortingClient, search: str) -> Table:
-    """Return the table of jobs, with their names and submitters if there are any."""
-    parts = list(client.jobs(search))
+def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
+    """Return the table of jobs, with their names, tags and submitters if there are any."""
+    parts = list(client.jobs(search, removed=removed))
     columns: dict[str, Callable[[JobPart], str]] = {
         "job": lambda part: part.job.id,
         "name": lambda part: part.job.name,
+        "tags": lambda part: " ".join(part.job.tags),
         "state": lambda part: part.job.state.value,
-        "created": lambda part: _time(part.job),
+        "created": lambda part: _time(part.job.created_unix_ms),
+        "removed": lambda part: _time(part.job.removed_unix_ms) if part.job.removed_unix_ms else "",
         "by": lambda part: part.job.submitted_by,
         "goals met": lambda part: f"{part.goals_met}/{part.goal_count}",
     }
@@ -161,7 +204,7 @@ def _show_job(client: PortingClient, job_id: str, console: Console, *, explain: 
         if goal.warning and not goal.state.ended:
             print_line(console, f"{goal.id}: {goal.warning}")
     reason = f": {job.reason}" if job.reason else ""
-    print_line(console, f"job {job.id}, submitted {_time(job)}, is {job.state.value}{reason}")
+    print_line(console, f"job {job.id}, submitted {_time(job.created_unix_ms)}, is {job.state.value}{reason}")
 
 
 def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> Collection[Goal]:
@@ -183,5 +226,5 @@ def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> 
     return goals
 
 
-def _time(job: Job) -> str:
-    return f"{datetime.fromtimestamp(job.created_unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _time(unix_ms: int) -> str:
+    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

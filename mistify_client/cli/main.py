@@ -48,6 +48,10 @@ def port(
     data_root: DataRoots = None,
     store: PortingStore = None,
     name: Annotated[str, typer.Option(help="Name of the job, for people.", show_default="none")] = "",
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Word by which to find the job, such as team=vision; repeatable."),
+    ] = None,
     explain: ExplainOption = False,
 ) -> None:
     """Port a model to every goal of CONFIG.
@@ -66,7 +70,7 @@ def port(
         output_directory(out)
         from mistify_client.cli.session import port_goals  # noqa: PLC0415 (only for valid configs)
 
-        code = port_goals(text, out, serving, name=name, explain=explain)
+        code = port_goals(text, out, serving, name=name, tags=tag or (), explain=explain)
     raise typer.Exit(code)
 
 

@@ -24,19 +24,22 @@ from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient, UnseenJobError, accepted
 
 
-def port_goals(text: str, out: Path, serving: Serving, *, name: str = "", explain: bool = False) -> int:
+def port_goals(
+    text: str, out: Path, serving: Serving, *, name: str = "", tags: Sequence[str] = (), explain: bool = False
+) -> int:
     """Port to the goals of a config, and return the exit code.
 
     Args:
         text: JSON of the config.
         out: Directory for the packages and the report.
         name: Name of a new job, for people.
+        tags: Tags of a new job.
         explain: Print why algorithms and precisions were chosen.
     """
     console = Console()
     with _session(serving, console) as (client, shown):
         text = _with_files_sent(text, serving, shown.show_line)
-        job = attach(client, text, out, serving.remote or f"store:{serving.store}", name)
+        job = attach(client, text, out, serving.remote or f"store:{serving.store}", name=name, tags=tags)
         shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
         if others := packages_of_others(out, job):
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,7 +24,15 @@ class SavedSubmission:
     server: str
 
 
-def attach(client: PortingClient, config: str, out: Path, server: str, name: str = "") -> Job:
+def attach(
+    client: PortingClient,
+    config: str,
+    out: Path,
+    server: str,
+    *,
+    name: str = "",
+    tags: Sequence[str] = (),
+) -> Job:
     """Submit a config, or return the job that an earlier run started for it.
 
     A new job is started if the config or the server has changed, or if the earlier job failed or was
@@ -34,18 +43,19 @@ def attach(client: PortingClient, config: str, out: Path, server: str, name: str
         out: The output directory, in which the submission is recorded.
         server: Identifies the server: an address, or the store of an embedded one.
         name: Name of a new job, for people.
+        tags: Tags of a new job.
     """
     digest = hashlib.sha256(config.encode()).hexdigest()
     earlier = _read(out / SUBMISSION)
     if earlier is not None and (earlier.config_sha256, earlier.server) == (digest, server):
-        job = client.submit(config, earlier.key, name)
+        job = client.submit(config, earlier.key, name, tags)
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
     # The key is recorded before it is used, so that no job is lost if the command is killed in between.
     submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
-        return client.submit(config, submission.key, name)
+        return client.submit(config, submission.key, name, tags)
     except MistifyError as error:
         if error.problems:  # rejected: there is no job to return to
             (out / SUBMISSION).unlink()

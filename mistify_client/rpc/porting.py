@@ -1,7 +1,7 @@
 """The client of the porting service: plan and submit goals, add more, watch jobs, download packages."""
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -80,13 +80,14 @@ class PortingClient(ServiceClient):
     def _stub(self) -> PortingStub:
         return PortingStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
-    def submit(self, config_json: str, idempotency_key: str, name: str = "") -> Job:
+    def submit(self, config_json: str, idempotency_key: str, name: str = "", tags: Sequence[str] = ()) -> Job:
         """Start a job for a batch of configs; the same key returns the same job.
 
         Args:
             config_json: JSON of the configs.
             idempotency_key: Identifies the submission.
             name: The job's name for people; empty for none.
+            tags: The job's tags.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
@@ -94,7 +95,11 @@ class PortingClient(ServiceClient):
             UnseenJobError: The job has further pages of goals, which the token does not give access to.
         """
         request = pb.SubmitBatchRequest(
-            config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE, name=name
+            config_json=config_json,
+            idempotency_key=idempotency_key,
+            goals=_FIRST_PAGE,
+            name=name,
+            tags=tags,
         )
         return self._accepted(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
@@ -165,13 +170,17 @@ class PortingClient(ServiceClient):
             )
         return goal
 
-    def jobs(self, search: str = "") -> Iterator[JobPart]:
+    def jobs(self, search: str = "", *, removed: bool = False) -> Iterator[JobPart]:
         """Yield jobs on the server without their goals, newest first; they are requested page by page.
 
         Args:
-            search: Text in the id, the name or the submitter of each job, in any case; empty for all jobs.
+            search: Text in the id, the name, the submitter or a tag of each job, in any case, and `tag:TAG`
+                for whole tags; empty for all jobs.
+            removed: Yield the removed jobs instead of the others.
         """
-        request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection(), search=search)
+        request = pb.ListJobsRequest(
+            page_size=PAGE_SIZE, goals=pb.GoalSelection(), search=search, removed=removed
+        )
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
             yield from map(porting.part_from_proto, page.jobs)
@@ -181,8 +190,13 @@ class PortingClient(ServiceClient):
 
     def rename(self, job_id: str, name: str) -> None:
         """Give a job another name for people; empty for none."""
-        request = pb.RenameJobRequest(job_id=job_id, name=name)
-        self._connection.call(self._stub.RenameJob, request, JOB_SECONDS)
+        request = pb.ChangeJobRequest(job_id=job_id, name=name)
+        self._connection.call(self._stub.ChangeJob, request, JOB_SECONDS)
+
+    def tag(self, job_id: str, tags: Sequence[str]) -> None:
+        """Replace the tags of a job."""
+        request = pb.ChangeJobRequest(job_id=job_id, tags=pb.Tags(tags=tags))
+        self._connection.call(self._stub.ChangeJob, request, JOB_SECONDS)
 
     def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that are met keep their packages. A job that has ended does not change.
@@ -208,13 +222,38 @@ class PortingClient(ServiceClient):
         )
 
     def remove(self, job_id: str) -> int:
-        """Remove a job that has ended, with its packages, and return the number of freed bytes.
+        """Remove a job that has ended from the lists, and return until when `restore` can undo it.
+
+        The server removes its packages after that.
+
+        Returns:
+            The time in milliseconds since 1970.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group is tuning
                 its packages.
         """
         request = pb.RemoveJobRequest(job_id=job_id)
+        answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, JOB_SECONDS)
+        return answer.undo_until_unix_ms
+
+    def restore(self, job_id: str) -> None:
+        """Restore a removed job; no effect on other jobs.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such job, or it can no longer be restored.
+        """
+        request = pb.RestoreJobRequest(job_id=job_id)
+        self._connection.call(self._stub.RestoreJob, request, JOB_SECONDS)
+
+    def remove_now(self, job_id: str) -> int:
+        """Remove a job that has ended, with its packages, and return the number of freed bytes.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group is tuning
+                its packages.
+        """
+        request = pb.RemoveJobRequest(job_id=job_id, now=True)
         answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, REMOVE_SECONDS)
         return answer.freed_bytes
 

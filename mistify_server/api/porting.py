@@ -11,6 +11,8 @@ from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.porting import plan_to_proto
 from mistify_server.jobs.package_files import CHUNK, PackageFiles
+from mistify_server.jobs.removals import JobRemovals
+from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.service import PortingService
 
 
@@ -22,15 +24,22 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     """
 
     def __init__(
-        self, service: PortingService, packages: PackageFiles, report_page: Callable[[Job], str]
+        self,
+        service: PortingService,
+        removals: JobRemovals,
+        packages: PackageFiles,
+        report_page: Callable[[Job], str],
     ) -> None:
         self._service = service
+        self._removals = removals
         self._packages = packages
         self._report_page = report_page
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        job_id = await self._service.submit(request.config_json, request.idempotency_key, request.name)
+        job_id = await self._service.submit(
+            request.config_json, request.idempotency_key, request.name, request.tags
+        )
         return await self._part(job_id, request)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
@@ -49,8 +58,9 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Return a page of jobs."""
+        search = search_of(request.search, removed=request.removed)
         parts, token = await self._service.jobs(
-            request.page_size, request.page_token, _selection(request), request.search
+            request.page_size, request.page_token, _selection(request), search
         )
         jobs = await asyncio.to_thread(lambda: list(map(porting.part_to_proto, parts)))
         return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
@@ -60,18 +70,29 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         await self._service.cancel(request.job_id)
         return await self._part(request.job_id, request)
 
-    async def RenameJob(  # noqa: N802
-        self, request: pb.RenameJobRequest, context: Any
-    ) -> pb.RenameJobResponse:
-        """Rename a job."""
-        await self._service.rename(request.job_id, request.name)
-        return pb.RenameJobResponse()
+    async def ChangeJob(  # noqa: N802
+        self, request: pb.ChangeJobRequest, context: Any
+    ) -> pb.ChangeJobResponse:
+        """Change the name or the tags of a job."""
+        name = request.name if request.HasField("name") else None
+        tags = request.tags.tags if request.HasField("tags") else None
+        await self._service.change(request.job_id, name, tags)
+        return pb.ChangeJobResponse()
 
     async def RemoveJob(  # noqa: N802
         self, request: pb.RemoveJobRequest, context: Any
     ) -> pb.RemoveJobResponse:
         """Remove a job."""
-        return pb.RemoveJobResponse(freed_bytes=await self._service.remove(request.job_id))
+        if request.now:
+            return pb.RemoveJobResponse(freed_bytes=await self._removals.remove(request.job_id))
+        return pb.RemoveJobResponse(undo_until_unix_ms=await self._removals.hide(request.job_id))
+
+    async def RestoreJob(  # noqa: N802
+        self, request: pb.RestoreJobRequest, context: Any
+    ) -> pb.RestoreJobResponse:
+        """Restore a removed job."""
+        await self._removals.restore(request.job_id)
+        return pb.RestoreJobResponse()
 
     async def WatchJob(  # noqa: N802
         self, request: pb.WatchJobRequest, context: Any

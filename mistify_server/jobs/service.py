@@ -5,20 +5,20 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain, starmap
 
 from mistify.config.reading import BatchReading
-from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.identity.callers import current_caller
+from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
-from mistify_server.names import check_job_name
+from mistify_server.names import check_job_name, checked_tags
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, with_forecast
@@ -31,8 +31,8 @@ from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.planning.snapshot import Inspections, JobSnapshot
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
+from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch
 from mistify_server.store.plans import BatchInputs, BatchPlan
-from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 
@@ -40,9 +40,6 @@ MOST_JOBS_PER_PAGE = 100
 
 #: Maximum number of jobs per page when they are listed without goals.
 MOST_JOBS_ALONE_PER_PAGE = 1_000
-
-#: Maximum length of a text to search for.
-MOST_SEARCHED = 200
 
 #: Default maximum number of goals in a job.
 DEFAULT_MAX_GOALS = 10_000
@@ -56,10 +53,6 @@ _LATEST_EVENTS = 200
 _log = logging.getLogger(__name__)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class PortingService:
     """The porting jobs in one store. Every method raises `MistifyError`: NOT_FOUND for unknown jobs."""
 
@@ -71,23 +64,26 @@ class PortingService:
         inspector: BatchInspector,
         *,
         max_goals: int = DEFAULT_MAX_GOALS,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._store = store
         self._jobs = jobs
         self._resolver = resolver
         self._inspector = inspector
         self._max_goals = max_goals
-        self._removing = asyncio.Lock()
         self._now = now
 
-    async def submit(self, config_text: str, idempotency_key: str, name: str = "") -> str:
+    async def submit(
+        self, config_text: str, idempotency_key: str, name: str = "", tags: Sequence[str] = ()
+    ) -> str:
         """Resolve and inspect configs, check their limits, plan them, and start a job for them.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
-            idempotency_key: A repeated key returns the job of its first submission; empty for no key.
+            idempotency_key: A repeated key returns the job of its first submission, which is restored if it
+                was removed; empty for no key.
             name: The job's name for people; empty for none.
+            tags: The job's tags.
 
         Returns:
             The id of the job.
@@ -97,10 +93,10 @@ class PortingService:
                 nothing was stored or started; CONFLICT, the key belongs to another config.
         """
         check_job_name(name)
-        jobs = self._store.jobs
-        known = await asyncio.to_thread(jobs.find, idempotency_key, config_text) if idempotency_key else None
+        tags = checked_tags(tags)
+        known = await asyncio.to_thread(self._known, idempotency_key, config_text)
         if known is not None:
-            return known.id
+            return known
         reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
         with reading.problems_at_their_places():
@@ -108,7 +104,7 @@ class PortingService:
             planned = await asyncio.to_thread(self._planned_all, inspected, problems)
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         plans = [plan for plan, _, _ in planned]
-        job = self._new_job(name, [goals[config.id] for config in reading.configs.values()])
+        job = self._new_job(name, tags, [goals[config.id] for config in reading.configs.values()])
         submission = Submission(job, plans, config_text, idempotency_key or None)
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
@@ -231,21 +227,17 @@ class PortingService:
         return await asyncio.to_thread(lambda: list(served_batches(self._store, job_id)))
 
     async def jobs(
-        self, page_size: int, page_token: str, selection: GoalSelection | None = None, search: str = ""
+        self,
+        page_size: int,
+        page_token: str,
+        selection: GoalSelection | None = None,
+        search: JobSearch = ANY_JOB,
     ) -> tuple[list[JobPart], str]:
         """Return a page of jobs, newest first, and the token of the next page; empty on the last page.
 
         Args:
-            search: Text in the id, the name or the submitter of each job, in any case.
-
-        Raises:
-            MistifyError: INVALID_CONFIG, the text is longer than `MOST_SEARCHED`.
+            search: The jobs to return.
         """
-        if len(search) > MOST_SEARCHED:
-            raise MistifyError(
-                ErrorCode.INVALID_CONFIG,
-                f"got {len(search):,} characters to search for; expected up to {MOST_SEARCHED}; shorten them",
-            )
         alone = selection is not None and selection.empty
         most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
         size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE
@@ -254,35 +246,20 @@ class PortingService:
         )
         return page, page[-1].job.id if more else ""
 
-    async def rename(self, job_id: str, name: str) -> None:
-        """Give a job another name for people; empty for none.
+    async def change(self, job_id: str, name: str | None, tags: Sequence[str] | None) -> None:
+        """Give a job another name for people, or other tags; None keeps them.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the name is too long or has several lines.
+            MistifyError: INVALID_CONFIG, the name or the tags are invalid.
         """
-        check_job_name(name)
-        await asyncio.to_thread(self._store.jobs.rename, job_id, name)
+        if name is not None:
+            check_job_name(name)
+        change = JobChange(name, None if tags is None else checked_tags(tags))
+        await asyncio.to_thread(self._store.jobs.change, job_id, change)
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; finished goals keep their packages."""
         await self._jobs.cancel(job_id)
-
-    async def remove(self, job_id: str) -> int:
-        """Remove a finished job with the files that only it uses, and return the number of bytes freed.
-
-        Raises:
-            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages; UNAVAILABLE, a model
-                is being added to the store.
-        """
-        # The caller may disconnect, but the files of a removed job must be removed too.
-        return await asyncio.shield(asyncio.create_task(self._remove(job_id)))
-
-    async def _remove(self, job_id: str) -> int:
-        async with self._removing:
-            busy_since = min(self._inspector.engine.busy_since, self._jobs.busy_since)
-            freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since)
-        _log.info("the job was removed", extra={"job": job_id, "freed_bytes": freed})
-        return freed
 
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new events as they occur, until the job ends.
@@ -340,7 +317,16 @@ class PortingService:
             return batch
         return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))
 
-    def _new_job(self, name: str, goals: Sequence[Goal]) -> Job:
+    def _known(self, idempotency_key: str, config_text: str) -> str | None:
+        """Return the id of the job that was submitted with a key, and restore it; None if there is none."""
+        known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
+        if known is None:
+            return None
+        if known.removed_unix_ms is not None:
+            self._store.jobs.restore(known.id)
+        return known.id
+
+    def _new_job(self, name: str, tags: tuple[str, ...], goals: Sequence[Goal]) -> Job:
         now = self._now()
         return Job(
             id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
@@ -349,6 +335,7 @@ class PortingService:
             created_unix_ms=int(now.timestamp() * 1000),
             submitted_by=current_caller().name,
             name=name,
+            tags=tags,
         )
 
     def _snapshot(self, job_id: str) -> JobSnapshot:

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
@@ -12,6 +14,32 @@ from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
+
+
+@dataclass(frozen=True)
+class JobSearch:
+    """A search for jobs; each must meet all conditions.
+
+    Attributes:
+        text: Text in its id, name, submitter or a tag, in any case; empty for any.
+        tags: Whole tags of each job, in any case.
+        removed: Whether to find the jobs that `JobStore.hide` removed instead of the others.
+    """
+
+    text: str = ""
+    tags: tuple[str, ...] = ()
+    removed: bool = False
+
+
+ANY_JOB: Final = JobSearch()
+
+
+@dataclass(frozen=True)
+class JobChange:
+    """A change of a job: its new name and tags; None to keep them."""
+
+    name: str | None = None
+    tags: tuple[str, ...] | None = None
 
 
 class JobStore(ABC):
@@ -44,6 +72,9 @@ class JobStore(ABC):
         """Store new goals of a job; a finished job is queued again.
 
         Each goal gets an event, and so does the job if it is queued.
+
+        Raises:
+            MistifyError: CONFLICT, the job is removed.
         """
 
     @abstractmethod
@@ -115,7 +146,7 @@ class JobStore(ABC):
         most_goals: int,
         before: str | None = None,
         selection: GoalSelection | None = None,
-        search: str = "",
+        search: JobSearch = ANY_JOB,
     ) -> tuple[list[JobPart], bool]:
         """Return a page of jobs, newest first, and whether there are older ones; other jobs are not read.
 
@@ -124,12 +155,30 @@ class JobStore(ABC):
             most_goals: Maximum total number of goals; if the first job has more, it is the only one.
             before: Id of a job; only jobs submitted before it are returned.
             selection: The goals to read of each job; None for all.
-            search: Text in the id, the name or the submitter of each job, in any case.
+            search: The jobs to return.
         """
 
     @abstractmethod
-    def rename(self, job_id: str, name: str) -> None:
-        """Change the name of a job."""
+    def change(self, job_id: str, change: JobChange) -> None:
+        """Change the name or the tags of a job."""
+
+    @abstractmethod
+    def hide(self, job_id: str, unix_ms: int) -> None:
+        """Mark a finished job as removed at a time; lists omit it, and no goals can be added to it.
+
+        A job that is already removed keeps its time.
+
+        Raises:
+            MistifyError: As for `remove`.
+        """
+
+    @abstractmethod
+    def restore(self, job_id: str) -> None:
+        """Undo `hide`; no effect on other jobs."""
+
+    @abstractmethod
+    def hidden(self, before_ms: int) -> list[str]:
+        """Return the ids of jobs that were removed by `hide` before a time."""
 
     @abstractmethod
     def unfinished(self) -> list[str]:
@@ -179,11 +228,14 @@ class JobStore(ABC):
         """Return up to `limit` of the latest events of a job, in order."""
 
     @abstractmethod
-    def remove(self, job_id: str) -> None:
+    def remove(self, job_id: str, hidden_before_ms: int | None = None) -> None:
         """Remove a finished job with its checkpoints, packages, events and edges.
 
+        Args:
+            hidden_before_ms: Only remove it if `hide` removed it before this time; None to remove it anyway.
+
         Raises:
-            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
+            MistifyError: CONFLICT, the job is unfinished, a group tunes its packages, or it was restored.
         """
 
     @abstractmethod

@@ -31,7 +31,7 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
         return _remove_files(store, inf) + store.jobs.shrink()
 
 
-def remove_job(store: Store, job_id: str, busy_since: float) -> int:
+def remove_job(store: Store, job_id: str, busy_since: float, hidden_before_ms: int | None = None) -> int:
     """Remove a finished job from the store of a running server, then unreferenced files.
 
     Unreferenced files that may belong to a task in progress are left for a later removal.
@@ -39,6 +39,7 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
     Args:
         store: The store of the running server.
         busy_since: Start of the oldest step or task in progress, in seconds since 1970; now if there is none.
+        hidden_before_ms: See `JobStore.remove`.
 
     Returns:
         Number of bytes freed.
@@ -47,7 +48,7 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
         MistifyError: As for `remove_jobs`.
     """
     with store.artifacts.removing():
-        store.jobs.remove(job_id)
+        store.jobs.remove(job_id, hidden_before_ms)
         return _remove_files(store, busy_since) + store.jobs.shrink()
 
 

@@ -73,7 +73,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.add_middleware(AccessMiddleware, sessions=sessions, audit=services.access.audit, origins=origins)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
-    app.include_router(job_routes(services.porting))
+    app.include_router(job_routes(services.porting, services.removals))
     app.include_router(package_routes(services.porting, services.packages))
     app.include_router(report_routes(services.porting))
     app.include_router(upload_routes(services.uploads))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from mistify.errors import ErrorCode, MistifyError
@@ -14,7 +14,9 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
-from mistify_server.jobs.service import MOST_SEARCHED, PortingService
+from mistify_server.jobs.removals import JobRemovals
+from mistify_server.jobs.searching import MOST_SEARCHED, search_of
+from mistify_server.jobs.service import PortingService
 from mistify_server.web.bodies import config_text, described_body, small_body
 from mistify_server.web.problems import responses, with_lines
 
@@ -59,15 +61,24 @@ PageToken = Annotated[
 
 
 JobName = Annotated[str, Query(description="Name for people; it need not be unique")]
+JobTags = Annotated[list[str], Query(description="Words by which to find the job; repeatable")]
 Search = Annotated[
-    str, Query(max_length=MOST_SEARCHED, description="Text in the id, the name or the submitter, in any case")
+    str,
+    Query(
+        max_length=MOST_SEARCHED,
+        description="Text in the id, name, submitter or a tag, in any case; `tag:TAG` for a whole tag",
+    ),
 ]
+Removed = Annotated[bool, Query(description="The removed jobs instead of the others")]
 
 
 class ChangedJob(BaseModel):
-    """The new name of a job; empty for none."""
+    """The new name of a job, empty for none, and its new tags; what is absent does not change."""
 
-    name: str
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    tags: list[str] | None = None
 
 
 class JobPage(BaseModel):
@@ -78,23 +89,28 @@ class JobPage(BaseModel):
 
 
 class Removal(BaseModel):
-    """The result of removing a job."""
+    """The result of removing a job: bytes freed, and until when it can be undone, in ms since 1970."""
 
-    freed_bytes: int
+    freed_bytes: int = 0
+    undo_until_unix_ms: int | None = None
 
 
-def job_routes(service: PortingService) -> APIRouter:
-    """Return the routes to a service."""
+def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
+    """Return the routes to the jobs of a service."""
     router = APIRouter(prefix="/v1", tags=["jobs"])
 
     @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def submit(
-        request: Request, response: Response, idempotency_key: IdempotencyKey = "", name: JobName = ""
+        request: Request,
+        response: Response,
+        idempotency_key: IdempotencyKey = "",
+        name: JobName = "",
+        tag: JobTags = (),  # type: ignore[assignment]
     ) -> JobPart:
         """Check all configs and start a job for them."""
         text = await config_text(request)
         async with with_lines(text):
-            job_id = await service.submit(text, idempotency_key, name)
+            job_id = await service.submit(text, idempotency_key, name, tag)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, _FIRST_GOALS)
 
@@ -110,9 +126,12 @@ def job_routes(service: PortingService) -> APIRouter:
         page_size: Annotated[int, Query(ge=1, le=100, description="Maximum number of jobs")] = 100,
         page_token: PageToken = "",
         search: Search = "",
+        removed: Removed = False,
     ) -> JobPage:
         """List jobs without their goals, newest first."""
-        parts, token = await service.jobs(page_size, page_token, GoalSelection(), search)
+        parts, token = await service.jobs(
+            page_size, page_token, GoalSelection(), search_of(search, removed=removed)
+        )
         return JobPage(jobs=parts, next_page_token=token)
 
     @router.get("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
@@ -123,12 +142,13 @@ def job_routes(service: PortingService) -> APIRouter:
         return await service.part(job_id, GoalSelection(goal_id, page_size, page_token))
 
     _add_changing_routes(router, service)
+    _add_removing_routes(router, removals)
     _add_detail_routes(router, service)
     return router
 
 
 def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
-    """Add the routes that rename, extend, cancel and remove a job."""
+    """Add the routes that rename, tag, extend and cancel a job."""
 
     @router.patch(
         "/jobs/{job_id}",
@@ -136,15 +156,10 @@ def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
         responses=dict(responses(*_INVALID)),
         openapi_extra=described_body(ChangedJob),
     )
-    async def rename(job_id: str, request: Request) -> None:
-        """Give a job another name."""
+    async def change(job_id: str, request: Request) -> None:
+        """Give a job another name or other tags."""
         changed = await small_body(request, ChangedJob)
-        await service.rename(job_id, changed.name)
-
-    @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
-    async def remove(job_id: str) -> Removal:
-        """Remove a finished job with its packages."""
-        return Removal(freed_bytes=await service.remove(job_id))
+        await service.change(job_id, changed.name, changed.tags)
 
     @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
@@ -159,6 +174,25 @@ def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
         """Stop a job; met goals keep their packages."""
         await service.cancel(job_id)
         return await service.part(job_id, GoalSelection())
+
+
+def _add_removing_routes(router: APIRouter, removals: JobRemovals) -> None:
+    """Add the routes that remove and restore a job."""
+
+    @router.delete("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
+    async def remove(
+        job_id: str,
+        now: Annotated[bool, Query(description="Remove its files at once, which cannot be undone")] = False,
+    ) -> Removal:
+        """Remove a finished job from the lists, and a day later with its packages."""
+        if now:
+            return Removal(freed_bytes=await removals.remove(job_id))
+        return Removal(undo_until_unix_ms=await removals.hide(job_id))
+
+    @router.post("/jobs/{job_id}/restore", status_code=204, responses=dict(responses(*_INVALID)))
+    async def restore(job_id: str) -> None:
+        """Restore a removed job."""
+        await removals.restore(job_id)
 
 
 def _add_detail_routes(router: APIRouter, service: PortingService) -> None:

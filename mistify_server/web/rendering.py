@@ -24,6 +24,7 @@ from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes
 from mistify.uploads import as_written
 from mistify.wording import counted
+from mistify_server.jobs.removals import final_removal
 from mistify_server.web.assets import asset_url
 
 
@@ -58,6 +59,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "counted": counted,
+        "final_removal": final_removal,
         "bytes": lambda size: format_bytes(float(size), 3),
         "moment": _moment,
         "outcome": outcome,

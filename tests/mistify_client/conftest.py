@@ -144,7 +144,17 @@ class PortingFake(PortingServicer):
 
     def RemoveJob(self, request, context):
         self._note(request, context)
-        return pb.RemoveJobResponse(freed_bytes=2_000_000)
+        if request.now:
+            return pb.RemoveJobResponse(freed_bytes=2_000_000)
+        return pb.RemoveJobResponse(undo_until_unix_ms=86_400_000)
+
+    def RestoreJob(self, request, context):
+        self._note(request, context)
+        return pb.RestoreJobResponse()
+
+    def ChangeJob(self, request, context):
+        self._note(request, context)
+        return pb.ChangeJobResponse()
 
     def _part(self, request):
         """Return the job with the goals that a request selects, at most `page` of them."""

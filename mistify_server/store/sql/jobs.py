@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -21,7 +21,7 @@ from mistify_server.store.changes import (
     Submission,
 )
 from mistify_server.store.edges import EdgeRecord
-from mistify_server.store.jobs import JobStore
+from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch, JobStore
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
@@ -113,6 +113,10 @@ class SqlJobStore(JobStore):
     def add_goals(self, job_id: str, addition: Addition) -> None:
         with self._database.write() as session:
             job = job_row(session, job_id)
+            if job.removed_unix_ms is not None:
+                raise MistifyError(
+                    ErrorCode.CONFLICT, f"the job {job_id} is removed; restore it before you add goals"
+                )
             count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
             session.add(addition_row(job_id, addition))
             insert_goals(session, job_id, addition.goals, count)
@@ -196,15 +200,12 @@ class SqlJobStore(JobStore):
         most_goals: int,
         before: str | None = None,
         selection: GoalSelection | None = None,
-        search: str = "",
+        search: JobSearch = ANY_JOB,
     ) -> tuple[list[JobPart], bool]:
         with self._database.read() as session:
-            newest_first = select(JobRow).order_by(JobRow.number.desc()).limit(limit + 1)
-            if search:
-                columns = JobRow.id, JobRow.name, JobRow.submitted_by
-                text = search.casefold()
-                contains = (func.casefold(column).contains(text, autoescape=True) for column in columns)
-                newest_first = newest_first.where(or_(*contains))
+            newest_first = (
+                select(JobRow).where(*_found_by(search)).order_by(JobRow.number.desc()).limit(limit + 1)
+            )
             if before is not None:
                 newest_first = newest_first.where(JobRow.number < job_row(session, before).number)
             if selection is not None and selection.empty:
@@ -218,9 +219,27 @@ class SqlJobStore(JobStore):
             return [part_of(session, row, selection) for row in rows], len(results) > len(rows)
 
     @override
-    def rename(self, job_id: str, name: str) -> None:
+    def change(self, job_id: str, change: JobChange) -> None:
         with self._database.write() as session:
-            job_row(session, job_id).name = name
+            row = job_row(session, job_id)
+            row.name = row.name if change.name is None else change.name
+            row.tags = row.tags if change.tags is None else list(change.tags)
+
+    @override
+    def hide(self, job_id: str, unix_ms: int) -> None:
+        with self._database.write() as session:
+            row = _removable(session, job_id)
+            row.removed_unix_ms = unix_ms if row.removed_unix_ms is None else row.removed_unix_ms
+
+    @override
+    def restore(self, job_id: str) -> None:
+        with self._database.write() as session:
+            job_row(session, job_id).removed_unix_ms = None
+
+    @override
+    def hidden(self, before_ms: int) -> list[str]:
+        with self._database.read() as session:
+            return list(session.scalars(select(JobRow.id).where(JobRow.removed_unix_ms < before_ms)))
 
     @override
     def unfinished(self) -> list[str]:
@@ -280,20 +299,14 @@ class SqlJobStore(JobStore):
             return list(map(_event, session.scalars(newest_first.limit(limit))))[::-1]
 
     @override
-    def remove(self, job_id: str) -> None:
+    def remove(self, job_id: str, hidden_before_ms: int | None = None) -> None:
         with self._database.write() as session:
-            job = job_row(session, job_id)
-            if not JobState(job.state).ended:
-                raise MistifyError(
-                    ErrorCode.CONFLICT,
-                    f"the job {job_id} is {job.state}; wait until it finishes or cancel it",
-                )
-            group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
-            if group is not None:
-                raise MistifyError(
-                    ErrorCode.CONFLICT,
-                    f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
-                )
+            job = _removable(session, job_id)
+            if (
+                hidden_before_ms is not None
+                and not (job.removed_unix_ms or hidden_before_ms) < hidden_before_ms
+            ):
+                raise MistifyError(ErrorCode.CONFLICT, f"the job {job_id} was restored")
             for row in _OF_JOB:
                 session.execute(delete(row).filter_by(job_id=job_id))
             session.delete(job)
@@ -324,6 +337,40 @@ class SqlJobStore(JobStore):
 
 def _event(row: EventRow) -> JobEvent:
     return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
+
+
+def _removable(session: Session, job_id: str) -> JobRow:
+    """Return the row of a job that can be removed.
+
+    Raises:
+        MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
+    """
+    job = job_row(session, job_id)
+    if not JobState(job.state).ended:
+        raise MistifyError(
+            ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait until it finishes or cancel it"
+        )
+    group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
+    if group is not None:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
+        )
+    return job
+
+
+def _found_by(search: JobSearch) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of a search."""
+    yield JobRow.removed_unix_ms.is_not(None) if search.removed else JobRow.removed_unix_ms.is_(None)
+    tag = func.json_each(JobRow.tags).table_valued("value").c.value
+    if search.text:
+        columns = JobRow.id, JobRow.name, JobRow.submitted_by
+        text = search.text.casefold()
+        contains = [func.casefold(column).contains(text, autoescape=True) for column in columns]
+        tagged = select(tag).where(func.casefold(tag).contains(text, autoescape=True))
+        yield or_(*contains, exists(tagged))
+    for wanted in search.tags:
+        yield exists(select(tag).where(func.casefold(tag) == wanted.casefold()))
 
 
 def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:

@@ -132,6 +132,8 @@ def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> J
         created_unix_ms=row.created_unix_ms,
         submitted_by=row.submitted_by,
         name=row.name,
+        tags=tuple(row.tags),
+        removed_unix_ms=row.removed_unix_ms,
         sources=sources,
         seconds=row.seconds,
         spent=row.spent,

@@ -66,6 +66,8 @@ def insert_job(session: Session, submission: Submission) -> None:
             created_unix_ms=job.created_unix_ms,
             submitted_by=job.submitted_by,
             name=job.name,
+            tags=list(job.tags),
+            removed_unix_ms=None,
             reason=job.reason,
             seconds=job.seconds,
             spent=dict(job.spent),

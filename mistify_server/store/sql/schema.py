@@ -15,6 +15,7 @@ class Table(DeclarativeBase):
         dict[str, float]: JSON,
         dict[str, object]: JSON,
         list[dict[str, object]]: JSON,
+        list[str]: JSON,
         float: Float(),
     }
 
@@ -49,7 +50,10 @@ class TokenRow(Table):
 
 
 class JobRow(Table):
-    """A job; `number` is its position in the order of submission."""
+    """A job; `number` is its position in the order of submission.
+
+    A removed job is kept until its removal cannot be undone any more.
+    """
 
     __tablename__ = "jobs"
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -61,6 +65,8 @@ class JobRow(Table):
     created_unix_ms: Mapped[int]
     submitted_by: Mapped[str] = mapped_column(server_default=text("''"))
     name: Mapped[str] = mapped_column(server_default=text("''"))
+    tags: Mapped[list[str]] = mapped_column(server_default=text("'[]'"))
+    removed_unix_ms: Mapped[int | None]
     reason: Mapped[str]
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]

@@ -12,10 +12,11 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.report import report
+from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.served import serves_tasks
 from mistify_server.services import Services
 from mistify_server.store.plans import BatchInputs
-from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken, Search
+from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken, Removed, Search
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
@@ -61,9 +62,12 @@ def page_routes(services: Services) -> APIRouter:
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     @router.get("/")
-    async def jobs(request: Request, page_token: PageToken = "", search: Search = "") -> HTMLResponse:
-        parts, token = await porting.jobs(50, page_token, GoalSelection(), search)
-        return _page(request, "jobs.html", parts=parts, next_page_token=token, search=search)
+    async def jobs(
+        request: Request, page_token: PageToken = "", search: Search = "", removed: Removed = False
+    ) -> HTMLResponse:
+        found = search_of(search, removed=removed)
+        parts, token = await porting.jobs(50, page_token, GoalSelection(), found)
+        return _page(request, "jobs.html", parts=parts, next_page_token=token, search=search, removed=removed)
 
     @router.get("/jobs/{job_id}")
     async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:

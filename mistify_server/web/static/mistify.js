@@ -224,27 +224,29 @@ async function send(button, address, request) {
   else location.reload();
 }
 
+const QUESTIONS = { name: "Name of the job", tags: "Tags of the job, separated by spaces" };
+
 // Attaches handlers to buttons that send a request.
 function act(part) {
   for (const button of part.querySelectorAll("[data-send]")) {
     button.addEventListener("click", () => {
-      if (!window.confirm(button.dataset.ask)) return;
+      if (button.dataset.ask && !window.confirm(button.dataset.ask)) return;
       const [method, address] = button.dataset.send.split(" ");
       send(button, address, { method });
     });
   }
-  for (const button of part.querySelectorAll("[data-rename]")) {
+  for (const button of part.querySelectorAll("[data-change]")) {
     button.addEventListener("click", () => {
-      const name = window.prompt("Name of the job", button.dataset.name);
-      if (name === null) return;
+      const { change, field, value } = button.dataset;
+      const given = window.prompt(QUESTIONS[field], value);
+      if (given === null) return;
+      const changed = field === "tags" ? given.split(" ").filter(Boolean) : given;
       const headers = { "content-type": "application/json" };
-      send(button, button.dataset.rename, { method: "PATCH", body: JSON.stringify({ name }), headers });
+      send(button, change, { method: "PATCH", body: JSON.stringify({ [field]: changed }), headers });
     });
   }
 }
 
 const live = document.getElementById("live");
-if (live) {
-  follow(live);
-  act(live);
-}
+if (live) follow(live);
+act(live ?? document);

@@ -138,8 +138,11 @@ form.addEventListener("submit", async (event) => {
   numberLines();
   answer.replaceChildren();
   try {
+    const about = new URLSearchParams();
     const name = document.getElementById("job-name")?.value;
-    const action = form.dataset.action + (name ? `?name=${encodeURIComponent(name)}` : "");
+    if (name) about.set("name", name);
+    for (const tag of document.getElementById("job-tags")?.value.split(" ") ?? []) if (tag) about.append("tag", tag);
+    const action = about.size ? `${form.dataset.action}?${about}` : form.dataset.action;
     const response = await fetch(planned ? "/v1/plans" : action, {
       method: "POST", body: config.value, headers: { "content-type": "application/json" },
     });

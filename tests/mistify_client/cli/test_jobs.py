@@ -140,9 +140,35 @@ def test_fetch_without_any_package_reports_it_and_creates_no_files(mistify, serv
     assert not (tmp_path / "out").exists()
 
 
-def test_remove_deletes_a_job(mistify, service):
+def test_remove_can_be_undone_unless_it_is_at_once(mistify, service):
     result = mistify("remove", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "removed job-1; until 1970-01-02 00:00:00 UTC, this command undoes it: mistify restore job-1\n",
+    )
+    result = mistify("restore", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "restored job-1\n")
+    result = mistify("remove", "job-1", "--now", "--server", service.address)
     assert (result.exit_code, result.stdout) == (0, "removed job-1, freed 2MB\n")
+    assert [type(request).__name__ for request in service.fake.requests] == [
+        "RemoveJobRequest",
+        "RestoreJobRequest",
+        "RemoveJobRequest",
+    ]
+
+
+def test_jobs_lists_tags_and_removed_jobs(mistify, service):
+    service.fake.job = replace(service.fake.job, tags=("team=vision", "urgent"), removed_unix_ms=86_400_000)
+    result = mistify("jobs", "--search", "tag:urgent", "--removed", "--server", service.address)
+    assert "team=vision urgent" in result.stdout
+    assert "1970-01-02" in result.stdout
+    (first, *_) = service.fake.requests
+    assert (first.search, first.removed) == ("tag:urgent", True)
+
+
+def test_tag_replaces_the_tags_of_a_job(mistify, service):
+    assert mistify("tag", "job-1", "a", "b", "--server", service.address).exit_code == 0
+    assert list(service.fake.requests[0].tags.tags) == ["a", "b"]
 
 
 def test_cancel_stops_a_job(mistify, service):

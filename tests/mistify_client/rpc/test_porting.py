@@ -72,8 +72,18 @@ def test_the_error_of_a_never_answered_cancel_says_that_it_may_have_succeeded(se
 
 
 def test_removing_a_job_returns_the_freed_bytes(service, client):
-    assert client.remove("job-1") == 2_000_000
-    assert service.fake.requests == [pb.RemoveJobRequest(job_id="job-1")]
+    assert client.remove_now("job-1") == 2_000_000
+    assert service.fake.requests == [pb.RemoveJobRequest(job_id="job-1", now=True)]
+
+
+def test_names_and_tags_are_changed_separately(service, client):
+    client.rename("job-1", "")
+    client.tag("job-1", [])
+    client.tag("job-1", ["x"])
+    name, none, one = service.fake.requests
+    assert (name.HasField("name"), name.HasField("tags")) == (True, False)
+    assert (none.HasField("name"), none.HasField("tags")) == (False, True)
+    assert list(one.tags.tags) == ["x"]
 
 
 def test_a_token_is_sent_as_a_bearer_token(service):

@@ -41,7 +41,7 @@ async def test_an_inspection_is_removed_with_its_files(caller: Any, site: Any, m
     await caller.finished(job.id)
     assert len(list((site.store / "inspections").iterdir())) == 1
     (site.root / "model.json").unlink()
-    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id))
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id, now=True))
     assert list((site.store / "inspections").iterdir()) == []
 
 

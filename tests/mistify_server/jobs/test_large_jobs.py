@@ -68,12 +68,15 @@ async def test_removing_a_job_keeps_files_of_other_jobs(caller: Any, site: Any, 
     gone = await caller.submit([make_config("b", FLOP="0.5x"), make_config("c", FLOP="0.3x")])
     await caller.finished(gone.id)
     before = set(artifacts_of(site.store).names())
-    answer = await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=gone.id))
+    answer = await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=gone.id, now=True))
     left = set(artifacts_of(site.store).names())
     assert left < before
     assert answer.freed_bytes > 0
     assert len(await caller.fetch(kept.id, "a", "serve.tflite")) > 0
-    for call in (caller.job(gone.id), caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id="no"))):
+    for call in (
+        caller.job(gone.id),
+        caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id="no", now=True)),
+    ):
         with pytest.raises(MistifyError) as caught:
             await call
         assert caught.value.code is ErrorCode.NOT_FOUND
@@ -85,7 +88,7 @@ async def test_a_running_job_is_not_removed(
     (site.control / "hold-adapt").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await wait_until(lambda: bool(site.tasks("adapt")))
-    request = pb.RemoveJobRequest(job_id=job.id)
+    request = pb.RemoveJobRequest(job_id=job.id, now=True)
     with pytest.raises(MistifyError, match="or cancel it") as caught:
         await caller.call(caller.stub.RemoveJob, request)
     assert caught.value.code is ErrorCode.CONFLICT
@@ -103,12 +106,12 @@ async def test_files_that_a_running_task_may_have_made_are_kept(
     running = await caller.submit([make_config("b", FLOP="0.5x")])
     await wait_until(lambda: len(site.tasks("adapt")) == 2)
     fresh = artifacts_of(site.store).put(b"not mentioned yet", ".json")
-    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=ended.id))
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=ended.id, now=True))
     assert fresh in artifacts_of(site.store).names()
     (site.control / "hold-adapt").unlink()
     job = await caller.finished(running.id)
     assert [goal.state for goal in job.goals] == [GoalState.MET]
-    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=running.id))
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=running.id, now=True))
     assert artifacts_of(site.store).names() == []
 
 
@@ -124,7 +127,7 @@ async def test_the_database_shrinks_even_if_it_was_made_by_an_older_version(
     async with serving_at(site.settings()) as caller:
         job = await caller.submit(many(make_config, 500))
         await caller.cancel(job.id)
-        await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id))
+        await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=job.id, now=True))
         left = path.stat().st_size
         assert left < 600_000
     with serving(site.store), closing(sqlite3.connect(path)) as now:

@@ -159,7 +159,7 @@ async def test_files_of_a_step_are_kept_for_its_later_tasks(
     await wait_until(lambda: len(site.tasks("adapt")) == 2)
     made = artifacts_of(site.store).put(b"by a task of the step that has ended", ".keras")
     monkeypatch.setattr(PooledEngine, "busy_since", inf)
-    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=ended.id))
+    await caller.call(caller.stub.RemoveJob, pb.RemoveJobRequest(job_id=ended.id, now=True))
     assert artifacts_of(site.store).path(made).exists()
     (site.control / "hold-adapt").unlink()
     assert (await caller.finished(job.id)).state is JobState.DONE

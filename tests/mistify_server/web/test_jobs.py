@@ -141,7 +141,17 @@ async def test_goals_are_added_cancelled_and_removed(
     assert [goal["id"] for goal in answer.json()["job"]["goals"]] == ["half", "small"]
     assert (await web.delete(f"/v1/jobs/{job}")).status_code == 409
     assert (await web.post(f"/v1/jobs/{job}/cancel")).json()["job"]["state"] == "cancelled"
-    assert (await web.delete(f"/v1/jobs/{job}")).json()["freed_bytes"] > 0
+    until = (await web.delete(f"/v1/jobs/{job}")).json()["undo_until_unix_ms"]
+    removed = (await web.get("/v1/jobs", params={"removed": True})).json()["jobs"]
+    assert [part["job"]["removed_unix_ms"] + 86_400_000 for part in removed] == [until]
+    assert (await web.get("/v1/jobs")).json()["jobs"] == []
+    page = (await web.get(f"/jobs/{job}")).text
+    assert "This job is removed." in page
+    assert "Add goals" not in page
+    assert job in (await web.get("/", params={"removed": True})).text
+    assert (await web.post(f"/v1/jobs/{job}/restore")).status_code == 204
+    assert len((await web.get("/v1/jobs")).json()["jobs"]) == 1
+    assert (await web.delete(f"/v1/jobs/{job}", params={"now": True})).json()["freed_bytes"] > 0
     assert (await web.get(f"/v1/jobs/{job}")).status_code == 404
     assert (await web.get(f"/v1/jobs/{job}/events")).status_code == 404
 

@@ -347,6 +347,12 @@ def add_expected_work(connection: Connection) -> None:
     connection.execute(f"UPDATE curve_points SET point = json_set(point, {unknown})")  # noqa: S608
 
 
+def add_tags_and_removals(connection: Connection) -> None:
+    """Add the tags of jobs and the times of their removals; earlier jobs have neither."""
+    connection.execute("ALTER TABLE jobs ADD COLUMN tags JSON NOT NULL DEFAULT '[]'")
+    connection.execute("ALTER TABLE jobs ADD COLUMN removed_unix_ms INTEGER")
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -369,6 +375,7 @@ STEPS: tuple[Step, ...] = (
     add_exits,  # to 29
     add_tokens,  # to 30
     add_expected_work,  # to 31
+    add_tags_and_removals,  # to 32
 )
 
 

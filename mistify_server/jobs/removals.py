@@ -1,0 +1,103 @@
+"""Removal of finished jobs: first from the lists, and a day later with their files."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.quantities import format_bytes
+from mistify_server.engines.base import TaskEngine
+from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.store.directory import Store
+from mistify_server.store.removal import remove_job
+
+#: How long a removal can be undone.
+UNDONE_WITHIN: Final = timedelta(days=1)
+
+#: Interval between removals of the files of jobs.
+_INTERVAL_SECONDS: Final = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+def final_removal(removed_unix_ms: int) -> int:
+    """Return the time from which a removal cannot be undone, in milliseconds since 1970."""
+    return removed_unix_ms + int(UNDONE_WITHIN.total_seconds() * 1000)
+
+
+def utc_now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+class JobRemovals:
+    """Removes the jobs of a store. Methods raise `MistifyError`: NOT_FOUND for unknown jobs."""
+
+    def __init__(
+        self, store: Store, jobs: RunningJobs, engine: TaskEngine, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._engine = engine
+        self._now = now
+        self._removing = asyncio.Lock()
+
+    async def hide(self, job_id: str) -> int:
+        """Remove a finished job from the lists, and return until when this can be undone.
+
+        Returns:
+            The time in milliseconds since 1970.
+
+        Raises:
+            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
+        """
+        now_ms = self._now_ms()
+        await asyncio.to_thread(self._store.jobs.hide, job_id, now_ms)
+        _log.info("the job was removed, and can be restored for a day", extra={"job": job_id})
+        return final_removal(now_ms)
+
+    async def restore(self, job_id: str) -> None:
+        """Undo `hide`; a job that was not removed does not change."""
+        await asyncio.to_thread(self._store.jobs.restore, job_id)
+        _log.info("the job was restored", extra={"job": job_id})
+
+    async def remove(self, job_id: str) -> int:
+        """Remove a finished job with the files that only it uses, and return the number of bytes freed.
+
+        Raises:
+            MistifyError: As for `hide`; UNAVAILABLE, a model is being added to the store.
+        """
+        # The caller may disconnect, but the files of a removed job must be removed too.
+        return await asyncio.shield(asyncio.create_task(self._remove(job_id, None)))
+
+    async def remove_due(self) -> None:
+        """Remove the jobs whose removal cannot be undone any more, with their files."""
+        due = self._now_ms() - int(UNDONE_WITHIN.total_seconds() * 1000)
+        for job_id in await asyncio.to_thread(self._store.jobs.hidden, due):
+            try:
+                await self._remove(job_id, due)
+            except MistifyError as error:
+                if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
+                    raise
+                _log.warning("the files of a removed job are kept: %s", error, extra={"job": job_id})
+
+    async def keep_removing(self) -> None:
+        """Call `remove_due` at once and then every ten minutes."""
+        while True:
+            try:
+                await self.remove_due()
+            except (OSError, MistifyError) as error:
+                _log.warning("the files of removed jobs could not be removed: %s", error)
+            await asyncio.sleep(_INTERVAL_SECONDS)
+
+    async def _remove(self, job_id: str, hidden_before_ms: int | None) -> int:
+        async with self._removing:
+            busy_since = min(self._engine.busy_since, self._jobs.busy_since)
+            freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since, hidden_before_ms)
+        _log.info("the files of a job were removed: %s", format_bytes(freed, 3), extra={"job": job_id})
+        return freed
+
+    def _now_ms(self) -> int:
+        return int(self._now().timestamp() * 1000)
