@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +26,9 @@ from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepositor
 from mistify_server.server import serve as run_server
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
-from mistify_server.store.directory import AUDIT, DATABASE, Store, open_store
+from mistify_server.store.directory import AUDIT, DATABASE, Store, open_store, serving
 from mistify_server.store.lock import LOGS
+from mistify_server.store.package_signatures import sign_again
 from mistify_server.store.removal import remove_jobs
 from mistify_server.telemetry.logs import set_up_log
 from mistify_server.tuning.groups import add_group
@@ -44,6 +45,9 @@ tokens = typer.Typer(
     no_args_is_help=True, help="Tokens of callers; a running server notices changes at once."
 )
 app.add_typer(tokens, name="tokens")
+
+signing_keys = typer.Typer(no_args_is_help=True, help="The key that signs the packages of a server.")
+app.add_typer(signing_keys, name="signing-keys")
 
 #: More jobs than any store has.
 _ALL = 10**9
@@ -301,6 +305,42 @@ def revoke_token(name: str, *, store: StoreOption) -> None:
     with _reported_errors(), _changed(store, "tokens revoke", name) as opened:
         opened.tokens.revoke(name)
     typer.echo(f"revoked {name}")
+
+
+@signing_keys.command("list")
+def list_signing_keys(*, store: StoreOption) -> None:
+    """List the public keys, the current one last, for comparison with what `mistify trust` shows."""
+    with _reported_errors(), open_store(_existing(store)) as opened:
+        for key in opened.signing_keys.public().keys:
+            typer.echo(key)
+
+
+@signing_keys.command("rotate")
+def rotate_signing_key(
+    *,
+    stolen: Annotated[
+        bool,
+        typer.Option(
+            "--stolen",
+            help="Others may have the current key: do not let it sign the new one, sign all packages again, "
+            "and have devices trust the new key. Stop the server first.",
+        ),
+    ] = False,
+    store: StoreOption,
+) -> None:
+    """Replace the key that signs packages, and print the new one.
+
+    The former key signs it, so that devices that trust the former one accept both; a running server notices
+    at once. Packages stay as they are.
+    """
+    with _reported_errors():
+        store = _existing(store)
+        exclusive = serving(store) if stolen else nullcontext()
+        with exclusive, _changed(store, "signing-keys rotate", "stolen" if stolen else "") as opened:
+            keys = opened.signing_keys.rotate(stolen=stolen)
+            if stolen:
+                sign_again(opened)
+    typer.echo(keys.current)
 
 
 def _moment(unix_ms: int) -> str:

@@ -57,6 +57,7 @@ from mistify_server.store.backup import make_own_store
 from mistify_server.store.directory import AUDIT, UPLOADS, bring_up_to_date, open_store
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.lock import locked_store
+from mistify_server.store.package_signatures import prepare_signing
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
@@ -235,6 +236,7 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
     bring_up_to_date(settings.store)
     with open_store(settings.store, _BUSY_SECONDS) as store:
         make_own_store(settings.store)
+        prepare_signing(store)
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
         uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
@@ -248,7 +250,7 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
         inspector = BatchInspector(measured, KnownInspections(known))
         porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
         removals = JobRemovals(store, jobs, measured)
-        packages = PackageFiles(store.jobs, store.artifacts)
+        packages = PackageFiles(store)
         devices = DeviceService(store.devices, store.jobs)
         fleet = Fleet(store.fleet)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))

@@ -20,11 +20,15 @@ settings.load_profile("mistify")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share one new cache between all processes of a run, so that this machine is profiled only once."""
+    """Share one new cache between all processes of a run, so that this machine is profiled only once.
+
+    No settings of the user are read.
+    """
     if not hasattr(config, "workerinput"):
-        cache = TemporaryDirectory()
-        os.environ["XDG_CACHE_HOME"] = cache.name
-        config.add_cleanup(cache.cleanup)
+        for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+            directory = TemporaryDirectory()
+            os.environ[variable] = directory.name
+            config.add_cleanup(directory.cleanup)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by marker

@@ -1,4 +1,4 @@
-"""Locations of files: a user's caches, and files that other users cannot open."""
+"""Locations of files: a user's caches and settings, and files that other users cannot open."""
 
 import os
 import tempfile
@@ -14,6 +14,11 @@ def make_files_private() -> None:
 def cache_directory() -> Path:
     """Return the user's cache directory: `$XDG_CACHE_HOME/mistify`, or `~/.cache/mistify` by default."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+
+
+def config_directory() -> Path:
+    """Return the user's settings directory: `$XDG_CONFIG_HOME/mistify`, or `~/.config/mistify` by default."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mistify"
 
 
 def temporary_file() -> IO[bytes]:

@@ -28,8 +28,9 @@ from mistify.package.records import (
     PackagedFile,
     Record,
     Sha256,
-    read_record,
+    parse_record,
 )
+from mistify.package.signature import SIGNATURE_FILE, read_signed
 from mistify.package.training import Training
 from mistify.parsing.validation import InvalidValue
 
@@ -282,13 +283,15 @@ class Manifest(Record):
 
         Raises:
             MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
-                it, CORRUPT_PACKAGE with every problem in it.
+                it, CORRUPT_PACKAGE with every problem in it, or if it is not the signed one.
         """
-        return read_record(directory, MANIFEST, cls, FORMAT_VERSION)
+        content, _ = read_signed(directory, MANIFEST)
+        return parse_record(directory / MANIFEST, content, cls, FORMAT_VERSION)
 
     def save(self, directory: Path) -> Path:
-        """Write `manifest.json` into a directory and return its path."""
+        """Write `manifest.json` into a directory and return its path; the package is not signed any more."""
         path = directory / MANIFEST
+        (directory / SIGNATURE_FILE).unlink(missing_ok=True)
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return path
 

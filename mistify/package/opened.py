@@ -18,6 +18,7 @@ from mistify.package.records import (
     parse_record,
     read_content,
 )
+from mistify.package.signature import PackageSignature, read_signed
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,15 @@ class Package:
         manifest: The content of `manifest.json`.
         digest: SHA-256 of `manifest.json`, in hex.
         blocks_json: The content of `blocks.json`; None if the package has no blocks, or the file is missing.
+        signature: The signature of the package, of which only the manifest's digest has been checked; None if
+            it is not signed.
     """
 
     directory: Path
     manifest: Manifest
     digest: str
     blocks_json: bytes | None = None
+    signature: PackageSignature | None = None
 
     @classmethod
     def open(cls, directory: Path) -> "Package":
@@ -41,15 +45,15 @@ class Package:
 
         Raises:
             MistifyError: NOT_FOUND if there is no package, STORE_VERSION if a newer version of Mistify wrote
-                it, CORRUPT_PACKAGE with every problem in its manifest.
+                it, CORRUPT_PACKAGE with every problem in its manifest, or if it is not the signed one.
         """
-        content = read_content(directory, MANIFEST)
+        content, signature = read_signed(directory, MANIFEST)
         manifest = parse_record(directory / MANIFEST, content, Manifest, FORMAT_VERSION)
         blocks_json = None
         if BLOCKS in manifest.files:
             with suppress(MistifyError):  # `verify` and `blocks` report that it is missing
                 blocks_json = read_content(directory, BLOCKS)
-        return cls(directory, manifest, hashlib.sha256(content).hexdigest(), blocks_json)
+        return cls(directory, manifest, hashlib.sha256(content).hexdigest(), blocks_json, signature)
 
     @cached_property
     def blocks(self) -> BlockStore | None:

@@ -783,6 +783,26 @@ class ReportChunk(_message.Message):
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
+class GetSigningKeysRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SigningKeys(_message.Message):
+    __slots__ = ("first", "rotations")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    ROTATIONS_FIELD_NUMBER: _ClassVar[int]
+    first: str
+    rotations: _containers.RepeatedCompositeFieldContainer[KeyRotation]
+    def __init__(self, first: _Optional[str] = ..., rotations: _Optional[_Iterable[_Union[KeyRotation, _Mapping]]] = ...) -> None: ...
+
+class KeyRotation(_message.Message):
+    __slots__ = ("key", "signature")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    signature: str
+    def __init__(self, key: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
+
 class ErrorInfo(_message.Message):
     __slots__ = ("code", "message", "problems")
     CODE_FIELD_NUMBER: _ClassVar[int]

@@ -100,6 +100,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
                 _registered_method=True)
+        self.GetSigningKeys = channel.unary_unary(
+                '/mistify.v1.Porting/GetSigningKeys',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.SigningKeys.FromString,
+                _registered_method=True)
 
 
 class PortingServicer:
@@ -199,6 +204,13 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSigningKeys(self, request, context):
+        """Returns the public keys with which the server signs and has signed packages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PortingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -266,6 +278,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.FetchReport,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.SerializeToString,
+            ),
+            'GetSigningKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSigningKeys,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.SigningKeys.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -620,6 +637,33 @@ class Porting:
             '/mistify.v1.Porting/FetchReport',
             mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSigningKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/GetSigningKeys',
+            mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.SigningKeys.FromString,
             options,
             channel_credentials,
             insecure,

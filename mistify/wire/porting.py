@@ -8,6 +8,7 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
+from mistify.package.signature import KeyChain
 from mistify.parsing.quantities import QuantityKind, sized
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire.messages import Codec, Converter, enum_codec, unknown
@@ -39,6 +40,16 @@ def part_from_proto(message: pb.Job) -> JobPart:
     """Return the job in a message, with the goals that the message contains."""
     job = job_from_proto(message)
     return JobPart(job, message.goal_count, message.goals_met, message.next_page_token)
+
+
+def keys_to_proto(keys: KeyChain) -> pb.SigningKeys:
+    """Return signing keys as a message."""
+    return _CONVERTER.to_message(keys, pb.SigningKeys)
+
+
+def keys_from_proto(message: pb.SigningKeys) -> KeyChain:
+    """Return the signing keys in a message."""
+    return _CONVERTER.from_message(message, KeyChain)
 
 
 def selection_to_proto(selection: GoalSelection) -> pb.GoalSelection:

@@ -14,6 +14,7 @@ from mistify.files.writing import PART, open_partial, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.records import FileName, describe_file
+from mistify.package.signature import SIGNATURE_FILE
 from mistify.parsing.quantities import format_bytes
 from mistify_client.origin import ORIGIN
 
@@ -44,7 +45,8 @@ def download_package(
     """Download every file of a package that the directory does not have yet, the manifest last.
 
     The `*.part` file of an interrupted download is resumed. Only one process at a time downloads into a
-    directory. When the manifest arrives, files of an earlier package in the directory are removed.
+    directory. When the manifest arrives, files of an earlier package in the directory are removed; its
+    signature is removed before that, because it is not that of the new manifest.
 
     Args:
         files: The files of the package, with their sizes and digests.
@@ -65,6 +67,8 @@ def download_package(
         wanted = [by_name[name] for name in sorted(names, key=lambda name: name == MANIFEST)]
         missing = [file for file in wanted if not _is_downloaded(file, directory)]
         _check_room(missing, directory, room(directory))
+        if MANIFEST in names and SIGNATURE_FILE not in by_name:
+            (directory / SIGNATURE_FILE).unlink(missing_ok=True)
         for file in missing:
             _download(file, directory, read_from)
         for name in others:

@@ -14,6 +14,7 @@ from mistify.jobs.job import Goal, Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.blocks import BLOCKS, BlockStore
+from mistify.package.signature import KeyChain
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
@@ -320,6 +321,14 @@ class PortingClient(ServiceClient):
             self._download(job_id, goal, directory, names)
             (directory / ORIGIN).unlink(missing_ok=True)  # belongs to another package
         return goal
+
+    def signing_keys(self) -> KeyChain:
+        """Return the public keys with which the server signs packages."""
+        request = pb.GetSigningKeysRequest()
+        call = self._connection.call
+        return porting.keys_from_proto(
+            retried(lambda: call(self._stub.GetSigningKeys, request, JOB_SECONDS), self._backoff)
+        )
 
     def report_page(self, job_id: str) -> bytes:
         """Return the current state of a job as a self-contained HTML page, in UTF-8.

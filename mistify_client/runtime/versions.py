@@ -31,6 +31,7 @@ from mistify.files.locking import locked
 from mistify.files.writing import sync_path
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
+from mistify.package.signature import SIGNATURE_FILE
 from mistify.package.verification import verify
 from mistify_client.assembly.recorded_options import RecordedOptions
 from mistify_client.files import damage_reported
@@ -72,6 +73,16 @@ def state_directory(package: Path) -> Path:
 def shipped_package(state: Path) -> Path:
     """Return the package of a state directory."""
     return state.with_name(state.name.removesuffix(_STATE))
+
+
+def is_version(directory: Path) -> bool:
+    """Check whether a directory is that of a version installed later, rather than of a shipped package."""
+    return directory.parent.name == _VERSIONS and directory.parent.parent.name.endswith(_STATE)
+
+
+def shipped_of(version: Path) -> Path:
+    """Return the directory of the shipped package of an installed version."""
+    return shipped_package(version.parent.parent)
 
 
 def current(package: Path) -> Path:
@@ -171,7 +182,7 @@ def copy_package(package: Path, directory: Path) -> None:
         package: The package's directory.
         directory: The directory for the copies.
     """
-    for name in (*Manifest.load(package).files, MANIFEST, ORIGIN):
+    for name in (*Manifest.load(package).files, MANIFEST, SIGNATURE_FILE, ORIGIN):
         if (package / name).exists():
             shutil.copyfile(package / name, directory / name)
             sync_path(directory / name)

@@ -124,6 +124,12 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         for offset in range(0, len(page), CHUNK):
             yield pb.ReportChunk(data=page[offset : offset + CHUNK])
 
+    async def GetSigningKeys(  # noqa: N802
+        self, request: pb.GetSigningKeysRequest, context: Any
+    ) -> pb.SigningKeys:
+        """Return the keys that sign packages."""
+        return porting.keys_to_proto(await asyncio.to_thread(self._packages.signing_keys))
+
     async def _part(self, job_id: str, request: Any) -> pb.Job:
         """Return a job with the goals that a request selects."""
         part = await self._service.part(job_id, _selection(request))

@@ -1,5 +1,6 @@
 """Collective adaptation of one batch (paper 4.3): first the source, then the goals, then their packages."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from mistify_server.jobs.store_writer import until_available
 from mistify_server.jobs.task_factory import TaskFactory, source_task
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
-from mistify_server.store.artifacts import Artifacts, digest_of
+from mistify_server.store.artifacts import digest_of
 from mistify_server.store.changes import (
     BranchesSaved,
     CheckpointSaved,
@@ -31,6 +32,8 @@ from mistify_server.store.changes import (
     ReferenceSaved,
     RootSaved,
 )
+from mistify_server.store.directory import Store
+from mistify_server.store.package_signatures import with_signature
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import (
     WITHOUT_ONEDNN,
@@ -71,7 +74,7 @@ class CollectiveAdaptation:
     """
 
     def __init__(
-        self, state: BatchState, log: JobLog, engine: TaskEngine, artifacts: Artifacts, queue: StepQueue
+        self, state: BatchState, log: JobLog, engine: TaskEngine, store: Store, queue: StepQueue
     ) -> None:
         self._plan = state.plan
         self._root = state.root
@@ -82,7 +85,7 @@ class CollectiveAdaptation:
         self._referenced = {conditions_of(axis).threads for axis in measured}
         self._log = log
         self._engine = engine
-        self._artifacts = artifacts
+        self._artifacts, self._signing_keys = store.artifacts, store.signing_keys
         self._queue = queue
         self._queued: set[_Key] = set()
         self._tree = _Tree(state.plan)
@@ -247,10 +250,9 @@ class CollectiveAdaptation:
             reason = f"the package could not be made: {failure_reason(package)}"
             await self._log.record(GoalChanged(failed_goal(goal, reason)))
             return
-        files = [
-            PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
-            for name, artifact in sorted(package.files.items())
-        ]
+        async for try_ in until_available(self._note_outage):
+            with try_:
+                files = await asyncio.to_thread(self._signed, package)
         branches = self._branches.get(goal_id)
         packaged = packaged_goal(
             goal,
@@ -263,6 +265,14 @@ class CollectiveAdaptation:
         )
         layers = [LayersSaved(goal_id, package.layers)] if package.layers else []
         await self._log.record(GoalChanged(packaged), *layers)
+
+    def _signed(self, package: PackageResult) -> tuple[PackageFile, ...]:
+        """Return the files of a package with its signature: workers do not have the key."""
+        files = (
+            PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
+            for name, artifact in package.files.items()
+        )
+        return with_signature(files, self._signing_keys, self._artifacts)
 
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult

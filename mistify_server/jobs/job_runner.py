@@ -38,7 +38,7 @@ class JobRunner:
         self._log = JobLog(store.jobs, job, on_change, writer, Course(states, job.goals, engine.slots))
         self._queue = StepQueue()
         self._adaptations = {
-            state.plan.number: CollectiveAdaptation(state, self._log, engine, store.artifacts, self._queue)
+            state.plan.number: CollectiveAdaptation(state, self._log, engine, store, self._queue)
             for state in states
         }
 

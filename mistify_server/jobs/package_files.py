@@ -7,19 +7,32 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
-from mistify_server.store.artifacts import Artifacts, artifact_of
-from mistify_server.store.jobs import JobStore
+from mistify.package.signature import KeyChain
+from mistify_server.store.artifacts import artifact_of
+from mistify_server.store.directory import Store
 
 #: Size of the pieces in which files are sent, in bytes.
 CHUNK: Final = 256 * 1024
 
 
 class PackageFiles:
-    """The files of all packages. Every method raises `MistifyError` NOT_FOUND for unknown jobs and goals."""
+    """The files of all packages, and the keys that sign them.
 
-    def __init__(self, jobs: JobStore, artifacts: Artifacts) -> None:
-        self._jobs = jobs
-        self._artifacts = artifacts
+    Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._jobs = store.jobs
+        self._artifacts = store.artifacts
+        self._signing_keys = store.signing_keys
+
+    def signing_keys(self) -> KeyChain:
+        """Return the public keys that sign packages.
+
+        Raises:
+            MistifyError: UNAVAILABLE, they cannot be read.
+        """
+        return self._signing_keys.public()
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
         """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.

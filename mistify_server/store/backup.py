@@ -55,7 +55,7 @@ def back_up(directory: Path, target: Path) -> Backup:
         MistifyError: CONFLICT, the target contains something else; UNAVAILABLE, a server uses the target, or
             its disk is full; UNAVAILABLE or STORE_VERSION, the store cannot be read.
     """
-    with open_store(directory), writing(target):  # refuse a directory that is not a store
+    with open_store(directory) as store, writing(target):  # refuse a directory that is not a store
         _check_target(directory, target)
     with serving(target), writing(target):
         (target / _MARK).touch()
@@ -69,6 +69,7 @@ def back_up(directory: Path, target: Path) -> Backup:
                 break
         with suppress(FileNotFoundError):
             shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
+        store.signing_keys.copy_to(target)  # last, so that it has the keys of all copied packages
     return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())))
 
 

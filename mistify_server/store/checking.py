@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mistify.wording import listed
 from mistify_server.store.artifacts import sha256_of
 from mistify_server.store.directory import UPLOADS, Store, open_store
+from mistify_server.store.package_signatures import signature_faults
 from mistify_server.store.uploads import uploaded_files
 
 
@@ -36,6 +37,7 @@ def check_store(directory: Path) -> CheckedStore:
         # Read the references first: files that are put later are not missing.
         users = _users(store)
         problems = [f"the database: {fault}; restore a backup" for fault in store.jobs.faults()]
+        problems += signature_faults(store)
         artifacts = _checked({name: store.artifacts.place(name) for name in store.artifacts.names()})
         states = {name: "damaged" for name, file in artifacts.items() if file.damaged}
         # Files of jobs that were removed meanwhile are not missing.

@@ -13,6 +13,7 @@ from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
+from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
@@ -36,7 +37,7 @@ AUDIT = "audit.jsonl"
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, model names, devices, tuning with peers, tokens, artifacts, and worker logs.
+    """An open store: jobs, model names, devices, tuning with peers, tokens, keys, artifacts, and worker logs.
 
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
@@ -48,6 +49,7 @@ class Store:
     fleet: FleetStore
     tuning: TuningStore
     tokens: TokenStore
+    signing_keys: SigningKeys
     artifacts: Artifacts
     weights: Artifacts
     inspections: KeptInspections
@@ -80,6 +82,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             fleet=SqlFleetStore(database),
             tuning=SqlTuningStore(database),
             tokens=SqlTokenStore(database),
+            signing_keys=SigningKeys(directory / SIGNING_KEYS),
             artifacts=artifacts_of(directory),
             weights=Artifacts(directory / WEIGHTS),
             inspections=KeptInspections(directory / _INSPECTIONS),

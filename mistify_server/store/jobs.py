@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
@@ -40,6 +40,15 @@ class JobChange:
 
     name: str | None = None
     tags: tuple[str, ...] | None = None
+
+
+class StoredPackage(NamedTuple):
+    """The package of a goal: SHA-256 of its manifest in hex, and its signature; None if it has none."""
+
+    job_id: str
+    goal_id: str
+    manifest: str
+    signature: PackageFile | None
 
 
 class JobStore(ABC):
@@ -156,6 +165,18 @@ class JobStore(ABC):
             before: Id of a job; only jobs submitted before it are returned.
             selection: The goals to read of each job; None for all.
             search: The jobs to return.
+        """
+
+    @abstractmethod
+    def packages(self) -> list[StoredPackage]:
+        """Return the packages of all goals, in the order of job and goal ids."""
+
+    @abstractmethod
+    def set_files(self, files: Mapping[tuple[str, str], PackageFile]) -> None:
+        """Add files to packages, in place of those of the same names.
+
+        Args:
+            files: Ids of a job and of its goal -> a file of the goal's package.
         """
 
     @abstractmethod

@@ -11,16 +11,27 @@ from tempfile import TemporaryFile
 from typing import IO, Final
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.responses import FileResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mistify.ed25519 import PublicKey
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
+from mistify.package.signature import KeyRotation
 from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.problems import responses
 
 _CHUNK: Final = 1 << 20
+
+
+class SigningKeysModel(BaseModel):
+    """The keys that sign packages: the current one, and those that it has followed since the first one."""
+
+    current: PublicKey
+    first: PublicKey
+    rotations: tuple[KeyRotation, ...]
 
 
 class _ArchiveResponse(StreamingResponse):
@@ -88,6 +99,12 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
             raise MistifyError(ErrorCode.NOT_FOUND, f"the job {job_id} has no package (yet)")
         archive = await asyncio.to_thread(_archive, stored, job_id, made)
         return _ArchiveResponse(archive, f"{job_id}.zip")
+
+    @router.get("/signing-keys", responses=dict(responses(ErrorCode.UNAVAILABLE)))
+    async def signing_keys() -> SigningKeysModel:
+        """Return the public keys that sign packages; each one is signed by the one before."""
+        keys = await asyncio.to_thread(stored.signing_keys)
+        return SigningKeysModel(current=keys.current, first=keys.first, rotations=keys.rotations)
 
     return router
 

@@ -164,7 +164,7 @@ def test_all_goals_are_completed_after_a_kill(killed: Killed) -> None:
     assert [goal["id"] for goal in killed.report["goals"]] == list(GOALS)
     assert [goal["id"] for goal in killed.report["goals"] if goal["met"]] == MET, killed.output
     for name in GOALS:
-        assert {"serve.tflite", "manifest.json"} == {
+        assert {"serve.tflite", "manifest.json", "signature.json"} == {
             path.name for path in (killed.out / "goals" / name).iterdir()
         }
     page = (killed.out / "report.html").read_text()

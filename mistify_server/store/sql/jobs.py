@@ -12,7 +12,7 @@ from typing_extensions import override
 from mistify.config.data.dataset import DatasetConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import (
     Addition,
@@ -21,7 +21,7 @@ from mistify_server.store.changes import (
     Submission,
 )
 from mistify_server.store.edges import EdgeRecord
-from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch, JobStore
+from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch, JobStore, StoredPackage
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
@@ -34,6 +34,7 @@ from mistify_server.store.sql.reading import (
     job_row,
     part_of,
     parts_without_goals,
+    stored_packages,
 )
 from mistify_server.store.sql.references import (
     DigestReferences,
@@ -45,6 +46,7 @@ from mistify_server.store.sql.rows import (
     addition_row,
     digest,
     end_goals,
+    file_row,
     insert_events,
     insert_goals,
     insert_job,
@@ -310,6 +312,17 @@ class SqlJobStore(JobStore):
             for row in _OF_JOB:
                 session.execute(delete(row).filter_by(job_id=job_id))
             session.delete(job)
+
+    @override
+    def packages(self) -> list[StoredPackage]:
+        with self._database.read() as session:
+            return list(stored_packages(session))
+
+    @override
+    def set_files(self, files: Mapping[tuple[str, str], PackageFile]) -> None:
+        with self._database.write() as session:
+            for (job_id, goal_id), file in files.items():
+                session.merge(file_row(job_id, goal_id, file))
 
     @override
     def referenced_digests(self) -> set[str]:

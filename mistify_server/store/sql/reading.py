@@ -1,7 +1,7 @@
 """Jobs and goals from their rows."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
@@ -17,7 +17,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
@@ -31,6 +31,9 @@ from mistify.jobs.job import (
     Source,
 )
 from mistify.jobs.part import GoalSelection, JobPart
+from mistify.package.manifest import MANIFEST
+from mistify.package.signature import SIGNATURE_FILE
+from mistify_server.store.jobs import StoredPackage
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.store.sql.rows import adapt_result
 from mistify_server.store.sql.schema import (
@@ -175,6 +178,21 @@ def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[
     for file in session.scalars(query):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
     return tuple(_goal(row, files) for row in found)
+
+
+def stored_packages(session: Session) -> Iterator[StoredPackage]:
+    """Yield the packages of all goals, with their signatures."""
+    signature = aliased(FileRow)
+    of_same_goal = (signature.job_id == FileRow.job_id) & (signature.goal_id == FileRow.goal_id)
+    query = (
+        select(FileRow.job_id, FileRow.goal_id, FileRow.sha256, signature.size, signature.sha256)
+        .outerjoin(signature, of_same_goal & (signature.name == SIGNATURE_FILE))
+        .where(FileRow.name == MANIFEST)
+        .order_by(FileRow.job_id, FileRow.goal_id)
+    )
+    for job_id, goal_id, manifest, size, sha256 in session.execute(query):
+        signed = None if sha256 is None else PackageFile(SIGNATURE_FILE, size, sha256)
+        yield StoredPackage(job_id, goal_id, manifest, signed)
 
 
 def _goal(row: Row[Any], files: Mapping[str, Sequence[PackageFile]]) -> Goal:

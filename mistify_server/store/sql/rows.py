@@ -20,6 +20,7 @@ from mistify.jobs.job import (
     Goal,
     GoalState,
     JobState,
+    PackageFile,
     ProgressUpdate,
 )
 from mistify_server.store.changes import Addition, Submission
@@ -115,9 +116,12 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     for column, value in _columns(goal).items():
         setattr(row, column, value)
     for file in goal.files:
-        session.merge(
-            FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
-        )
+        session.merge(file_row(row.job_id, row.id, file))
+
+
+def file_row(job_id: str, goal_id: str, file: PackageFile) -> FileRow:
+    """Return the row for a file of a goal's package."""
+    return FileRow(job_id=job_id, goal_id=goal_id, name=file.name, size=file.size, sha256=file.sha256)
 
 
 def fail_goals(session: Session, job_id: str, goal_ids: Iterable[str], reason: str) -> None:

@@ -36,7 +36,7 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
     for goal in job.goals:
         assert goal.measured == {"latency_ms@host": 0.5}
         assert (goal.accuracy, goal.steps, goal.reason) == (0.8, 100, "")
-        assert [file.name for file in goal.files] == ["manifest.json", "serve.tflite"]
+        assert [file.name for file in goal.files] == ["manifest.json", "serve.tflite", "signature.json"]
         for file in goal.files:
             content = await caller.fetch(job.id, goal.id, file.name)
             assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size, file.sha256)

@@ -135,7 +135,7 @@ def test_only_a_directory_of_its_own_takes_a_backup(site: Any, job: str, tmp_pat
         assert (code, message in output) == (ErrorCode.CONFLICT.exit_code, True)
     assert [path.name for path in other.iterdir()] == ["diary.txt"]
     code, output = run("backup", tmp_path / "backup", "--store", tmp_path / "nothing")
-    assert (code, "has no store" in output) == (ErrorCode.NOT_FOUND.exit_code, True)
+    assert (code, "is not a store" in output) == (ErrorCode.NOT_FOUND.exit_code, True)
     assert not (tmp_path / "nothing").exists()
     code, output = run("backup", other / "diary.txt", "--store", site.store)
     assert (code, "Not a directory" in output) == (ErrorCode.UNAVAILABLE.exit_code, True)

@@ -99,7 +99,7 @@ def test_a_job_with_packages_tuned_by_a_group_is_kept(two_jobs: list[str], site:
     assert caught.value.code is ErrorCode.CONFLICT
     with open_store(site.store) as store:
         assert len(jobs_in(store)) == 2
-        assert len(contents(store)) == 6
+        assert len(contents(store)) == 9
 
 
 def test_nothing_is_removed_while_a_server_uses_the_store(two_jobs: list[str], site: Any) -> None:

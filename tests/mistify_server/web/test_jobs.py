@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from mistify.package.manifest import MANIFEST
+from mistify.package.signature import SIGNATURE_FILE, KeyChain, PackageSignature
 from tests.mistify_server.conftest import COSTS
 
 Config = Callable[..., dict[str, object]]
@@ -245,6 +247,11 @@ async def test_all_packages_of_a_job_are_sent_in_one_archive(
     ]
     assert together == alone[0] | alone[1]
     assert {name.split("/")[0] for name in together} == {"half", "small"}
+    keys = KeyChain.model_validate((await web.get("/v1/signing-keys")).json(), extra="ignore")
+    for goal in ("half", "small"):
+        signature = PackageSignature.model_validate_json(together[f"{goal}/{SIGNATURE_FILE}"])
+        assert signature.manifest == hashlib.sha256(together[f"{goal}/{MANIFEST}"]).hexdigest()
+        assert (signature.keys, signature.is_valid()) == (keys, True)
 
 
 def contents(archive: bytes) -> dict[str, bytes]:
