@@ -59,7 +59,7 @@ class PrivateKey:
 
 
 def is_signed(message: bytes, signature: str, key: str) -> bool:
-    """Check whether the owner of a public key (`PublicKey`) has made a signature (`Signature`) of a message."""
+    """Check whether the owner of a `PublicKey` has made a `Signature` of a message."""
     public = _library().Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.removeprefix(_PREFIX)))
     try:
         public.verify(bytes.fromhex(signature), message)
