@@ -11,7 +11,7 @@ import importlib
 import inspect
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Required, TypedDict
@@ -47,6 +47,7 @@ class Porting(TypedDict, total=False):
         config: One config as in Figure 3; its default model is the handle.
         cache: The directory for packages; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
         threads: The number of threads of LiteRT; None for the number with which the package was measured.
+        trusted: The keys of servers, as for `mistify_client.load`.
     """
 
     server: Required[str]
@@ -56,6 +57,7 @@ class Porting(TypedDict, total=False):
     config: Mapping[str, object]
     cache: str
     threads: int
+    trusted: Sequence[str]
 
 
 def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting | None = None) -> Any:
@@ -149,6 +151,7 @@ def _ported(
     config: Mapping[str, object] | None = None,
     cache: str | None = None,
     threads: int | None = None,
+    trusted: Sequence[str] | None = None,
 ) -> PortedModel:
     directory = Path(cache or cache_directory())
     if config is not None and job is None and goal is None:
@@ -158,9 +161,17 @@ def _ported(
             )
         manifest = Manifest.load(package)
         loading.downloaded(package, server, manifest.job, manifest.goal, token)  # to replace damaged blocks
-        return loading.load(package, threads=threads)
+        return loading.load(package, threads=threads, trusted=trusted)
     if config is None and job is not None and goal is not None:
-        return loading.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
+        return loading.load(
+            server=server,
+            job=job,
+            goal=goal,
+            token=token,
+            cache=directory,
+            threads=threads,
+            trusted=trusted,
+        )
     raise TypeError("porting takes either a config or both job and goal")
 
 

@@ -25,6 +25,7 @@ _MODULES: Final = {
     "engines": "engines",
     "export": "export",
     "lend": "lend",
+    "trust": "trust",
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }
 

@@ -19,6 +19,7 @@ from mistify.tables import plain_table
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, ThreadsOption
 from mistify_client.porting.printing import print_line
+from mistify_client.runtime.trust import require_trusted
 from mistify_client.runtime.versions import current
 from mistify_client.slicing.customizing import Customization, SliceRequest, customize, factory_of
 
@@ -70,6 +71,7 @@ def customize_package(
     customizes the package.
     """
     with reported_errors():
+        require_trusted(package)
         request = SliceRequest(
             task=task,
             latency=_quantity("--latency", latency),

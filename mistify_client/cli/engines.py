@@ -16,6 +16,7 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.engines.measuring import SECONDS
 from mistify_client.engines.offering import Offer, offer_engines
+from mistify_client.runtime.trust import require_trusted
 
 _DIGITS = 3
 
@@ -45,6 +46,7 @@ def measure_engines(
     slices; 4: another process measures it.
     """
     with reported_errors():
+        require_trusted(package)
         offers = offer_engines(package, _counts(threads), seconds)
         if as_json:
             typer.echo(json.dumps(_as_json(offers), indent=2))

@@ -11,6 +11,7 @@ from mistify.wording import counted
 from mistify_client.cli.errors import reported_errors
 from mistify_client.exporting.packages import Exported, export_onnx
 from mistify_client.porting.printing import print_line
+from mistify_client.runtime.trust import require_trusted
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +32,7 @@ def export(
     there is no such package; 8 onnx is not installed; 10 the package is damaged.
     """
     with reported_errors():
+        require_trusted(package)
         for line in _summary(export_onnx(package, onnx), onnx):
             print_line(Console(), line)
 

@@ -20,6 +20,7 @@ from mistify_client.lending.helper import serving
 from mistify_client.lending.packages import LentPackages
 from mistify_client.lending.quotas import Quotas
 from mistify_client.lending.worker import WorkerLimits
+from mistify_client.runtime.trust import Trust, check_trusted
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7470"
 
@@ -63,7 +64,10 @@ def lend(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     with reported_errors():
         quotas = Quotas(clients, rate, WorkerLimits(_bytes(memory), threads))
-        packages = LentPackages([Package.open(directory) for directory in package])
+        trust, opened = Trust.configured(), [Package.open(directory) for directory in package]
+        for each in opened:
+            check_trusted(each, trust)
+        packages = LentPackages(opened)
         certificate = Certificate.of(tls_certificate, tls_key)
         with serving(
             packages, quotas, listen, token=read_token(token_file), certificate=certificate

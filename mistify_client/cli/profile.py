@@ -29,6 +29,7 @@ from mistify_client.porting.local_server import embedded_server
 from mistify_client.profiling import measure_package
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.trust import require_trusted
 
 _TABLE = TypeAdapter(DeviceTable)
 
@@ -113,6 +114,7 @@ def report_latency(
     The package runs with the number of threads in its goal, as in an app.
     """
     with reported_errors():
+        require_trusted(package)
         manifest = Manifest.load(package)
         with _connected(server, store, token_file) as client:
             taken = measure_package(package)

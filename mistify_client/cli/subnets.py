@@ -25,6 +25,7 @@ from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, ThreadsOption
 from mistify_client.porting.printing import print_line
+from mistify_client.runtime.trust import require_trusted
 from mistify_client.runtime.versions import open_current, state_directory
 from mistify_client.subnets.search.strategies import Strategy
 from mistify_client.subnets.search_session import AdaptationResult, adapt
@@ -73,6 +74,7 @@ def adapt_package(
     fast enough; 4: another process is adapting the package, or it was tuned.
     """
     with reported_errors():
+        require_trusted(package)
         began = time.perf_counter()
         on_progress = partial(print_line, Console(stderr=True))
         result = adapt(

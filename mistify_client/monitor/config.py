@@ -21,6 +21,16 @@ from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Policy, make_policy
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.porting.goal import only_goal
+from mistify_client.runtime.trust import EXPECTED, FIX, Trust, is_entry
+
+
+def _check_entry(entry: str) -> str:
+    if is_entry(entry):
+        return entry
+    raise InvalidValue(repr(entry), EXPECTED, FIX)
+
+
+TrustedEntry = Annotated[str, AfterValidator(_check_entry)]
 
 
 def _check_address(address: str) -> str:
@@ -142,6 +152,8 @@ class MonitorConfig(Settings):
         fleet: Settings of the status reports; without them, the server does not list this device.
         adaptation: Settings of the adaptation to a shift of the data; without them, there is none.
         lending: The helpers of this device, for apps that load the package with this file as `lending`.
+        trusted: The keys of servers, by one of which packages have to be signed; None for those in the file
+            of `mistify trust`.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -155,6 +167,18 @@ class MonitorConfig(Settings):
     fleet: FleetConfig | None = None
     adaptation: AdaptationConfig | None = None
     lending: LendingConfig | None = None
+    trusted: Annotated[tuple[TrustedEntry, ...], Field(min_length=1)] | None = Field(
+        default=None, description="a list of keys", examples=[["ed25519:..."]]
+    )
+
+    @property
+    def trust(self) -> Trust | None:
+        """What the device trusts; None for every package.
+
+        Raises:
+            MistifyError: As for `Trust.configured`.
+        """
+        return Trust.configured() if self.trusted is None else Trust.of(self.trusted, "trusted")
 
     def make_policy(self) -> Policy:
         """Return a new policy as configured.

@@ -38,6 +38,7 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import LiveTargets
 from mistify_client.monitor.status import adaptation_status, replacement_status, status, targets
 from mistify_client.monitor.traces.writing import TraceWriter
+from mistify_client.runtime.trust import require_trusted
 from mistify_client.runtime.versions import current
 
 #: The status is written after each change, and otherwise at this interval to limit wear of flash memory.
@@ -159,7 +160,8 @@ class Monitor:
                 path.stop()
 
     def _configure(self, config: MonitorConfig) -> None:
-        asks, reports, fleet = config.replacement, config.reporting, config.fleet
+        trust, asks, reports, fleet = config.trust, config.replacement, config.reporting, config.fleet
+        require_trusted(self._package, trust)
         template = None if asks is None else goal_template(asks)
         if asks is not None and asks.examples is not None:
             # Report unsuitable examples now, not when a new package is compared on them.
@@ -172,7 +174,7 @@ class Monitor:
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
             self._background = BackgroundReplacement(
-                self._package, self._state, asks, template, self._journal
+                self._package, self._state, asks, template, self._journal, trust=trust
             )
         if reports is not None:
             self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)

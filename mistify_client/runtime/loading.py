@@ -3,10 +3,11 @@
 import logging
 import operator
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import cache_directory
 from mistify.machine import MOST_THREADS
 from mistify.package.opened import Package
@@ -15,6 +16,7 @@ from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.runtime.version_loading import LoadSettings, load_current, load_version
 from mistify_client.runtime.versions import current, in_place_of_current, state_directory
 
@@ -32,6 +34,7 @@ def load(
     check: bool = False,
     task: TaskLike | None = None,
     lending: str | os.PathLike[str] | None = None,
+    trusted: Iterable[str] | None = None,
 ) -> PortedModel: ...
 
 
@@ -47,6 +50,7 @@ def load(
     check: bool = False,
     task: TaskLike | None = None,
     lending: str | os.PathLike[str] | None = None,
+    trusted: Iterable[str] | None = None,
 ) -> PortedModel: ...
 
 
@@ -62,6 +66,7 @@ def load(
     check: bool = False,
     task: TaskLike | None = None,
     lending: str | os.PathLike[str] | None = None,
+    trusted: Iterable[str] | None = None,
 ) -> PortedModel:
     """Load a package from a directory, or the package of a job's goal from a server.
 
@@ -85,26 +90,33 @@ def load(
         lending: A TOML file with a table `[lending]`, such as the config of the monitor: helpers in the
             network that run blocks of the package while that is faster. By default, this device runs
             everything.
+        trusted: The keys of servers, as `ed25519:...`, by one of which the package has to be signed, or the
+            `sha256:...` of its manifest. By default, those in the file of `mistify trust`; without it, any
+            package is accepted.
 
     Raises:
         MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
-            match its digest), INVALID_CONFIG (there is no such task, or the table is invalid), UNAVAILABLE.
+            match its digest), UNTRUSTED (it is not signed by a trusted key), INVALID_CONFIG (there is no such
+            task or key, or the table is invalid), UNAVAILABLE.
         ValueError: `threads` is below 1 or above 1024.
     """
     if threads is not None:
         threads = operator.index(threads)
         if not 1 <= threads <= MOST_THREADS:
             raise ValueError(f"threads is {threads}: give 1 to {MOST_THREADS}, or leave it out")
-    settings = _Settings(threads, check, task, _lending(lending))
+    trust = Trust.configured() if trusted is None else Trust.of(trusted, "trusted")
+    settings = _Settings(threads, check, task, _lending(lending), trust)
     if package is not None and server is None and job is None and goal is None:
         return _open(Path(package), settings)
     if package is None and server is not None and job is not None and goal is not None:
         directory = Path(cache or cache_directory()) / job / goal
-        return _open(downloaded(directory, server, job, goal, token), settings)
+        return _open(downloaded(directory, server, job, goal, token, trust=trust), settings)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
 
 
-def downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
+def downloaded(
+    directory: Path, server: str, job: str, goal: str, token: str | None, *, trust: Trust | None = None
+) -> Path:
     """Return the directory of a package; download or repair it if necessary and the server is reachable.
 
     Args:
@@ -113,6 +125,7 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
         job: The job of the package on this server.
         goal: The package's goal in the job.
         token: An access token for the server.
+        trust: The keys by which the package has to be signed, or else is downloaded again; None for any.
 
     Raises:
         MistifyError: The package can be neither used nor downloaded.
@@ -121,12 +134,16 @@ def downloaded(directory: Path, server: str, job: str, goal: str, token: str | N
     from mistify_client.rpc.retry import FEW_ATTEMPTS, Backoff  # noqa: PLC0415
 
     try:
-        verify(directory)
-    except MistifyError:
+        package = Package.open(directory)
+        check_trusted(package, trust)
+        package.verify()
+    except MistifyError as problem:
         try:
             with PortingClient(server, token, backoff=Backoff(attempts=FEW_ATTEMPTS)) as client:
                 client.fetch_without_blocks(job, goal, directory)
         except MistifyError as error:
+            if problem.code is ErrorCode.UNTRUSTED:
+                raise problem from error
             if not _can_start(directory):
                 raise
             logger.warning("blocks of %s are damaged, and cannot be downloaded again: %s", directory, error)
@@ -140,13 +157,15 @@ class _Settings(NamedTuple):
     check: bool
     task: TaskLike | None
     lending: "LendingConfig | None"
+    trust: Trust | None
 
 
 def _open(package: Path, given: _Settings) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
+    check_trusted(shipped, given.trust)
     task = None if given.task is None else ServedTask.of(shipped, given.task)
-    settings = LoadSettings(given.threads, task, given.lending)
+    settings = LoadSettings(given.threads, task, given.lending, given.trust)
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:

@@ -15,6 +15,7 @@ from mistify_client.runtime.options import PackageOptions, options_of
 from mistify_client.runtime.paged import open_paged
 from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.runtime.versions import read_consistently
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
@@ -30,11 +31,13 @@ class LoadSettings(NamedTuple):
         threads: Number of threads of LiteRT; None for the number that the version was measured with.
         task: The task that each version has to serve; None for any.
         lending: The helpers that may run blocks; None for this device alone.
+        trust: The keys by which each version has to be signed, unless this device has made it; None for any.
     """
 
     threads: int | None = None
     task: ServedTask | None = None
     lending: "LendingConfig | None" = None
+    trust: Trust | None = None
 
 
 def load_current(
@@ -69,8 +72,10 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
         option: Its index, as selected by the switchboard; the default one runs if there is no such option.
 
     Raises:
-        MistifyError: NOT_FOUND, it serves another task; CORRUPT_PACKAGE.
+        MistifyError: NOT_FOUND, it serves another task; CORRUPT_PACKAGE; UNTRUSTED, it is not signed by a
+            trusted key.
     """
+    check_trusted(package, settings.trust)
     if settings.task is not None:
         settings.task.require_in(package.manifest)
     if NETWORK not in package.manifest.files:

@@ -19,6 +19,7 @@ from mistify_client.examples import Examples
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
+from mistify_client.runtime.trust import require_trusted
 from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.forgetting import Knowledge, knowledge
@@ -104,9 +105,11 @@ def tune(
             the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
             published with privacy; INVALID_PUBLICATION, the group requires other hints; CONFLICT, the
             package is already being tuned, or got another version in the meantime, or was adapted in layers
-            that are not trained; CORRUPT_PACKAGE, a file of the package, or of its state, cannot be used.
+            that are not trained; CORRUPT_PACKAGE, a file of the package, or of its state, cannot be used;
+            UNTRUSTED, no trusted key has signed the package.
     """
     shipped = Path(package)
+    require_trusted(shipped)
     version = unadapted_directory(shipped)
     trainer = load_trainer(version, threads)
     if privacy is not None and peering is not None:

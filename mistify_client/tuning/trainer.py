@@ -33,6 +33,7 @@ from mistify.tflite.stored import stored_constants
 from mistify.wording import counted
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array, bind
+from mistify_client.runtime.trust import require_trusted
 
 #: Examples per batch of predictions.
 _CHUNK = 256
@@ -247,9 +248,10 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
 
     Raises:
         MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
-            CORRUPT_PACKAGE.
+            CORRUPT_PACKAGE; UNTRUSTED, no trusted key has signed it.
     """
     directory = Path(package)
+    require_trusted(directory)
     manifest = verify(directory)
     training = training_of(directory, manifest)
     interpreter = open_interpreter(directory / TRAIN, threads)

@@ -27,6 +27,7 @@ from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions
 from mistify.package.records import describe_file
+from mistify.package.signature import KeyChain
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting
@@ -101,6 +102,7 @@ class PortingFake(PortingServicer):
     requests: list[object] = field(default_factory=list)
     metadata: list[dict[str, object]] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
+    keys_chain: KeyChain | None = None
     on_fault: Callable[[grpc.ServicerContext], None] = lambda context: context.abort(
         grpc.StatusCode.UNAVAILABLE, "connection reset"
     )
@@ -189,6 +191,10 @@ class PortingFake(PortingServicer):
                 self.on_fault(context)
             left -= 1
             yield pb.PackageChunk(data=data[offset : offset + 1024])
+
+    def GetSigningKeys(self, request, context):
+        self._note(request, context)
+        return porting.keys_to_proto(self.keys_chain)
 
     def FetchReport(self, request, context):
         self._note(request, context)

@@ -23,6 +23,7 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.paged import RETRY_SECONDS
+from mistify_client.runtime.trust import Trust
 
 _ABOUT: Final = "new package"
 
@@ -38,6 +39,7 @@ class BackgroundReplacement:
         journal: The log for phases and problems.
         retry: The delay after a failure; the number of attempts is not limited.
         run_trial: Tries a candidate next to the current package.
+        trust: The keys by which a candidate has to be signed; None for any.
 
     Attributes:
         fastest_ms: Present latency of the fastest current option in milliseconds, set by the foreground path;
@@ -52,6 +54,7 @@ class BackgroundReplacement:
         template: PortingConfig,
         journal: Journal,
         *,
+        trust: Trust | None = None,
         retry: Backoff = RETRY,
         run_trial: TrialRunner = try_candidate,
     ) -> None:
@@ -67,6 +70,7 @@ class BackgroundReplacement:
             connect=self._access.connected,
             keep=self._ledger.save,
             fastest_ms=lambda: self.fastest_ms,
+            trust=trust,
             run_trial=run_trial,
         )
         self._thread: threading.Thread | None = None

@@ -9,12 +9,14 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.replacement.candidate import Trial, try_candidate
 from mistify_client.monitor.replacement.ledger import Phase, Replacement
 from mistify_client.origin import note_token_file
 from mistify_client.rpc.porting import PortingClient
+from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.runtime.versions import announce, current, install, roll_back, state_directory
 
 #: A trial may need too much memory and crash the daemon; more trials would fail in the same way.
@@ -37,6 +39,7 @@ class ReplacementSteps:
         keep: Writes a replacement to disk in the middle of a step.
         fastest_ms: Returns the present latency of the fastest current option in milliseconds; None if
             unknown.
+        trust: The keys by which a candidate has to be signed; None for any.
         run_trial: Tries a candidate next to the current package.
     """
 
@@ -49,6 +52,7 @@ class ReplacementSteps:
         connect: Callable[[], AbstractContextManager[PortingClient]],
         keep: Callable[[Replacement], None],
         fastest_ms: Callable[[], float | None],
+        trust: Trust | None = None,
         run_trial: TrialRunner = try_candidate,
     ) -> None:
         self._package = package
@@ -57,6 +61,7 @@ class ReplacementSteps:
         self._connect = connect
         self._keep = keep
         self._fastest_ms = fastest_ms
+        self._trust = trust
         self._run_trial = run_trial
         self._steps = {
             Phase.SUBMITTING: self._submit,
@@ -122,6 +127,7 @@ class ReplacementSteps:
             return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
         replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
         self._keep(replacement)
+        check_trusted(Package.open(self._candidate), self._trust)
         trial = self._run_trial(self._candidate, self._package, self._config.examples)
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "

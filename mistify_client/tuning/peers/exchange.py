@@ -10,6 +10,7 @@ from types import TracebackType
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import MANIFEST, NETWORK
+from mistify.package.signature import SIGNATURE_FILE
 from mistify.package.weights import Weights, write_weights
 from mistify.peers.correlation import correlation
 from mistify.peers.hints import Hints
@@ -148,7 +149,9 @@ class Exchange:
 
     def fetch(self, package: PackageReference, directory: Path) -> None:
         """Download the network and the manifest of a package, without its training network."""
-        self._porting.fetch(package.job_id, package.goal_id, directory, only=(NETWORK, MANIFEST))
+        self._porting.fetch(
+            package.job_id, package.goal_id, directory, only=(NETWORK, MANIFEST, SIGNATURE_FILE)
+        )
 
 
 def _is_known(measure: str, settings: Mapping[str, object]) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files.writing import sync_file
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.opened import Package
 from mistify.package.records import describe_file
 from mistify.package.training import Training, with_weights
 from mistify.package.weights import read_weights
@@ -31,6 +32,7 @@ from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interchangeable import check_interchangeable
 from mistify_client.runtime.interpreter import Network
+from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.tuning.peers.ensemble import Predictions
 from mistify_client.tuning.storage import stored_in
 
@@ -63,14 +65,14 @@ class PeerModels:
 
         Raises:
             MistifyError: As for the download; UNAVAILABLE, there is not enough disk space; CORRUPT_PACKAGE,
-                the network is not the one that the peer has tuned; INVALID_MODEL, its inputs or outputs
-                differ from those of the own package.
+                the network is not the one that the peer has tuned; UNTRUSTED, no trusted key has signed it;
+                INVALID_MODEL, its inputs or outputs differ from those of the own package.
         """
         directory = self._path(reference)
         try:
             manifest, network = _read(reference, directory)
         except MistifyError as error:
-            if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE):
+            if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE, ErrorCode.UNTRUSTED):
                 raise
             with stored_in(directory):
                 self._fetch(reference, directory)  # resumes an interrupted download
@@ -94,7 +96,7 @@ def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes
 
     Raises:
         MistifyError: NOT_FOUND, one of them is missing; CORRUPT_PACKAGE, the network is not the one that the
-            peer has tuned, or the manifest cannot be read.
+            peer has tuned, or the manifest cannot be read; UNTRUSTED, no trusted key has signed them.
     """
     path = directory / NETWORK
     if not path.is_file():
@@ -102,7 +104,9 @@ def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes
     if describe_file(path).sha256 != reference.sha256:
         reason = f"the package of the goal {reference.goal_id} is not the one that the peer has tuned"
         raise MistifyError(ErrorCode.CORRUPT_PACKAGE, reason)
-    return Manifest.load(directory), path.read_bytes()
+    package = Package.open(directory)
+    check_trusted(package, Trust.configured())
+    return package.manifest, package.read(NETWORK)
 
 
 class PeerOutputs:

@@ -14,12 +14,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mistify.config.reading import parse_batch
+from mistify.ed25519 import PrivateKey
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobEvent, ProgressUpdate
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from tests.mistify_client.conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
+from tests.support.signed_packages import sign_package
 
 PATIENCE = 180.0
 
@@ -37,12 +39,13 @@ class AdaptingFake(PortingFake):
     """A service that makes a package from a network file for every goal, or fails every goal.
 
     Calls wait at `gates` until these are opened. With `forgotten`, the service has lost its jobs and adds no
-    goals.
+    goals. Packages are signed if there is a `key`.
     """
 
     network: Path = Path()
     fails: bool = False
     forgotten: bool = False
+    key: PrivateKey | None = None
     gates: dict[str, Gate] = field(default_factory=dict)
 
     def SubmitBatch(self, request, context):
@@ -83,19 +86,21 @@ class AdaptingFake(PortingFake):
         outcome = GoalState.FAILED if self.fails else GoalState.MET
         goal = replace(self.job.goals[0], id=goal_id, state=outcome, files=(), reason="no room" * self.fails)
         if not self.fails:
-            self.files = package_of(self.network, goal_id, self.job.id)
+            self.files = package_of(self.network, goal_id, self.job.id, self.key)
             goal = replace(goal, files=package_files(self.files))
         self.job = replace(self.job, goals=(*self.job.goals, goal))
         for event in (GoalState.RUNNING, ProgressUpdate("adapt", 1, 2, {"flops": 1e6}), outcome):
             self.events.append(JobEvent(len(self.events) + 1, 0, goal_id, event))
 
 
-def package_of(network: Path, goal_id: str, job_id: str) -> dict[str, bytes]:
+def package_of(network: Path, goal_id: str, job_id: str, key: PrivateKey | None = None) -> dict[str, bytes]:
     """Return the files of a package with the given network, by name."""
     with TemporaryDirectory() as scratch:
         directory = make_package(Path(scratch) / "package", network, (IMAGE,), (SCORES,))
         manifest = Manifest.load(directory).model_copy(update={"goal": goal_id, "job": job_id})
         manifest.save(directory)
+        if key is not None:
+            sign_package(directory, key)
         return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 

@@ -50,6 +50,7 @@ class Site:
         )
         self.entries = Entries()
         self.background = None
+        self.trust = None
 
     def daemon(self, run_trial=None, **changes):
         self.stop()
@@ -59,6 +60,7 @@ class Site:
             self.config.model_copy(update=changes),
             goal_template(self.config),
             Journal(self.state.log, self.entries),
+            trust=self.trust,
             retry=Backoff(first=0.01, longest=0.05),
             run_trial=run_trial or self.run_trial,
         )
