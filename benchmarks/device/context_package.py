@@ -35,7 +35,7 @@ class _Extent(NamedTuple):
     paths: int
 
 
-_FULL: Final = _Extent(64, 1_200, 300, 600)
+_FULL: Final = _Extent(64, 1_600, 300, 900)
 _QUICK: Final = _Extent(64, 40, 5, 5)
 
 
@@ -49,12 +49,13 @@ def write_package(directory: Path, data: Path, extent: _Extent) -> None:
         settings: dict[str, object] = {"learning_rate": 0.05, "batch_size": 32}
         source = ModelSource(path=str(work / "network.keras"))
         trained = Porting(source, files, work / "source", {**settings, "source_steps": extent.source})
+        # The supernet is trained with Adam, at a rate of its own.
         steps = {"source_steps": 0, "distil_steps": extent.distil, "path_steps": extent.paths}
         porting = Porting(
             trained.tuned,
             files,
             work / "supernet",
-            {**settings, **steps, "blocks": True},
+            {**steps, "batch_size": 32, "blocks": True},
             algorithm="adaptivenet",
             least=_LEAST,
         )

@@ -22,6 +22,9 @@ MEASURING_BYTES: Final = 16384
 
 #: Number of messages, the most recent ones, that estimates are made of.
 _RECENT: Final = 5
+
+#: A last measurement that differs from the estimate by this factor shows a change.
+_CHANGED: Final = 1.25
 _RECENT_ROUND_TRIPS: Final = 20
 
 
@@ -68,6 +71,11 @@ class Link:
         return median(self._byte_ms) if self._byte_ms else _BYTE_MS
 
     @property
+    def has_changed(self) -> bool:
+        """True if the last measurement of the bandwidth differs from the estimate."""
+        return bool(self._byte_ms) and _differs(self._byte_ms[-1], self.byte_ms)
+
+    @property
     def round_trip_ms(self) -> float:
         """Milliseconds of an empty message and its answer: the least of recent ones, so without waiting."""
         return min(self._round_trip_ms, default=_ROUND_TRIP_MS)
@@ -108,5 +116,17 @@ class HelperSpeed:
     @property
     def segment_ms(self) -> tuple[float, ...]:
         """The milliseconds of each segment."""
-        ratio = median(self._ratios) if self._ratios else 1.0
-        return tuple(ratio * each for each in self.idle_ms)
+        return tuple(self._ratio * each for each in self.idle_ms)
+
+    @property
+    def has_changed(self) -> bool:
+        """True if the last measurement differs from the estimate."""
+        return bool(self._ratios) and _differs(self._ratios[-1], self._ratio)
+
+    @property
+    def _ratio(self) -> float:
+        return median(self._ratios) if self._ratios else 1.0
+
+
+def _differs(last: float, estimate: float) -> bool:
+    return max(last, estimate) > _CHANGED * min(last, estimate)

@@ -17,6 +17,9 @@ from mistify_client.lending.speed import LocalSpeed
 #: Seconds that a placement stays, unless it fails or this device alone is faster.
 _DWELL_SECONDS: Final = 0.5
 
+#: Seconds for which a decision holds: it takes a part of a millisecond, and conditions change more slowly.
+_DECISION_SECONDS: Final = 0.02
+
 #: Seconds for which the difference between predicted and measured times counts.
 _CORRECTION_SECONDS: Final = 30.0
 
@@ -50,12 +53,14 @@ class Placement:
         parts: A chain of devices; empty for this device alone.
         predicted_ms: Milliseconds of an inference.
         local_ms: Milliseconds of an inference on this device alone.
+        correction_ms: Part of the prediction that was learned from measured times.
         is_told: True if a monitor has decided that no helper is asked.
     """
 
     parts: tuple[PlacedPart, ...]
     predicted_ms: float
     local_ms: float
+    correction_ms: float = 0.0
     is_told: bool = False
 
     @property
@@ -141,6 +146,7 @@ class PlacementChooser:
         self._current: tuple[Part, ...] = ()
         self._since = 0.0
         self._observed = 0
+        self._decision: tuple[float, tuple[object, ...], Placement] | None = None
         self._corrections: dict[tuple[str, ...], deque[tuple[float, float]]] = {}
 
     def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
@@ -150,6 +156,16 @@ class PlacementChooser:
             helpers: The helpers that can be asked now, by address.
             input_bytes: Bytes of the inputs of the network as they would be sent.
         """
+        now, circumstances = self._clock(), (*helpers, input_bytes)
+        if self._decision is not None:
+            decided_at, same, placement = self._decision
+            if same == circumstances and now - decided_at < _DECISION_SECONDS:
+                return placement
+        placement = self._decided(helpers, input_bytes)
+        self._decision = now, circumstances, placement
+        return placement
+
+    def _decided(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
         first, *others = self._sizes
         sizes = (None if first is None else input_bytes, *others)
         known = {address: _times(helper) for address, helper in helpers.items()}
@@ -165,7 +181,7 @@ class PlacementChooser:
         """Learn from an inference with helpers."""
         self._observed += 1
         if self._observed > _FIRST:
-            correction = milliseconds - placement.predicted_ms + self._correction(placement.helpers)
+            correction = milliseconds - placement.predicted_ms + placement.correction_ms
             known = self._corrections.setdefault(placement.helpers, deque(maxlen=_RECENT))
             known.append((self._clock(), correction))
 
@@ -228,15 +244,16 @@ class PlacementChooser:
         if not chain:
             return Placement((), local_ms, local_ms)
         helpers = tuple(part.helper for part in chain if part.helper is not None)
-        correction = self._correction(helpers) / len(helpers)
+        correction_ms = self._correction(helpers)
         parts = []
         for part in chain:
             if part.helper is None:
                 parts.append(PlacedPart(part, 0, times.part_ms(part)))
             else:
-                expected_ms = max(0.0, times.part_ms(part) + correction)
+                expected_ms = max(0.0, times.part_ms(part) + correction_ms / len(helpers))
                 parts.append(PlacedPart(part, times.sizes[part.start] or 0, expected_ms))
-        return Placement(tuple(parts), sum(each.expected_ms for each in parts), local_ms)
+        predicted_ms = sum(each.expected_ms for each in parts)
+        return Placement(tuple(parts), predicted_ms, local_ms, correction_ms)
 
 
 def _times(helper: Reachable) -> HelperTimes:

@@ -31,8 +31,9 @@ _BUSY_SECONDS: Final = 0.02
 #: The most bytes of a probe.
 _PROBE_BYTES: Final = 65536
 
-#: The number of probes after connecting.
-_FIRST_PROBES: Final = 3
+#: The number of probes after connecting, and when a probe shows a change: estimates are medians of recent
+#: messages, and three of them decide.
+_PROBES: Final = 3
 
 #: Seconds until a helper that failed is used again; doubled with each failure.
 _LEAST_PAUSE: Final = 1.0
@@ -208,7 +209,7 @@ class RemoteHelper:
                 self.speed = HelperSpeed(
                     stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
                 )
-                for _ in range(_FIRST_PROBES):
+                for _ in range(_PROBES):
                     self._probe(stream)
             except HelperError as error:
                 stream.close()
@@ -233,6 +234,9 @@ class RemoteHelper:
                     self.drop(f"{self.address} does not answer any more")
             elif self._clock() - self._measured_at >= _PROBE_SECONDS:
                 self._probe(stream)
+                for _ in range(_PROBES - 1):
+                    if self.link.has_changed or (self.speed is not None and self.speed.has_changed):
+                        self._probe(stream)
         except HelperError as error:
             self.drop(str(error))
         finally:

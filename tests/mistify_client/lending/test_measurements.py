@@ -49,6 +49,22 @@ def test_a_link_that_becomes_slow_is_noticed_after_three_messages() -> None:
     assert link.byte_ms == pytest.approx(50 / 50_000)
 
 
+def test_a_message_shows_that_the_link_has_changed() -> None:
+    link, shown = Link(), []
+    for transfer_ms in (10.0, 11.0, 50.0, 50.0, 50.0, 30.0):
+        link.observe(Exchange(50_000, 0, transfer_ms + 0.5, 0.0, transfer_ms))
+        shown.append(link.has_changed)
+    assert shown == [False, False, True, True, False, True]
+
+
+def test_an_inference_shows_that_a_helper_has_changed() -> None:
+    speed, shown = HelperSpeed([1.0, 2.0]), []
+    for computing_ms in (3.0, 3.3, 6.0, 6.0, 6.0):
+        speed.observe(0, 2, computing_ms, computing_ms)
+        shown.append(speed.has_changed)
+    assert shown == [False, False, True, True, False]
+
+
 def test_the_speed_of_a_helper_is_measured_with_whichever_blocks_it_runs() -> None:
     speed = HelperSpeed([1.0, 2.0, 3.0])
     assert (speed.segment_ms, speed.overhead_ms) == ((1.0, 2.0, 3.0), 0.0)

@@ -77,6 +77,18 @@ def test_the_cut_with_the_least_time_is_chosen(slower, bytes_per_ms, there, firs
     assert World(slower=slower, bytes_per_ms=bytes_per_ms, there=there).chosen() == expected
 
 
+def test_a_decision_holds_for_a_moment_under_the_same_circumstances() -> None:
+    world = World(slower=4)
+    world.clock.now += 1
+    first = world.chooser.choose(world.helpers, 600_000)
+    world.here(1)
+    world.clock.now += 0.01
+    assert world.chooser.choose(world.helpers, 600_000) is first
+    assert world.chooser.choose({}, 600_000).is_local
+    world.clock.now += 1
+    assert world.chooser.choose(world.helpers, 600_000).is_local
+
+
 def test_the_predicted_time_is_the_sum_of_its_parts() -> None:
     world = World(slower=4)
     placement = world.chooser.choose(world.helpers, 600_000)
@@ -194,6 +206,7 @@ def test_what_helpers_save_alone_is_not_added_up_in_a_chain_but_what_they_waste_
         for _ in range(8):
             world.chooser.observe(single, single.predicted_ms + difference)
         assert world.chooser.correction(address) == pytest.approx(difference)
+    world.clock.now += 1
     after = world.chooser.choose(world.helpers, 600_000)
     assert [each.part for each in after.parts] == [each.part for each in placement.parts]
     assert after.predicted_ms == pytest.approx(placement.predicted_ms + counted)
