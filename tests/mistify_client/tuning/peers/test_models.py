@@ -273,6 +273,8 @@ def unrunnable_peer(request, peer, fetched, tmp_path):
     builtin_code = table.Pos + table.Offset(10)
     struct.pack_into("<i", content, builtin_code, getattr(schema.BuiltinOperator, operator))
     path.write_bytes(content)
+    manifest = Manifest.load(path.parent)
+    manifest.model_copy(update={"files": manifest.files | {NETWORK: describe_file(path)}}).save(path.parent)
     file, _ = peer(1)
     package = replace(file.peer.package, sha256=describe_file(path).sha256)
     return replace(file, peer=replace(file.peer, package=package)), reason
