@@ -5,9 +5,14 @@ import json
 import numpy as np
 import pytest
 
+from mistify.ed25519 import PrivateKey
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
+from mistify_client import load
+from mistify_client.runtime.trust import TRUSTED
 from mistify_client.runtime.versions import current
 from tests.support.factories import QUALITY, UNSEEN, images, make_package
+from tests.support.signed_packages import sign_package
 
 
 @pytest.fixture
@@ -99,3 +104,21 @@ def test_tasks_as_json(mistify, package):
     assert listed["limits"] == list(QUALITY.limits)
     assert listed["tasks"]["has, 4"] == list(QUALITY.scores[1])
     assert listed["names"]["even"] == ["2", "4"]
+
+
+def test_slices_of_a_trusted_package(mistify, customize, package, tmp_path, monkeypatch):
+    """A slice that is installed is the device's own; a package of its own has to be trusted once."""
+    key, own = PrivateKey.generate(), tmp_path / "has-4"
+    monkeypatch.setenv(TRUSTED, str(tmp_path / "trusted"))
+    assert mistify("trust", key.public).exit_code == 0
+    refused = customize("--task", "has,4")
+    assert (refused.exit_code, "no signature" in refused.stderr) == (ErrorCode.UNTRUSTED.exit_code, True)
+    sign_package(package, key)
+    assert customize("--task", "has,4").exit_code == 0
+    assert current(package) != package
+    assert load(package, trusted=[key.public]).manifest == Manifest.load(current(package))
+    assert customize("--task", "has,4", "--out", own).exit_code == 0
+    with pytest.raises(MistifyError, match=r"mistify trust .*has-4"):
+        load(own)
+    assert mistify("trust", own).exit_code == 0
+    load(own)
