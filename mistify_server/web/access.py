@@ -15,15 +15,16 @@ from mistify_server.identity.audit import RECORDED, AuditLog
 from mistify_server.identity.authentication import unauthenticated
 from mistify_server.identity.callers import Caller, set_caller
 from mistify_server.identity.callers import Scope as CallerScope
+from mistify_server.web.client import INDEX
 from mistify_server.web.problems import error_response, problem_response, wants_page
 from mistify_server.web.sessions import Sessions
 
 #: Path of the login page.
 LOGIN: Final = "/login"
 
-#: Paths without authentication; static files are needed by the login page.
+#: Paths without authentication; static files are needed by the login page, and the client by pip.
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
-_OPEN_PREFIX: Final = "/static/"
+_OPEN_PREFIXES: Final = ("/static/", f"{INDEX}/")
 
 #: Paths for administrators; all other paths need `read`, or `submit` for methods with side effects.
 _ADMIN_PATHS: Final = ("/tokens", "/v1/tokens")
@@ -153,7 +154,7 @@ def scope_of(method: str, path: str) -> CallerScope:
 
 def _is_closed(path: str) -> bool:
     """Return whether a path needs a caller."""
-    return path not in OPEN_PATHS and not path.startswith(_OPEN_PREFIX)
+    return path not in OPEN_PATHS and not path.startswith(_OPEN_PREFIXES)
 
 
 def _host_name(host: str) -> str | None:

@@ -15,6 +15,7 @@ from mistify_server.services import Services
 from mistify_server.web.access import AccessMiddleware
 from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import described_body, small_body
+from mistify_server.web.client import client_routes
 from mistify_server.web.compression import PageCompressionMiddleware
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
@@ -81,6 +82,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.include_router(page_routes(services))
     app.include_router(scenario_routes(services))
     app.include_router(asset_routes())
+    app.include_router(client_routes())
     app.include_router(token_routes(services.access.tokens))
     app.include_router(token_pages(services.access.tokens))
     app.include_router(_session_routes(sessions))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mistify_server.web.client_wheel import client_wheel
 from tests.support.paths import REPOSITORY
 
 PARTS = ("mistify", "mistify_client", "mistify_server", "executors", "pyproject.toml", "README.md", "LICENSE")
@@ -76,6 +77,17 @@ def test_tensorflow_is_not_installed(environment):
 def test_a_package_is_loaded_and_runs(environment, package, expected, tmp_path):
     np.save(tmp_path / "x.npy", expected["image"])
     run(environment / "python", "-c", INFER, package, tmp_path / "x.npy", tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected["scores"], atol=1e-6)
+
+
+def test_a_package_runs_with_the_wheel_that_a_server_offers(environment, package, expected, tmp_path):
+    wheel, target = tmp_path / client_wheel().name, tmp_path / "alone"
+    wheel.write_bytes(client_wheel().content)
+    run(*pip(environment), "install", "--no-index", "--no-deps", "--target", target, wheel)
+    np.save(tmp_path / "x.npy", expected["image"])
+    first = f"import sys; sys.path.insert(0, {str(target)!r})\n"
+    last = f"assert mistify_client.__file__.startswith({str(target)!r})\n"
+    run(environment / "python", "-c", first + INFER + last, package, tmp_path / "x.npy", tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected["scores"], atol=1e-6)
 
 

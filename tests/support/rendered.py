@@ -13,6 +13,7 @@ from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.job_table import job_table
+from mistify_server.web.pages.missed_goals import missed_goals
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
@@ -33,6 +34,7 @@ def job_page(
         job=job,
         inputs=inputs,
         done=job_progress(job, len(job.goals), events),
+        missed=missed_goals(job),
         table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),
@@ -61,4 +63,5 @@ def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
         details=details,
         curves=curves_of(goal, details, ()),
         layers=None,
+        wheel="",
     )

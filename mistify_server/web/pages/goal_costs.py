@@ -20,9 +20,14 @@ class Cost:
     limit: float | None
     source: float | None
 
+    @property
+    def is_exceeded(self) -> bool:
+        """True if it is known to be above its limit."""
+        return self.reached is not None and self.limit is not None and self.reached > self.limit
+
 
 def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -> list[Cost]:
-    """Return the costs of a goal's package by the cost model, then the measured ones.
+    """Return the limited costs of a goal's package, then the others by the cost model, then measured ones.
 
     For a goal without a package, return the limited costs.
 
@@ -37,7 +42,8 @@ def costs_of(goal: Goal, source: Source | None, formats: Sequence[AxisFormat]) -
             for axis, limit in goal.spec.budget.items()
         ]
     predicted = _costs(goal, goal.achieved, own.costs, formats)
-    return [*predicted, *_costs(goal, goal.measured, own.measured, formats, ", measured")]
+    costs = [*predicted, *_costs(goal, goal.measured, own.measured, formats, ", measured")]
+    return sorted(costs, key=lambda cost: cost.limit is None)
 
 
 def _costs(

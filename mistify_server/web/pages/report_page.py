@@ -12,6 +12,7 @@ from mistify.jobs.job import Job
 from mistify_server.web.assets import PLOTLY, asset_of
 from mistify_server.web.pages.goal_table import goal_table
 from mistify_server.web.pages.goal_tree import draw_tree
+from mistify_server.web.pages.missed_goals import missed_goals
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.task_tables import task_table
 from mistify_server.web.rendering import render
@@ -34,6 +35,7 @@ def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
         job=job,
         as_of=f"{now():%Y-%m-%d %H:%M} UTC",
         states=Counter(goal.state.value for goal in job.goals),
+        missed=missed_goals(job),
         table=goal_table(job),
         tasks=task_table(job),
         tree=draw_tree(job.goals),

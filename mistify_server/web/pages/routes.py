@@ -16,6 +16,8 @@ from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.served import serves_tasks
 from mistify_server.services import Services
 from mistify_server.store.plans import BatchInputs
+from mistify_server.web.client import wheel_path
+from mistify_server.web.client_wheel import client_wheel
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken, Removed, Search
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
@@ -23,6 +25,7 @@ from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.job_comparison import compare_jobs
 from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.layers import shown_layers
+from mistify_server.web.pages.missed_goals import missed_goals
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
@@ -85,7 +88,8 @@ def page_routes(services: Services) -> APIRouter:
         part = await porting.part(job_id, GoalSelection(goal_id=goal_id))
         if not part.job.goals:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
-        return _goal_page(request, part.job, details)
+        wheel = await asyncio.to_thread(_wheel)
+        return _goal_page(request, part.job, details, wheel)
 
     @router.get("/submit")
     async def submit(request: Request, like: str = "") -> HTMLResponse:
@@ -144,6 +148,7 @@ def _job_page(
         job=job,
         inputs=inputs,
         done=job_progress(job, part.goal_count, events),
+        missed=missed_goals(job),
         table=job_table(job),
         plots=plots_of(job),
         tree=draw_tree(job.goals),
@@ -176,8 +181,21 @@ def _comparison_page(
     )
 
 
-def _goal_page(request: Request, job: Job, details: GoalDetails) -> HTMLResponse:
-    """Return the page of the only goal of a part of a job."""
+def _wheel() -> str:
+    """Return the path of the client's wheel; empty if the client is not installed."""
+    try:
+        return wheel_path(client_wheel())
+    except MistifyError:
+        return ""
+
+
+def _goal_page(request: Request, job: Job, details: GoalDetails, wheel: str) -> HTMLResponse:
+    """Return the page of the only goal of a part of a job.
+
+    Args:
+        details: The details of the goal.
+        wheel: The path of the client's wheel; empty if there is none.
+    """
     (goal,) = job.goals
     reported: dict[str, Any] = report(job)
     return _page(
@@ -192,4 +210,5 @@ def _goal_page(request: Request, job: Job, details: GoalDetails) -> HTMLResponse
         details=details,
         curves=curves_of(goal, details, job.formats),
         layers=shown_layers(details.layers) if details.layers else None,
+        wheel=wheel,
     )

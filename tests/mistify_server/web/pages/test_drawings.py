@@ -129,8 +129,8 @@ def test_a_goal_shows_the_costs_in_its_own_precision() -> None:
     source = Source({"flops": 10.0, "memory_bytes": 200.0}, measured={"latency_ms@host": 4.0})
     shown = [(cost.label, cost.reached, cost.limit, cost.source) for cost in costs_of(goal, source, ())]
     assert shown == [
+        ("memory in int8", 25.0, 30.0, 200.0),  # limits come first
         ("multiply-adds", 5.0, None, 10.0),
-        ("memory in int8", 25.0, 30.0, 200.0),
         ("latency on host in int8, measured", 1.0, None, 4.0),
     ]
 

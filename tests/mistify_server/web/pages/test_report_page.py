@@ -105,7 +105,8 @@ def test_a_goal_shows_its_results_and_reasons(job: Job) -> None:
     page = Parsed(report_page(job, lambda: datetime(2026, 1, 2, 3, 4, tzinfo=UTC)))
     for words in (
         "As of 2026-01-02 03:04 UTC",
-        "4 of 5 goals met, 6 min, submitted 2026-11-25 04:23 UTC",
+        "4 of 5 goals met in 6 min.",
+        "Submitted 2026-11-25 04:23 UTC",
         "small unmet int8 195K ≤ 195K 16.9K 19KB 7.97us 5.53us 98.1% (-0.8) ≥ 99.9%",
         "accuracy 0.9805 below 0.9990 on the test data",
         "board met (predicted) float32 221K 18.3K 79.5KB 166us on raspberry-pi ≤ 176us - 96.4% (-2.5)",

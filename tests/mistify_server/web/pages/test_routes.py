@@ -50,7 +50,13 @@ async def test_jobs_goals_and_packages_are_linked(web: httpx.AsyncClient, make_c
     assert {f"/jobs/{job}/goals/half", f"/jobs/{job}/goals/small"} <= goals
     page = Tags((await web.get(f"/jobs/{job}/goals/half")).text)
     links = [str(attributes.get("href")) for _, attributes in page.tags if "download" in attributes]
-    assert len(links) == 3
+    assert [link.rpartition("/")[2] for link in links[:-1]] == [
+        "package.zip",
+        "manifest.json",
+        "serve.tflite",
+        "signature.json",
+    ]
+    assert links[-1].startswith("/simple/")
     for link in links:
         assert (await web.get(link)).status_code == 200
 

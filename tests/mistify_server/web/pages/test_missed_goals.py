@@ -1,0 +1,59 @@
+"""The goals that are not met stand at the top of a job's page, the worst first."""
+
+from dataclasses import replace
+
+from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.targets import OVERALL, Target
+from mistify.jobs.job import Goal, GoalState, Job
+from mistify.jobs.package_spec import PackageSpec
+from mistify_server.web.pages.missed_goals import MissedGoal, MissedGoals, missed_goals
+from tests.support.many_goals import job_of
+from tests.support.rendered import job_page
+
+LIMIT = PackageSpec({"flops": 100.0})
+
+
+def unmet(name: str, flops: float) -> Goal:
+    return Goal(name, 0, LIMIT, state=GoalState.UNMET, achieved={"flops": flops})
+
+
+def missed(*goals: Goal) -> MissedGoals:
+    return missed_goals(replace(job_of(1), goals=goals))
+
+
+def test_the_worst_goals_come_first() -> None:
+    failed = Goal("failed", 0, LIMIT, state=GoalState.FAILED)
+    met = Goal("met", 0, LIMIT, state=GoalState.MET, achieved={"flops": 99.0})
+    assert missed(met, unmet("a", 100.2), unmet("b", 150.0), failed).worst == [
+        MissedGoal("failed", "failed"),
+        MissedGoal("b", "50% over its limit on multiply-adds"),
+        MissedGoal("a", "less than 1% over its limit on multiply-adds"),
+    ]
+    many = missed(*(unmet(str(number), 100.0 + number) for number in range(1, 9)))
+    assert [goal.id for goal in many.worst] == ["8", "7", "6"]
+    assert many.others == 5
+    assert missed(met) == MissedGoals([], 0)
+
+
+def test_missed_targets_are_named() -> None:
+    targets = (
+        Target(OVERALL, Metric.ACCURACY, 0.9),
+        Target("price", Metric.MAE, 2.0),
+        Target("kind", Metric.F1, 0.5),
+    )
+    scores = (OutputScore("price", Metric.MAE, 3.0), OutputScore("kind", Metric.F1, 0.6))
+    goal = replace(
+        unmet("a", 90.0), spec=replace(LIMIT, targets=targets), accuracy=0.85, output_scores=scores
+    )
+    assert missed(goal).worst == [
+        MissedGoal("a", "accuracy 85.0% instead of 90.0%, price: mae 3 instead of 2")
+    ]
+
+
+def test_a_page_names_and_links_them() -> None:
+    job: Job = job_of(20)
+    page = " ".join(job_page(job).split())
+    assert "<b>18 of 20 goals met</b> in 8 min. Not met: <a href=" in page
+    last = job.goals[13].id
+    assert f'<a href="/jobs/demo-20/goals/{last}">{last}</a> <span class="missed">(2% over its limit' in page
+    assert "Not met" not in job_page(job_of(3))
