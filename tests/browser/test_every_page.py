@@ -86,15 +86,16 @@ def opened(browser: Browser, url: str, width: int, **options: Any) -> Page:
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1600)])
 def test_every_page_is_accessible_and_fits_its_window(
-    browser: Browser, filled: str, screenshots: Path, scheme: Any, width: int
+    browser: Browser, filled: str, tmp_path: Path, scheme: Any, width: int
 ) -> None:
+    """Its pictures are for looking at: `--basetemp DIR` says where they are."""
     page = opened(browser, filled, width, color_scheme=scheme)
     found, cut = {}, {}
     for name, path in PATHS.items():
         page.goto(filled + path)
         found[name] = [] if name in LARGE else faults(page)
         cut[name] = page.evaluate(CUT_OFF)
-        page.screenshot(path=screenshots / f"{name.replace(' ', '-')}-{scheme}-{width}.png")
+        page.screenshot(path=tmp_path / f"{name.replace(' ', '-')}-{scheme}-{width}.png")
     page.context.close()
     assert {name: broken for name, broken in found.items() if broken} == {}
     assert {name: elements for name, elements in cut.items() if elements} == {}

@@ -104,5 +104,6 @@ def test_labels_in_the_tree_do_not_overlap(page: Page) -> None:
 def test_a_thousand_goals_fit_two_screens(page: Page) -> None:
     open_page(page, job_page(job_of(1_000)), "/jobs/j")
     assert len(shown(page)) == 1_000
+    expect(page.get_by_text("1,000 of 1,000 goals")).to_be_visible()
     heights: Sequence[float] = page.evaluate("[document.documentElement.scrollHeight, innerHeight]")
     assert heights[0] <= 2 * heights[1]

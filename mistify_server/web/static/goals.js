@@ -105,7 +105,8 @@
       if (sort.replace(/^-/, "") === key) heading.ariaSort = sort.startsWith("-") ? "descending" : "ascending";
       else heading.ariaSort = null;
     }
-    form.elements.shown.value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} goals`;
+    const [some, all] = [rows.filter((row) => !row.hidden), rows].map((these) => these.length.toLocaleString("en"));
+    form.elements.shown.value = `${some} of ${all} goals`;
     if (form.elements.search !== document.activeElement) form.elements.search.value = search;
     form.elements.state.value = state;
     form.elements.group.value = group;
