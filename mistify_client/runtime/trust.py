@@ -61,7 +61,7 @@ class Trust:
             MistifyError: INVALID_CONFIG, the file that `TRUSTED` names cannot be read; or as for `of`.
         """
         path = trusted_file()
-        if not os.environ.get(TRUSTED) and not path.exists():
+        if not os.environ.get(TRUSTED) and not _exists(path):
             return None
         lines = (line.partition(_COMMENT)[0].strip() for line in read_text(path).splitlines())
         entries = ((f"{path}:{number}", entry) for number, entry in enumerate(lines, start=1) if entry)
@@ -123,6 +123,14 @@ def looks_like_entry(text: str) -> bool:
 def trusted_file() -> Path:
     """Return the path of the file with what this user trusts, which need not exist."""
     return Path(os.environ.get(TRUSTED) or config_directory() / "trusted")
+
+
+def _exists(path: Path) -> bool:
+    """Check whether a file exists; a directory that this process may not search belongs to another user."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def check_trusted(package: Package, trust: Trust | None) -> None:
