@@ -141,9 +141,9 @@ def errors_of_calls() -> Iterator[list[MistifyError]]:
     """Yield a list of the errors of all submissions, which inspect model and data."""
     errors, submit = [], PortingClient.submit
 
-    def noting(client: PortingClient, text: str, key: str, name: str = "") -> Job:
+    def noting(*arguments: Any, **options: Any) -> Job:
         try:
-            return submit(client, text, key, name)
+            return submit(*arguments, **options)
         except MistifyError as error:
             errors.append(error)
             raise
