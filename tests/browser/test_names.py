@@ -37,6 +37,8 @@ def test_a_job_is_tagged_removed_and_restored(page: Page, url: str) -> None:
     expect(page.locator(".tags")).to_have_text("team=vision quick ")
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
+    # The page is loaded again, which would close a dialog.
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     page.once("dialog", lambda dialog: dialog.accept("team=vision slow"))
     page.get_by_role("button", name="Tags").click()
     expect(page.locator(".tags")).to_have_text("team=vision slow ")
