@@ -1,5 +1,6 @@
 """The servers whose packages a device runs: their signing keys, and single packages by their digests."""
 
+import logging
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -27,6 +28,8 @@ FIX: Final = "copy a key from mistify-server signing-keys list, or run mistify t
 _KEY: Final = "ed25519:"
 
 _COMMENT: Final = "#"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError:
+        logger.warning("%s cannot be read, so that no server is trusted; set %s", path, TRUSTED)
         return False
 
 

@@ -55,10 +55,13 @@ class Course:
             finished += [Part(number, node) for node in state.checkpoints]
             finished += [Part(number, preparation=name) for name in state.preparations]
             self._done |= dict.fromkeys(finished, 1.0)
+        # Large jobs have thousands of nodes, and report progress several times a second.
+        self._whole = self._whole_seconds()
 
     def grow(self, plans: Iterable[BatchPlan]) -> None:
         """Replace plans by those with added goals."""
         self._plans |= {plan.number: plan for plan in plans}
+        self._whole = self._whole_seconds()
 
     def advance(self, part: Part, update: ProgressUpdate) -> None:
         """Take the progress of a part into account."""
@@ -85,12 +88,15 @@ class Course:
         Args:
             elapsed: Seconds that the job has been running.
         """
-        whole = sum(self._seconds(plan, done={}, ended=()) for plan in self._plans.values())
+        whole = self._whole
         if not whole:
             return None
         left = sum(self._seconds(plan, self._done, self._ended) for plan in self._plans.values())
         pace = (elapsed + _TRUST * whole) / (whole - left + _TRUST * whole)
         return Estimated(1 - left / whole, pace * left)
+
+    def _whole_seconds(self) -> float:
+        return sum(self._seconds(plan, done={}, ended=()) for plan in self._plans.values())
 
     def _seconds(self, plan: BatchPlan, done: dict[Part, float], ended: Collection[str]) -> float:
         """Return the planned seconds of a batch without the parts that are done."""

@@ -226,6 +226,7 @@ def test_a_read_only_package_runs(branch_package, package, expected, shared, cap
         shared.chmod(0o755)
     assert [path.name for path in shared.iterdir()] == ["package"]
     assert "no monitor can switch this model" in caplog.text
+    assert "so that no server is trusted; set MISTIFY_TRUSTED" in caplog.text
 
 
 def test_a_full_disk_causes_a_warning_that_monitors_cannot_see_the_model(branch_package, expected, caplog):
