@@ -22,7 +22,7 @@ _PACKAGES: Final = ("mistify", "mistify_client")
 
 #: The extra of the distribution whose requirements the wheel always has, and the extras that it keeps.
 _REQUIRED_EXTRA: Final = "client"
-_KEPT_EXTRAS: Final = ("images", "plots")
+_KEPT_EXTRAS: Final = ("images", "onnx", "plots", "signatures")
 
 #: Label that tells this wheel from a whole distribution of the same version; no public index accepts it.
 _LABEL: Final = "client"
@@ -72,13 +72,13 @@ def client_wheel() -> Wheel:
 def _package_files() -> Iterator[tuple[str, bytes]]:
     """Yield the path in the wheel and the content of each file of the packages, without importing them."""
     for package in _PACKAGES:
-        found = find_spec(package)
-        if found is None or not found.submodule_search_locations:
+        spec = find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
                 f"the package {package} is not installed on the server; install {DISTRIBUTION}[server] there",
             )
-        directory = Path(found.submodule_search_locations[0])
+        directory = Path(spec.submodule_search_locations[0])
         for path in sorted(directory.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield f"{package}/{path.relative_to(directory).as_posix()}", path.read_bytes()

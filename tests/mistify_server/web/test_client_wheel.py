@@ -4,6 +4,7 @@ import email
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -47,6 +48,18 @@ def test_the_wheel_has_the_client_and_no_more() -> None:
     assert "mistify_client.monitor.policies.predictive" in points
     assert "mistify_server" not in points
     assert "executors" not in points
+
+
+def test_the_wheel_has_the_extras_that_errors_of_the_client_name() -> None:
+    archive = zipfile.ZipFile(io.BytesIO(client_wheel().content))
+    sources = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".py"))
+    named = {extra for source in sources for extra in re.findall(r"mistify-porting\[(\w+)\]", source)}
+    (about,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+    metadata = email.message_from_bytes(archive.read(about))
+    assert named - {"server"} == {"images", "onnx", "plots", "signatures"}
+    assert named - {"server"} <= set(metadata.get_all("Provides-Extra") or [])
+    required = metadata.get_all("Requires-Dist") or []
+    assert any(each.startswith("cryptography") and "signatures" in each for each in required)
 
 
 def test_equal_files_make_equal_wheels() -> None:
