@@ -21,8 +21,9 @@ from mistify_server.jobs.store_writer import completed
 from mistify_server.names import check_job_name, checked_tags
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
-from mistify_server.planning.forecast.forecast import Forecast, forecast_of, with_forecast
-from mistify_server.planning.forecast.unchanged import plan_unchanged, unchanged_with_work
+from mistify_server.planning.forecast.forecast import Forecast, forecast_of
+from mistify_server.planning.forecast.unchanged import plan_unchanged
+from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
 from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
@@ -300,10 +301,7 @@ class PortingService:
         """Return the tree of a batch with algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
         forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
-        if forecast is None:
-            plan = unchanged_with_work(plan)
-        else:
-            plan, goals = with_forecast(goals, forecast)
+        plan, goals = with_expected_work(plan, goals, forecast)
         return plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast
 
     def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:

@@ -17,8 +17,8 @@ from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import asked_goals
-from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
-from mistify_server.planning.forecast.unchanged import unchanged_with_work
+from mistify_server.planning.forecast.forecast import forecast_of
+from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.insertion import insert_goals, node_offers
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.lookup.hardware import find_devices
@@ -142,7 +142,7 @@ class JobSnapshot:
         asked = asked_goals(batch, plan.source_costs, plan.classes)
         grown, goals = insert_goals(plan, offers, asked)
         forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
-        return (unchanged_with_work(grown), goals) if forecast is None else with_forecast(goals, forecast)
+        return with_expected_work(grown, goals, forecast)
 
     def _state(self, batch: ResolvedBatch) -> BatchState:
         return next(state for state in self.states if state.plan.number == batch.number)

@@ -1,7 +1,6 @@
 """Forecast of a goal tree: the algorithm, accuracy and time of each edge."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from math import log2
 from typing import Final, NamedTuple
@@ -26,7 +25,7 @@ from mistify_server.planning.forecast.accuracy import SourceForecast, interval_o
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.course import batch_seconds
 from mistify_server.planning.forecast.history import ForecastHistory
-from mistify_server.planning.forecast.precisions import loss_of
+from mistify_server.planning.forecast.precisions import loss_of, reasons_for_precisions, riskiest
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
@@ -154,7 +153,7 @@ class Forecast:
         """Return a node with the expected work for goals; unchanged without goals."""
         if not goals:
             return node
-        return node.model_copy(update=self._work(node, goals, self._steps(node, _riskiest(goals)))._asdict())
+        return node.model_copy(update=self._work(node, goals, self._steps(node, riskiest(goals)))._asdict())
 
     def _work(self, node: NodePlan, goals: Sequence[Goal], steps: int) -> _Work:
         case = self._chooser.case(self._edge(node), node.algorithm)
@@ -319,7 +318,7 @@ class Forecast:
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
-        steps, expected = self._reached(node, _riskiest(own))
+        steps, expected = self._reached(node, riskiest(own))
         work = self._work(node, own, steps)
         return PlannedEdge(
             goals=node.goals,
@@ -402,38 +401,12 @@ def forecast_of(
     return Forecast(plan, estimates, records, prepared, trial)
 
 
-def with_forecast(goals: Sequence[Goal], forecast: Forecast) -> tuple[BatchPlan, list[Goal]]:
-    """Return the forecast's plan with the work on goals, and the goals with algorithms and warnings."""
-    plan = forecast.with_work({goal.id: goal for goal in goals})
-    node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
-    return plan, [
-        replace(
-            goal,
-            algorithm=node_of[goal.id].algorithm,
-            choice=node_of[goal.id].choice,
-            warning=forecast.warning(node_of[goal.id], goal.spec.quantization.precision),
-        )
-        for goal in goals
-    ]
-
-
-def reasons_for_precisions(goals: Iterable[Goal]) -> dict[str, str]:
-    """Return the reasons for precisions that the server chose, without goals with a configured precision."""
-    return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
-
-
 def _branches(goal: Goal) -> int:
     """Return the number of networks adapted for a goal's package in addition to the goal's own."""
     if goal.spec.branches is None:
         return 0
     # The goal's own network is a branch too, unless another branch is larger.
     return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)
-
-
-def _riskiest(goals: Iterable[Goal]) -> Quantization:
-    """Return the precision of goals that is expected to cost the most accuracy."""
-    precisions = (goal.spec.quantization.precision for goal in goals)
-    return max(precisions, key=lambda precision: loss_of(precision).mean)
 
 
 def _figures_after(

@@ -1,9 +1,10 @@
 """Expected accuracy losses by precision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mistify.costs.quantization import Quantization
+from mistify.jobs.job import Goal
 from mistify.jobs.plan import Estimate
 
 #: Relative loss of accuracy at each precision, safest first. Means from `benchmarks.porting.precision` over
@@ -23,3 +24,14 @@ def loss_of(precision: Quantization) -> Estimate:
     """Return the expected relative loss of accuracy from packaging a network at a precision."""
     lost = KNOWN_LOSS[precision.stored_as]
     return Estimate(lost, _SCATTER if lost > KNOWN_LOSS[Quantization.FLOAT16] else lost)
+
+
+def riskiest(goals: Iterable[Goal]) -> Quantization:
+    """Return the precision of goals that is expected to cost the most accuracy."""
+    precisions = (goal.spec.quantization.precision for goal in goals)
+    return max(precisions, key=lambda precision: loss_of(precision).mean)
+
+
+def reasons_for_precisions(goals: Iterable[Goal]) -> dict[str, str]:
+    """Return the reasons for precisions that the server chose, without goals with a configured precision."""
+    return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}

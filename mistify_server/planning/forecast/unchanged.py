@@ -4,21 +4,9 @@ from collections.abc import Mapping
 
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import PlannedBatch, PlannedEdge
-from mistify_server.planning.forecast.forecast import (
-    PACKAGING_SECONDS,
-    STARTING_SECONDS,
-    reasons_for_precisions,
-)
+from mistify_server.planning.forecast.forecast import PACKAGING_SECONDS, STARTING_SECONDS
+from mistify_server.planning.forecast.precisions import reasons_for_precisions
 from mistify_server.store.plans import BatchPlan
-
-
-def unchanged_with_work(plan: BatchPlan) -> BatchPlan:
-    """Return a plan with the expected work on its source and nodes: their packages."""
-    nodes = (
-        node.model_copy(update={"packaging_seconds": PACKAGING_SECONDS * len(node.goals)})
-        for node in plan.nodes
-    )
-    return plan.model_copy(update={"nodes": tuple(nodes), "source_seconds": STARTING_SECONDS})
 
 
 def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
