@@ -13,10 +13,16 @@ import numpy as np
 import pytest
 
 import mistify_client
+from mistify.package.opened import Package
+from mistify_client.lending.config import LendingConfig
+from mistify_client.lending.links import Exchange
+from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.remote_helper import RemoteHelper
 from mistify_client.lending.sessions import Session
 from mistify_client.lending.tensors import message_of, zeros_of
 from tests.mistify_client.lending.conftest import TOKEN, helper, until
 from tests.mistify_client.lending.devices import Device, device, helper_process
+from tests.support.block_stores import ORIGINAL
 from tests.support.paths import DATA
 from tests.support.tokens import write_token
 
@@ -184,3 +190,29 @@ def test_a_package_without_blocks_runs_alone_and_says_why(tmp_path, caplog) -> N
     model = mistify_client.load(package, lending=lending_file(package, "127.0.0.1:1"))
     assert model.lending is None
     assert '"blocks": true' in caplog.text
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_link_that_became_fast_is_known_after_one_look_at_it(float_package):
+    """Estimates are medians of five messages, so that a single probe would change nothing."""
+    opened, clock = Package.open(float_package), Clock()
+    network = BlockNetwork(float_package, opened.blocks, opened.blocks.network_of(ORIGINAL), (0, 1, 2, 3))
+    with helper(float_package) as address:
+        token = write_token(float_package.with_name("token"), TOKEN)
+        remote = RemoteHelper(address, network, LendingConfig(helpers=(address,), token_file=token), clock)
+        try:
+            until(lambda: remote.is_available)
+            for _ in range(5):
+                remote.link.observe(Exchange(50_000, 0, 5_000.5, 0.0, 5_000.0))
+            assert remote.link.byte_ms == pytest.approx(0.1)
+            clock.now += 60
+            remote._changed.set()
+            until(lambda: remote.link.byte_ms < 0.05)
+        finally:
+            remote.close()
