@@ -25,7 +25,8 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 10_000),
 )
 
-#: Seconds between two measurements of the transfer, each of which costs a message.
+#: Seconds between two inferences whose transfer is measured, each of which costs a message. Probes always
+#: measure it.
 _ANNOUNCING_SECONDS: Final = 0.3
 
 
@@ -110,7 +111,7 @@ class HelperStream:
     def ask_inference(
         self, start: int, end: int, tensors: Sequence[pb.TensorContent], seconds: float
     ) -> Answered:
-        """Send an inference, and wait for its answer.
+        """Send an inference that measures the link, and wait for its answer.
 
         Args:
             start: Index of the first segment to run.
@@ -122,7 +123,7 @@ class HelperStream:
             LateError: The deadline has passed.
             HelperError: The session is over.
         """
-        self.send_inference(start, end, tensors)
+        self._send_inference(start, end, tensors, measured=True)
         return self.answered(seconds)
 
     def send_inference(self, start: int, end: int, tensors: Sequence[pb.TensorContent]) -> None:
@@ -133,8 +134,14 @@ class HelperStream:
             end: Index of the segment behind the last one.
             tensors: The inputs of the first segment.
         """
+        self._send_inference(start, end, tensors)
+
+    def _send_inference(
+        self, start: int, end: int, tensors: Sequence[pb.TensorContent], *, measured: bool = False
+    ) -> None:
         request = pb.InferenceRequest(number=self._number + 1, segment=start, end=end, tensors=tensors)
-        self._send(pb.RunRequest(inference=request), sum(len(tensor.content) for tensor in tensors))
+        size = sum(len(tensor.content) for tensor in tensors)
+        self._send(pb.RunRequest(inference=request), size, measured=measured)
 
     def probe(self, size: int, seconds: float) -> Answered:
         """Measure the link by a message of some bytes.
@@ -143,7 +150,9 @@ class HelperStream:
             LateError: The deadline has passed.
             HelperError: The session is over.
         """
-        self._send(pb.RunRequest(probe=pb.Probe(number=self._number + 1, content=bytes(size))), size)
+        self._send(
+            pb.RunRequest(probe=pb.Probe(number=self._number + 1, content=bytes(size))), size, measured=True
+        )
         return self.answered(seconds)
 
     def answered(self, seconds: float) -> Answered:
@@ -164,12 +173,12 @@ class HelperStream:
         self._call.cancel()
         self._channel.close()
 
-    def _send(self, request: pb.RunRequest, size: int) -> None:
+    def _send(self, request: pb.RunRequest, size: int, *, measured: bool) -> None:
         self._number += 1
         self._size = size
         now = time.perf_counter()
         self._owed = (self._number, now)
-        if now - self._announced_at >= _ANNOUNCING_SECONDS:
+        if measured or now - self._announced_at >= _ANNOUNCING_SECONDS:
             self._announced_at = now
             self._requests.put(pb.RunRequest(announcement=pb.Announcement()))
         self._requests.put(request)
