@@ -160,7 +160,7 @@ class OffloadingNetwork:
             reachable = {}
         if self._counts.total() % _INPUTS_CHECKED == 0:
             self._input_bytes = sent_bytes(inputs)
-        placement = replace(self.chooser.choose(reachable, self._input_bytes), is_told=alone)
+        placement = replace(self.chooser.choose(reachable, self._input_bytes), is_decided_by_monitor=alone)
         started = time.perf_counter()
         if placement.is_local:
             outputs = self._whole(inputs)

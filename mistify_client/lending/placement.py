@@ -54,14 +54,14 @@ class Placement:
         predicted_ms: Milliseconds of an inference.
         local_ms: Milliseconds of an inference on this device alone.
         correction_ms: Part of the prediction that was learned from measured times.
-        is_told: True if a monitor has decided that no helper is asked.
+        is_decided_by_monitor: True if a monitor has decided that no helper is asked.
     """
 
     parts: tuple[PlacedPart, ...]
     predicted_ms: float
     local_ms: float
     correction_ms: float = 0.0
-    is_told: bool = False
+    is_decided_by_monitor: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -77,7 +77,7 @@ class Placement:
     def reason(self) -> str:
         """The reason for it in one sentence."""
         alone = f"this device alone takes {self.local_ms:.1f} ms"
-        if self.is_told:
+        if self.is_decided_by_monitor:
             return f"{alone}, and the monitor has chosen so"
         if self.is_local:
             return f"{alone}, and no helper is faster"

@@ -106,7 +106,7 @@ class LendingReporter:
         if now - self._looked_at < _CHANGED_SECONDS:
             return
         self._looked_at, times = now, predict()
-        shown = status.placement.helpers, status.placement.is_told, status.problems
+        shown = status.placement.helpers, status.placement.is_decided_by_monitor, status.problems
         if self._written is not None and now - self._written_at < _UNCHANGED_SECONDS:
             before, then = self._written
             if shown == before and not times.differ(then):

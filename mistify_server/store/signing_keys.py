@@ -43,7 +43,7 @@ class SigningKeys:
 
     @property
     def exist(self) -> bool:
-        """Whether the file exists."""
+        """True if the server has made its first key."""
         return self._path.exists()
 
     def make(self) -> bool:

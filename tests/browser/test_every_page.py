@@ -90,14 +90,14 @@ def test_every_page_is_accessible_and_fits_its_window(
 ) -> None:
     """Its pictures are for looking at: `--basetemp DIR` says where they are."""
     page = opened(browser, filled, width, color_scheme=scheme)
-    found, cut = {}, {}
+    violations, cut = {}, {}
     for name, path in PATHS.items():
         page.goto(filled + path)
-        found[name] = [] if name in LARGE else faults(page)
+        violations[name] = [] if name in LARGE else faults(page)
         cut[name] = page.evaluate(CUT_OFF)
         page.screenshot(path=tmp_path / f"{name.replace(' ', '-')}-{scheme}-{width}.png")
     page.context.close()
-    assert {name: broken for name, broken in found.items() if broken} == {}
+    assert {name: broken for name, broken in violations.items() if broken} == {}
     assert {name: elements for name, elements in cut.items() if elements} == {}
 
 

@@ -68,8 +68,8 @@ def page_routes(services: Services) -> APIRouter:
     async def jobs(
         request: Request, page_token: PageToken = "", search: Search = "", removed: Removed = False
     ) -> HTMLResponse:
-        found = search_of(search, removed=removed)
-        parts, token = await porting.jobs(50, page_token, GoalSelection(), found)
+        wanted = search_of(search, removed=removed)
+        parts, token = await porting.jobs(50, page_token, GoalSelection(), wanted)
         return _page(request, "jobs.html", parts=parts, next_page_token=token, search=search, removed=removed)
 
     @router.get("/jobs/{job_id}")
