@@ -13,12 +13,12 @@ def make_files_private() -> None:
 
 def cache_directory() -> Path:
     """Return the user's cache directory: `$XDG_CACHE_HOME/mistify`, or `~/.cache/mistify` by default."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "mistify"
 
 
 def config_directory() -> Path:
     """Return the user's settings directory: `$XDG_CONFIG_HOME/mistify`, or `~/.config/mistify` by default."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mistify"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or _home() / ".config") / "mistify"
 
 
 def temporary_file() -> IO[bytes]:
@@ -30,3 +30,11 @@ def temporary_file() -> IO[bytes]:
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryFile(dir=directory)
+
+
+def _home() -> Path:
+    """Return the user's home directory; for a user without one, the root directory, as in containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
