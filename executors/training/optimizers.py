@@ -46,6 +46,18 @@ def highest_rate(optimizer: str, params: TrainingParams) -> float:
     return _RATES[optimizer] if params.learning_rate is None else params.learning_rate
 
 
+def rate_for_adam(params: TrainingParams, usual: float) -> float:
+    """Return the highest learning rate of a stage that is always trained with Adam.
+
+    A learning rate in the settings is meant for their optimizer: one that suits gradient descent ruins a
+    network with Adam.
+
+    Args:
+        usual: The rate for this stage unless the settings choose Adam and a rate.
+    """
+    return params.learning_rate if params.optimizer == ADAM and params.learning_rate is not None else usual
+
+
 def make_optimizer(name: str, rate: float) -> keras.optimizers.Optimizer:
     """Return an optimizer with a learning rate."""
     if name == ADAM:

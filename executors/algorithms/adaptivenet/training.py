@@ -21,7 +21,7 @@ from executors.data import Dataset
 from executors.structure import Structure, model_of
 from executors.training.evaluation import Evaluation
 from executors.training.objective import TrainingObjective
-from executors.training.optimizers import ADAM
+from executors.training.optimizers import ADAM, rate_for_adam
 from executors.training.trainer import OptimizerState, Trainer, cosine
 
 #: Parts of a stage, after each of which training can be resumed, and steps between progress reports.
@@ -129,7 +129,7 @@ class SupernetTraining:
         with _frozen_norms(self._supernet.model):
             sampler = PathSampler(space, self.costs(), self._state.losses)
             objective = SinglePathObjective(self._supernet, sampler.draw, source, setup, seed)
-            rate = self._params.learning_rate or _PATH_RATE
+            rate = rate_for_adam(self._params, _PATH_RATE)
             self._train(objective, distil, self._params.path_steps, rate, batch_size)
         return self._supernet.saved(self._losses(scorer))
 

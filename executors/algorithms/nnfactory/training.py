@@ -22,7 +22,7 @@ from executors.contract.preparation import PreparationProgress
 from executors.structure import model_of
 from executors.structure.signature import Signature, signature_of
 from executors.training.objective import TrainingObjective
-from executors.training.optimizers import ADAM
+from executors.training.optimizers import ADAM, rate_for_adam
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import OptimizerState, Trainer, cosine
 from mistify.scenarios.quality import measured_limits
@@ -86,7 +86,7 @@ class FactoryTraining:
         self._params = params
         self._progress = progress
         self._tasks = tasks
-        rate = assignment.setup.params.learning_rate or _RATE
+        rate = rate_for_adam(assignment.setup.params, _RATE)
         own = {"optimizer": ADAM, "learning_rate": rate, "batch_size": params.batch_size}
         setup = assignment.setup
         self._setup = replace(setup, params=setup.params.model_copy(update=own))

@@ -3,7 +3,12 @@
 import keras
 import pytest
 
-from executors.training.optimizers import highest_rate, make_optimizer, optimizer_of
+from executors.training.optimizers import (
+    highest_rate,
+    make_optimizer,
+    optimizer_of,
+    rate_for_adam,
+)
 from executors.training.params import TrainingParams
 
 layers = keras.layers
@@ -62,6 +67,20 @@ def test_networks_without_normalisation_are_trained_with_adam(inner, expected):
 )
 def test_settings_take_precedence(settings, expected):
     assert chosen(network(), TrainingParams(**settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, 0.001),
+        ({"learning_rate": 0.05}, 0.001),
+        ({"optimizer": "sgd", "learning_rate": 0.05}, 0.001),
+        ({"optimizer": "adam"}, 0.001),
+        ({"optimizer": "adam", "learning_rate": 0.003}, 0.003),
+    ],
+)
+def test_a_learning_rate_for_gradient_descent_is_not_used_with_adam(settings, expected):
+    assert rate_for_adam(TrainingParams(**settings), 0.001) == expected
 
 
 def test_gradient_descent_has_momentum_and_weight_decay():

@@ -115,6 +115,20 @@ def test_the_preparation_does_not_depend_on_limits_or_settings_of_edges():
         assert ALGORITHM.prepared_from(PARAMS.model_copy(update=other), {FLOPS: 1.0}) != own
 
 
+@pytest.mark.slow
+def test_a_learning_rate_for_gradient_descent_does_not_ruin_the_supernet(assigned):
+    """It is trained with Adam, for which such a rate is too high."""
+
+    def trained_with(**settings):
+        keras.utils.set_random_seed(3)
+        params = PARAMS.model_copy(update={"distil_steps": 1, "path_steps": 2, **settings})
+        return AdaptiveNetExecutor(params).prepare(assigned(0.5), PreparationProgress())
+
+    usual = trained_with()
+    assert trained_with(learning_rate=0.05) == usual
+    assert trained_with(optimizer="adam", learning_rate=0.05) != usual
+
+
 def test_the_cheapest_subnet_is_cut_for_tighter_limits(assigned, prepared, deep_setup):
     content, _ = prepared
     params = PARAMS.model_copy(update={"adapt_steps": 60, "cuts": 2})
