@@ -18,8 +18,11 @@ both.
 import math
 import os
 import shlex
+import signal
+import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -83,7 +86,8 @@ def run(
     machine = records.machine()
     skipped, figures = None, dict[str, float]()
     try:
-        figures = dict(measure(options))
+        with _unwound_by_sigterm():
+            figures = dict(measure(options))
     except MissingDataError as missing:
         skipped = str(missing)
     judged = {figure: _judged(figures, figure, targets[figure], options.quick) for figure in targets}
@@ -108,6 +112,16 @@ def run(
     elif skipped is None and not options.quick:
         record.write(records.RECORDS / record.file_name)
     return EXIT_SKIPPED if skipped is not None else EXIT_MET if record.met else EXIT_MISSED
+
+
+@contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the block as Ctrl-C does, so that no process and no namespace of it remains."""
+    previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def run_with_one_thread(

@@ -2,6 +2,9 @@
 
 import json
 import math
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -20,6 +23,22 @@ from benchmarks.harness.run import (
 )
 
 FAST = {"seconds": {"max": 2.0}}
+
+#: A benchmark that waits for its end.
+ENDED = """
+import time
+from benchmarks.harness.run import run
+
+def measure(options):
+    try:
+        print("measuring", flush=True)
+        while True:
+            time.sleep(60)
+    finally:
+        print("unwound", flush=True)
+
+run("test", {}, measure, [])
+"""
 
 
 def outcome(tmp_path, figures, targets, *argv):
@@ -195,6 +214,15 @@ def test_the_seeds_depend_on_the_run(argv, expected):
     run("example", {}, measure, argv, add_seeds_option)
 
     assert seeds == expected
+
+
+def test_a_benchmark_that_is_ended_ends_what_it_has_started():
+    command = [sys.executable, "-c", ENDED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "measuring\n"
+        process.terminate()
+        assert process.stdout.read() == "unwound\n"
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_an_unknown_option_is_an_error():
