@@ -4,11 +4,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from statistics import median
 from typing import Final
 
-from mistify_client.lending.chains import ChainTimes, HelperTimes, Part
+from mistify_client.lending.chains import ChainTimes, HelperTimes, Part, inference_ms
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.gains import is_much_faster
 from mistify_client.lending.links import HelperSpeed, Link
@@ -37,7 +36,8 @@ class PlacedPart:
     Attributes:
         part: The segments, and the device.
         sent: Bytes that are sent to a helper; 0 for this device.
-        expected_ms: Milliseconds of the part, with message and answer.
+        expected_ms: Milliseconds of the part, with message and answer; for this device, without what it waits
+            for its processor.
     """
 
     part: Part
@@ -122,8 +122,8 @@ class Reachable:
 class PlacementChooser:
     """Chooses the placement of each inference by predicted times.
 
-    The time of a chain is that of the blocks here, of the links and of the blocks there. What a device waits
-    for its own processor after an answer is learned from the difference to measured times.
+    The time of a chain is that of the blocks here, of the links and of the blocks there. What differs from
+    it, such as what a device waits for its own processor after an answer, is learned from measured times.
 
     Args:
         cuts: The cuts worth having.
@@ -169,7 +169,7 @@ class PlacementChooser:
         first, *others = self._sizes
         sizes = (None if first is None else input_bytes, *others)
         known = {address: _times(helper) for address, helper in helpers.items()}
-        times = ChainTimes(self._local.segment_ms, known, sizes)
+        times = ChainTimes(self._local.idle_ms, known, sizes, self._local.ratio)
         can_stay = all(part.helper is None or part.helper in helpers for part in self._current)
         here = self._placed((), times)
         current = self._placed(self._current, times) if can_stay else here
@@ -212,13 +212,14 @@ class PlacementChooser:
             for address, helper in times.helpers.items()
         }
         last = len(times.local_ms)
-        before_ms = tuple(accumulate(times.local_ms, initial=0.0))
         singles = {
-            (Part(None, 0, cut), part): before_ms[cut] + max(0.0, times.part_ms(part) + correction)
+            (own, part): inference_ms(
+                times.part_ms(own), max(0.0, times.part_ms(part) + correction), times.local_ratio
+            )
             for address, correction in corrections.items()
             for cut in range(last)
             if times.sizes[cut] is not None
-            for part in [Part(address, cut, last)]
+            for own, part in [(Part(None, 0, cut), Part(address, cut, last))]
         }
         single = min(singles, key=lambda chain: singles[chain], default=())
         chains = [replace(times, helpers=slower).best_chain(), single]
@@ -252,7 +253,9 @@ class PlacementChooser:
             else:
                 expected_ms = max(0.0, times.part_ms(part) + correction_ms / len(helpers))
                 parts.append(PlacedPart(part, times.sizes[part.start] or 0, expected_ms))
-        predicted_ms = sum(each.expected_ms for each in parts)
+        own_ms = sum(each.expected_ms for each in parts if each.part.helper is None)
+        helped_ms = sum(each.expected_ms for each in parts if each.part.helper is not None)
+        predicted_ms = inference_ms(own_ms, helped_ms, times.local_ratio)
         return Placement(tuple(parts), predicted_ms, local_ms, correction_ms)
 
 

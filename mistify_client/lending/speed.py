@@ -67,9 +67,3 @@ class LocalSpeed:
     def predicted_ms(self) -> float:
         """The milliseconds of the whole network."""
         return self.ratio * self.whole_ms
-
-    @property
-    def segment_ms(self) -> tuple[float, ...]:
-        """The milliseconds of each segment."""
-        ratio = self.ratio
-        return tuple(ratio * each for each in self.idle_ms)
