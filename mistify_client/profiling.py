@@ -47,7 +47,5 @@ def package_latency_ms(package: Path) -> float:
 
 def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:
     network = Network(manifest, content, threads)
-    inputs = {
-        info.name: random_input((max(1, size) for size in info.shape), info.dtype) for info in manifest.inputs
-    }
+    inputs = {info.name: random_input(info.example_shape, info.dtype) for info in manifest.inputs}
     return lambda: network(inputs, manifest.default_branch)

@@ -5,8 +5,9 @@
 Device and helper run on one core each, in network namespaces with a link of 5, 20 or 100 MB/s between them.
 None, one or three other programs compete with the device for its core. MobileNetV2 and ResNet-50 run on
 images of 224 x 224, of bytes, in turns: on the device alone, as in an app with a helper, at each cut, and at
-the best cut for idle devices, which Neurosurgeon and DADS (the same in a chain of blocks) would choose. The
-best of the cuts and of the device alone is the oracle. All of them run before other programs of the machine.
+the best cut for idle devices, which Neurosurgeon and DADS (the same in a chain of blocks) would choose and
+which sends float32, while the others round tensors between blocks to bytes. The best of the cuts and of the
+device alone is the oracle. All of them run before other programs of the machine.
 DIR keeps the packages for later runs. Needs root.
 
 - `saved`: mean share of latency saved against the device alone, over the cases with competitors;

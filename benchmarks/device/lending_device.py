@@ -69,14 +69,21 @@ class FixedChooser:
 
 
 class Sides:
-    """The ways to run inferences: two sessions with the helper, so that none learns from the other's."""
+    """The ways to run inferences: with a session each, so that none learns from the other's.
+
+    An app and single cuts round tensors to bytes; the best cut for idle devices sends them as they are, as
+    in the papers.
+    """
 
     def __init__(self, directory: Path, helper: str, token_file: Path) -> None:
         package = Package.open(directory)
         config = LendingConfig(helpers=(helper,), token_file=token_file)
-        self._lending, self._fixed = (_offloading_network(package, config) for _ in range(2))
-        self._cuts = cuts_of(self._fixed.network)
-        inputs = zeros_of(self._fixed.network.inputs_of(0))
+        unrounded = config.model_copy(update={"rounding_loss": 0.0})
+        self._lending, self._single, self._static = (
+            _offloading_network(package, each) for each in (config, config, unrounded)
+        )
+        self._cuts = cuts_of(self._single.network)
+        inputs = zeros_of(self._single.network.inputs_of(0))
         rng = np.random.default_rng(0)
         self._inputs = {
             name: rng.integers(0, 256, each.shape).astype(each.dtype) for name, each in inputs.items()
@@ -84,7 +91,7 @@ class Sides:
 
     def wait_for_helper(self) -> list[int]:
         """Wait until the helper can be asked, and return the segments before which the network may be cut."""
-        for network in (self._lending, self._fixed):
+        for network in (self._lending, self._single, self._static):
             while not all(helper.is_available for helper in network.helpers.values()):
                 time.sleep(0.05)
         return [cut.segment for cut in self._cuts]
@@ -107,20 +114,22 @@ class Sides:
     def _network(self, way: str | int) -> OffloadingNetwork:
         if way == "lending":
             return self._lending
-        cut = self._static_cut() if way == "static" else None
-        if isinstance(way, int):
-            (cut,) = (each for each in self._cuts if each.segment == way)
-        self._fixed.chooser = FixedChooser(cut, len(self._fixed.network.starts))
-        return self._fixed
+        if way == "static":
+            network, cut = self._static, self._static_cut()
+        else:
+            network = self._single
+            cut = next((each for each in self._cuts if each.segment == way), None)
+        network.chooser = FixedChooser(cut, len(network.network.starts))
+        return network
 
     def _static_cut(self) -> Cut | None:
         """Return the best cut if both devices were idle; in a chain it is the minimum cut as well."""
-        (helper,) = self._fixed.helpers.values()
+        (helper,) = self._static.helpers.values()
         if helper.speed is None:
             return None
-        idle, own = helper.speed.idle_ms, self._fixed.speed.idle_ms
+        idle, own = helper.speed.idle_ms, self._static.speed.idle_ms
         times: dict[Cut | None, float] = {None: sum(own)}
-        for cut in self._cuts:
+        for cut in cuts_of(self._static.network):
             there = helper.link.round_trip_ms + helper.link.byte_ms * cut.size + sum(idle[cut.segment :])
             times[cut] = sum(own[: cut.segment]) + there
         return min(times, key=lambda cut: times[cut])
@@ -128,7 +137,8 @@ class Sides:
 
 def _offloading_network(package: Package, config: LendingConfig) -> OffloadingNetwork:
     """Open the network of a package, and its segments."""
-    network, interpreter = block_network(package), Execution.INTERPRETER
+    network = block_network(package, rounding_loss=config.rounding_loss)
+    interpreter = Execution.INTERPRETER
     whole = open_network(part_that_runs(package.read(NETWORK), interpreter), interpreter, 1)
     _, whole_ms = fastest_run(whole, zeros_of(network.inputs_of(0)), 1)
     loaded = timed_segments(network, 1)

@@ -38,8 +38,10 @@ def write_package(name: str, directory: Path) -> None:
         (directory / file).write_bytes(content)
     store = BlockStore.load(directory)
     own = tuple(block.file for block in store.variants)
-    store = store.model_copy(update={"served": own})
-    (directory / BLOCKS).write_text(store.model_dump_json())
+    # Random weights have no accuracy to lose.
+    losses = dict.fromkeys(range(1, store.last), 0.0)
+    store = store.model_copy(update={"served": own, "rounding_losses": losses})
+    (directory / BLOCKS).write_bytes(store.as_file())
     with BlockFiles(directory) as opened:
         (directory / NETWORK).write_bytes(stitch(opened, store.network_of(own)))
     Manifest(

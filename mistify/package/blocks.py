@@ -13,7 +13,7 @@ from mistify.package.records import FileName, PackagedFile, Record, read_record
 from mistify.package.training import OutputEncoding
 from mistify.wording import counted
 
-BLOCKS_FORMAT: Final = 2
+BLOCKS_FORMAT: Final = 3
 BLOCKS: Final = "blocks.json"
 
 Count = Annotated[int, Field(ge=1)]
@@ -90,9 +90,12 @@ class BlockStore(Record):
             since. Empty if it is not a network of these blocks.
         front: The best networks by loss, latency, energy and size, lowest loss first; none in format 1, or if
             the algorithm lists none.
+        rounding_losses: Position -> the accuracy that the package's own network loses if its tensor is
+            rounded to bytes (`mistify.package.rounding`), as measured on validation data. Only positions in
+            float32 at which the network is worth cutting; none in earlier formats.
     """
 
-    format_version: Literal[1, 2] = BLOCKS_FORMAT
+    format_version: Literal[1, 2, 3] = BLOCKS_FORMAT
     inputs: tuple[TensorInfo, ...]
     positions: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -100,6 +103,7 @@ class BlockStore(Record):
     kinds: dict[str, OutputEncoding] = Field(default_factory=dict)
     served: tuple[FileName, ...] = ()
     front: tuple[NetworkEstimate, ...] = ()
+    rounding_losses: dict[int, float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _variants_fit(self) -> "BlockStore":
@@ -109,6 +113,10 @@ class BlockStore(Record):
         for variant in self.variants:
             if variant.end > self.last:
                 raise ValueError(f"{variant.file} ends at position {variant.end}; the last is {self.last}")
+        for position in self.rounding_losses:
+            if not 0 < position < self.last or self.positions[position - 1].dtype != "float32":
+                what = "only tensors between blocks in float32 can be"
+                raise ValueError(f"the tensor at position {position} cannot be rounded: {what}")
         networks = [("served", self.served)] if self.served else []
         networks += [(f"front[{number}]", one.files) for number, one in enumerate(self.front)]
         for name, network in networks:
@@ -128,6 +136,10 @@ class BlockStore(Record):
         if position == 0:
             return self.inputs
         return self.outputs if position == self.last else (self.positions[position - 1],)
+
+    def bytes_at(self, position: int) -> int:
+        """Return the bytes of the tensors at a position, for one example."""
+        return sum(tensor.example_bytes for tensor in self.tensors_at(position))
 
     def kind_of(self, output: str) -> OutputEncoding:
         """Return the kind of an output's values."""
@@ -162,6 +174,10 @@ class BlockStore(Record):
         if position != self.last:
             raise _gap(f"the {counted(len(chosen), 'block')} end at position {position}", self.last)
         return chosen
+
+    def as_file(self) -> bytes:
+        """Return the content of `blocks.json`."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
 
     @classmethod
     def load(cls, directory: Path) -> "BlockStore":

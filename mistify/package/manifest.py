@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -94,6 +95,16 @@ class TensorInfo(Record):
     def source_shape(self) -> tuple[int, ...] | None:
         """The shape with channels first; None if apps may not pass such arrays."""
         return (self.shape[0], self.shape[-1], *self.shape[1:-1]) if self.channels_first else None
+
+    @property
+    def example_shape(self) -> tuple[int, ...]:
+        """The shape for one example; other free sizes count as 1."""
+        return tuple(max(1, size) for size in self.shape)
+
+    @property
+    def example_bytes(self) -> int:
+        """The size of the tensor for one example, in bytes."""
+        return prod(self.example_shape) * np.dtype(self.dtype).itemsize
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return values as stored in the tensor.

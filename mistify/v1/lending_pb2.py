@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/lending.proto\x12\nmistify.v1\"\xd0\x01\n\nRunRequest\x12.\n\x07network\x18\x01 \x01(\x0b\x32\x1b.mistify.v1.NetworkOfBlocksH\x00\x12\x30\n\x0c\x61nnouncement\x18\x02 \x01(\x0b\x32\x18.mistify.v1.AnnouncementH\x00\x12\x31\n\tinference\x18\x03 \x01(\x0b\x32\x1c.mistify.v1.InferenceRequestH\x00\x12\"\n\x05probe\x18\x04 \x01(\x0b\x32\x11.mistify.v1.ProbeH\x00\x42\t\n\x07\x63ontent\"1\n\x0fNetworkOfBlocks\x12\x0e\n\x06\x62locks\x18\x01 \x03(\t\x12\x0e\n\x06starts\x18\x02 \x03(\r\"\x0e\n\x0c\x41nnouncement\"l\n\x10InferenceRequest\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12*\n\x07tensors\x18\x03 \x03(\x0b\x32\x19.mistify.v1.TensorContent\x12\x0b\n\x03\x65nd\x18\x04 \x01(\r\"(\n\x05Probe\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"A\n\rTensorContent\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x02 \x01(\x07\x12\x10\n\x08in_bytes\x18\x03 \x01(\x08\"r\n\x0bRunResponse\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x18.mistify.v1.NetworkReadyH\x00\x12-\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1b.mistify.v1.InferenceAnswerH\x00\x42\t\n\x07\x63ontent\"\"\n\x0cNetworkReady\x12\x12\n\nsegment_ms\x18\x01 \x03(\x01\"\xa1\x01\n\x0fInferenceAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12*\n\x07tensors\x18\x02 \x03(\x0b\x32\x19.mistify.v1.TensorContent\x12\x14\n\x0c\x63omputing_ms\x18\x03 \x01(\x01\x12\x12\n\nserving_ms\x18\x04 \x01(\x01\x12\x18\n\x0btransfer_ms\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_transfer_ms2E\n\x07Lending\x12:\n\x03Run\x12\x16.mistify.v1.RunRequest\x1a\x17.mistify.v1.RunResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/lending.proto\x12\nmistify.v1\"\xd0\x01\n\nRunRequest\x12.\n\x07network\x18\x01 \x01(\x0b\x32\x1b.mistify.v1.NetworkOfBlocksH\x00\x12\x30\n\x0c\x61nnouncement\x18\x02 \x01(\x0b\x32\x18.mistify.v1.AnnouncementH\x00\x12\x31\n\tinference\x18\x03 \x01(\x0b\x32\x1c.mistify.v1.InferenceRequestH\x00\x12\"\n\x05probe\x18\x04 \x01(\x0b\x32\x11.mistify.v1.ProbeH\x00\x42\t\n\x07\x63ontent\"1\n\x0fNetworkOfBlocks\x12\x0e\n\x06\x62locks\x18\x01 \x03(\t\x12\x0e\n\x06starts\x18\x02 \x03(\r\"\x0e\n\x0c\x41nnouncement\"\x84\x01\n\x10InferenceRequest\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12*\n\x07tensors\x18\x03 \x03(\x0b\x32\x19.mistify.v1.TensorContent\x12\x0b\n\x03\x65nd\x18\x04 \x01(\r\x12\x16\n\x0erounded_answer\x18\x05 \x01(\x08\"(\n\x05Probe\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"i\n\rTensorContent\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x02 \x01(\x07\x12\x10\n\x08in_bytes\x18\x03 \x01(\x08\x12&\n\x08rounding\x18\x04 \x01(\x0b\x32\x14.mistify.v1.Rounding\"\'\n\x08Rounding\x12\x0c\n\x04step\x18\x01 \x01(\x02\x12\r\n\x05least\x18\x02 \x01(\x02\"r\n\x0bRunResponse\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x18.mistify.v1.NetworkReadyH\x00\x12-\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1b.mistify.v1.InferenceAnswerH\x00\x42\t\n\x07\x63ontent\"\"\n\x0cNetworkReady\x12\x12\n\nsegment_ms\x18\x01 \x03(\x01\"\xa1\x01\n\x0fInferenceAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12*\n\x07tensors\x18\x02 \x03(\x0b\x32\x19.mistify.v1.TensorContent\x12\x14\n\x0c\x63omputing_ms\x18\x03 \x01(\x01\x12\x12\n\nserving_ms\x18\x04 \x01(\x01\x12\x18\n\x0btransfer_ms\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_transfer_ms2E\n\x07Lending\x12:\n\x03Run\x12\x16.mistify.v1.RunRequest\x1a\x17.mistify.v1.RunResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,18 +37,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NETWORKOFBLOCKS']._serialized_end=300
   _globals['_ANNOUNCEMENT']._serialized_start=302
   _globals['_ANNOUNCEMENT']._serialized_end=316
-  _globals['_INFERENCEREQUEST']._serialized_start=318
-  _globals['_INFERENCEREQUEST']._serialized_end=426
-  _globals['_PROBE']._serialized_start=428
-  _globals['_PROBE']._serialized_end=468
-  _globals['_TENSORCONTENT']._serialized_start=470
-  _globals['_TENSORCONTENT']._serialized_end=535
-  _globals['_RUNRESPONSE']._serialized_start=537
-  _globals['_RUNRESPONSE']._serialized_end=651
-  _globals['_NETWORKREADY']._serialized_start=653
-  _globals['_NETWORKREADY']._serialized_end=687
-  _globals['_INFERENCEANSWER']._serialized_start=690
-  _globals['_INFERENCEANSWER']._serialized_end=851
-  _globals['_LENDING']._serialized_start=853
-  _globals['_LENDING']._serialized_end=922
+  _globals['_INFERENCEREQUEST']._serialized_start=319
+  _globals['_INFERENCEREQUEST']._serialized_end=451
+  _globals['_PROBE']._serialized_start=453
+  _globals['_PROBE']._serialized_end=493
+  _globals['_TENSORCONTENT']._serialized_start=495
+  _globals['_TENSORCONTENT']._serialized_end=600
+  _globals['_ROUNDING']._serialized_start=602
+  _globals['_ROUNDING']._serialized_end=641
+  _globals['_RUNRESPONSE']._serialized_start=643
+  _globals['_RUNRESPONSE']._serialized_end=757
+  _globals['_NETWORKREADY']._serialized_start=759
+  _globals['_NETWORKREADY']._serialized_end=793
+  _globals['_INFERENCEANSWER']._serialized_start=796
+  _globals['_INFERENCEANSWER']._serialized_end=957
+  _globals['_LENDING']._serialized_start=959
+  _globals['_LENDING']._serialized_end=1028
 # @@protoc_insertion_point(module_scope)

@@ -31,16 +31,18 @@ class Announcement(_message.Message):
     def __init__(self) -> None: ...
 
 class InferenceRequest(_message.Message):
-    __slots__ = ("number", "segment", "tensors", "end")
+    __slots__ = ("number", "segment", "tensors", "end", "rounded_answer")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    ROUNDED_ANSWER_FIELD_NUMBER: _ClassVar[int]
     number: int
     segment: int
     tensors: _containers.RepeatedCompositeFieldContainer[TensorContent]
     end: int
-    def __init__(self, number: _Optional[int] = ..., segment: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ..., end: _Optional[int] = ...) -> None: ...
+    rounded_answer: bool
+    def __init__(self, number: _Optional[int] = ..., segment: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[TensorContent, _Mapping]]] = ..., end: _Optional[int] = ..., rounded_answer: _Optional[bool] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("number", "content")
@@ -51,14 +53,24 @@ class Probe(_message.Message):
     def __init__(self, number: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class TensorContent(_message.Message):
-    __slots__ = ("content", "crc32", "in_bytes")
+    __slots__ = ("content", "crc32", "in_bytes", "rounding")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     CRC32_FIELD_NUMBER: _ClassVar[int]
     IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROUNDING_FIELD_NUMBER: _ClassVar[int]
     content: bytes
     crc32: int
     in_bytes: bool
-    def __init__(self, content: _Optional[bytes] = ..., crc32: _Optional[int] = ..., in_bytes: _Optional[bool] = ...) -> None: ...
+    rounding: Rounding
+    def __init__(self, content: _Optional[bytes] = ..., crc32: _Optional[int] = ..., in_bytes: _Optional[bool] = ..., rounding: _Optional[_Union[Rounding, _Mapping]] = ...) -> None: ...
+
+class Rounding(_message.Message):
+    __slots__ = ("step", "least")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    step: float
+    least: float
+    def __init__(self, step: _Optional[float] = ..., least: _Optional[float] = ...) -> None: ...
 
 class RunResponse(_message.Message):
     __slots__ = ("ready", "answer")

@@ -115,4 +115,4 @@ def _loaded(files: EngineFiles, engine: Engine, inputs: Tensors) -> Callable[[],
 
 def random_inputs(inputs: Sequence[TensorInfo]) -> Tensors:
     """Return an example for the inputs of a network."""
-    return {info.name: random_input((max(1, size) for size in info.shape), info.dtype) for info in inputs}
+    return {info.name: random_input(info.example_shape, info.dtype) for info in inputs}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from mistify.costs.quantization import Quantization
+from mistify.package.rounding import rounded
 from mistify_client.assembly.executions import Array, Run, Tensors
 from mistify_client.lending.answers import wrong_output
 from mistify_client.lending.chains import Part
@@ -225,15 +226,20 @@ class OffloadingNetwork:
     def _checked(self, placement: Placement, inputs: Tensors, started: float) -> dict[str, Array]:
         """Return the outputs of this device, which computes all parts while helpers do as well.
 
-        Every helper gets the tensors of this device, so that a difference is its own.
+        Every helper gets the tensors of this device, so that a difference is its own. Where tensors are
+        rounded to be sent, this device goes on with the rounded ones as well.
         """
         tensors, own_ms, asks = inputs, 0.0, True
         for placed in placement.parts:
             helper = None if placed.part.helper is None else self.helpers[placed.part.helper]
+            if helper is not None:
+                tensors = self._as_sent(tensors, placed.part.start)
             asks = asks and (helper is None or self._is_asked(helper, placed.part, tensors))
             began = time.perf_counter()
             try:
                 tensors = self._through(tensors, placed.part)
+                if helper is not None:
+                    tensors = self._as_sent(tensors, placed.part.end)
             except BaseException:
                 if asks and helper is not None:
                     helper.abandon()
@@ -265,13 +271,20 @@ class OffloadingNetwork:
             answer = helper.finish(self._deadline(placed))
         except HelperError:
             return False
-        outputs = self.network.tensors_at(placed.part.end)
-        wrong = wrong_output(answer, own, outputs, self._precision)
+        end = placed.part.end
+        outputs, is_rounded = self.network.tensors_at(end), end in self.network.rounded
+        wrong = wrong_output(answer, own, outputs, self._precision, is_rounded=is_rounded)
         helper.is_trusted = wrong is None
         if wrong is not None:
             why = f"{helper.address} gave a wrong answer: {wrong} differs from this device's"
             helper.drop(why, WRONG_SECONDS)
         return helper.is_trusted
+
+    def _as_sent(self, tensors: Tensors, cut: int) -> Tensors:
+        """Return the tensors before a segment as its helper gets them."""
+        if cut not in self.network.rounded:
+            return tensors
+        return {name: rounded(tensor) for name, tensor in tensors.items()}
 
     def _deadline(self, placed: PlacedPart) -> float:
         """Return the seconds for the answer to a part."""

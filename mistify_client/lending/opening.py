@@ -1,23 +1,26 @@
 """The networks of a package whose blocks helpers may run."""
 
 from collections.abc import Sequence
+from math import inf
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.cuts import worthwhile_starts
 from mistify.package.manifest import NETWORK
 from mistify.package.opened import Package
 from mistify_client.assembly.shipped import blocks_of
-from mistify_client.lending.cuts import cuts_of, worthwhile_starts
+from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.prediction import NetworkCuts, shares_before
 from mistify_client.lending.tensors import bytes_of
 
 
-def block_network(package: Package, files: Sequence[str] = ()) -> BlockNetwork:
+def block_network(package: Package, files: Sequence[str] = (), *, rounding_loss: float = 0.0) -> BlockNetwork:
     """Return a network of blocks of a package, with the segments that are worth having.
 
     Args:
         files: Files of its blocks, from inputs to outputs; without any, or with the file of the network of
             the package, the blocks of that network.
+        rounding_loss: The accuracy that the rounding of a cut's tensors may lose; 0 to round none.
 
     Raises:
         MistifyError: NOT_FOUND, the package has no blocks, or its network does not consist of them.
@@ -36,7 +39,11 @@ def block_network(package: Package, files: Sequence[str] = ()) -> BlockNetwork:
         message = f"the package {package.directory} {why}, so that its blocks are not its network; "
         raise MistifyError(ErrorCode.NOT_FOUND, message + "helpers run only blocks: load it without lending")
     blocks = store.network_of(files)
-    return BlockNetwork(package.directory, store, blocks, worthwhile_starts(store, blocks))
+    starts = worthwhile_starts(store, blocks)
+    losses = store.rounding_losses if rounding_loss else {}
+    positions = [blocks[start].start for start in starts]
+    rounded = {cut for cut, position in enumerate(positions) if losses.get(position, inf) <= rounding_loss}
+    return BlockNetwork(package.directory, store, blocks, starts, frozenset(rounded))
 
 
 def predicted_cuts(network: BlockNetwork, idle_ms: float) -> NetworkCuts:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify.package.manifest import TensorInfo
@@ -23,12 +25,14 @@ class BlockNetwork:
         directory: The directory of the package.
         blocks: From the inputs of the network to its outputs.
         starts: Indices of the blocks with which its segments begin, ascending from 0.
+        rounded: Indices of the segments whose inputs are rounded to bytes when they are sent.
     """
 
     directory: Path
     store: BlockStore
     blocks: tuple[BlockVariant, ...]
     starts: tuple[int, ...]
+    rounded: frozenset[int] = frozenset()
 
     @property
     def segments(self) -> tuple[tuple[BlockVariant, ...], ...]:
@@ -43,6 +47,11 @@ class BlockNetwork:
     def tensors_at(self, cut: int) -> tuple[TensorInfo, ...]:
         """Return the tensors before a segment, given its index; behind the last one, the outputs."""
         return self.outputs if cut == len(self.starts) else self.inputs_of(cut)
+
+    def sent_bytes(self, cut: int) -> int:
+        """Return the bytes of the tensors before a segment as they are sent, for one example."""
+        size = bytes_of(self.tensors_at(cut))
+        return size // np.dtype(np.float32).itemsize if cut in self.rounded else size
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -71,11 +80,7 @@ class LentPackages:
     @property
     def largest_message(self) -> int:
         """The largest message that an inference needs, in bytes."""
-        sizes = (
-            bytes_of(store.tensors_at(position))
-            for _, store in self._stores
-            for position in range(store.last + 1)
-        )
+        sizes = (store.bytes_at(position) for _, store in self._stores for position in range(store.last + 1))
         return MESSAGE_BYTES + max(sizes, default=0)
 
     def network(self, digests: Sequence[str], starts: Sequence[int]) -> BlockNetwork:

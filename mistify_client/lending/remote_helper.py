@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mistify.errors import MistifyError
+from mistify.v1 import lending_pb2 as pb
 from mistify_client.assembly.executions import Array, Tensors
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
@@ -14,7 +15,14 @@ from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.status import NOT_CONNECTED
 from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
-from mistify_client.lending.tensors import arrays_of, checked_contents, message_of, zeros_of
+from mistify_client.lending.tensors import (
+    arrays_of,
+    checked_contents,
+    message_of,
+    narrow_message_of,
+    rounded_message_of,
+    zeros_of,
+)
 
 #: Seconds for connecting and for loading the network on the helper.
 _LOADING_SECONDS: Final = 70.0
@@ -112,9 +120,8 @@ class RemoteHelper:
         if stream is None or not self._using.acquire(timeout=_BUSY_SECONDS):
             raise HelperError(f"{self.address} is busy or gone")
         self._asked = start, end
-        inputs = self._network.inputs_of(start)
-        messages = [message_of(tensors[tensor.name], narrow=start == 0) for tensor in inputs]
-        stream.send_inference(start, end, messages)
+        messages = self._messages(start, tensors)
+        stream.send_inference(start, end, messages, rounded_answer=end in self._network.rounded)
         return sum(len(message.content) for message in messages)
 
     def finish(self, seconds: float) -> dict[str, Array]:
@@ -248,12 +255,17 @@ class RemoteHelper:
         cut = self._probing_cut
         if cut is not None:
             self._asked = cut.segment, len(self._network.starts)
-            zeros = zeros_of(self._network.inputs_of(cut.segment)).values()
-            contents = [message_of(array) for array in zeros]
-            self._observe(stream.ask_inference(*self._asked, contents, _GONE_SECONDS))
+            messages = self._messages(cut.segment, zeros_of(self._network.inputs_of(cut.segment)))
+            self._observe(stream.ask_inference(*self._asked, messages, _GONE_SECONDS))
         if cut is None or cut.size < MEASURING_BYTES:
             self._observe(stream.probe(_PROBE_BYTES, _GONE_SECONDS))
         self._measured_at = self._clock()
+
+    def _messages(self, cut: int, tensors: Tensors) -> list[pb.TensorContent]:
+        """Return the tensors before a segment as they are sent."""
+        inputs = narrow_message_of if cut == 0 else message_of
+        message = rounded_message_of if cut in self._network.rounded else inputs
+        return [message(tensors[tensor.name]) for tensor in self._network.inputs_of(cut)]
 
     def _wait(self, seconds: float) -> None:
         ends = time.monotonic() + seconds

@@ -1,7 +1,6 @@
 """A session of a helper with another device: one network, and one inference after the other."""
 
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import lending_pb2 as pb
 from mistify_client.lending.packages import BlockNetwork, LentPackages
 from mistify_client.lending.quotas import Quotas, RateLimit
-from mistify_client.lending.tensors import checked_contents
+from mistify_client.lending.tensors import arrays_of, checked_contents, message_of, rounded_message_of
 from mistify_client.lending.worker_process import WorkerProcess
 
 #: Largest content of a probe, in bytes.
@@ -102,9 +101,13 @@ class Session:
         if not request.segment < end <= count:
             raise _out_of_order(f"segments from {request.segment} to {end} of {count}")
         inputs = self._network.inputs_of(request.segment)
+        outputs = self._network.tensors_at(end)
+        if request.rounded_answer and (end == count or any(each.dtype != "float32" for each in outputs)):
+            raise _out_of_order("a request to round outputs of the network, or numbers that are not float32")
         contents = checked_contents(request.tensors, inputs)
-        outputs, computing_ms = self._worker.run(request.segment, end, contents)
-        tensors = [pb.TensorContent(content=content, crc32=zlib.crc32(content)) for content in outputs]
+        computed, computing_ms = self._worker.run(request.segment, end, contents)
+        message = rounded_message_of if request.rounded_answer else message_of
+        tensors = [message(array) for array in arrays_of(computed, outputs).values()]
         return pb.InferenceAnswer(tensors=tensors, computing_ms=computing_ms)
 
     def _probe(self, request: pb.Probe) -> pb.InferenceAnswer:

@@ -126,20 +126,31 @@ class HelperStream:
         self._send_inference(start, end, tensors, measured=True)
         return self.answered(seconds)
 
-    def send_inference(self, start: int, end: int, tensors: Sequence[pb.TensorContent]) -> None:
+    def send_inference(
+        self, start: int, end: int, tensors: Sequence[pb.TensorContent], *, rounded_answer: bool = False
+    ) -> None:
         """Send an inference, whose answer `answered` returns.
 
         Args:
             start: Index of the first segment to run.
             end: Index of the segment behind the last one.
             tensors: The inputs of the first segment.
+            rounded_answer: Let the helper round its answer to bytes.
         """
-        self._send_inference(start, end, tensors)
+        self._send_inference(start, end, tensors, rounded_answer=rounded_answer)
 
     def _send_inference(
-        self, start: int, end: int, tensors: Sequence[pb.TensorContent], *, measured: bool = False
+        self,
+        start: int,
+        end: int,
+        tensors: Sequence[pb.TensorContent],
+        *,
+        measured: bool = False,
+        rounded_answer: bool = False,
     ) -> None:
-        request = pb.InferenceRequest(number=self._number + 1, segment=start, end=end, tensors=tensors)
+        request = pb.InferenceRequest(
+            number=self._number + 1, segment=start, end=end, tensors=tensors, rounded_answer=rounded_answer
+        )
         size = sum(len(tensor.content) for tensor in tensors)
         self._send(pb.RunRequest(inference=request), size, measured=measured)
 

@@ -2,11 +2,13 @@
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import TensorInfo
+from mistify.package.rounding import RoundedTensor
 from mistify.v1 import lending_pb2 as pb
 from mistify.wording import counted
 from mistify_client.assembly.executions import Array, Tensors
@@ -18,19 +20,14 @@ _SAMPLE = 256
 MESSAGE_BYTES = 4096
 
 
-def shape_of(tensor: TensorInfo) -> tuple[int, ...]:
-    """Return the shape of a tensor for one example."""
-    return tuple(max(1, size) for size in tensor.shape)
-
-
 def bytes_of(tensors: Sequence[TensorInfo]) -> int:
     """Return the size of some tensors for one example, in bytes."""
-    return sum(int(np.prod(shape_of(tensor))) * np.dtype(tensor.dtype).itemsize for tensor in tensors)
+    return sum(tensor.example_bytes for tensor in tensors)
 
 
 def zeros_of(tensors: Sequence[TensorInfo]) -> dict[str, Array]:
     """Return zeros for one example, by name."""
-    return {tensor.name: np.zeros(shape_of(tensor), tensor.dtype) for tensor in tensors}
+    return {tensor.name: np.zeros(tensor.example_shape, tensor.dtype) for tensor in tensors}
 
 
 def in_bytes(array: Array) -> Array | None:
@@ -48,15 +45,28 @@ def sent_bytes(inputs: Tensors) -> int:
     return sum(array.size if in_bytes(array) is not None else array.nbytes for array in inputs.values())
 
 
-def message_of(array: Array, *, narrow: bool = False) -> pb.TensorContent:
-    """Return the content of an array as a message.
+def message_of(array: Array) -> pb.TensorContent:
+    """Return the content of an array as a message, in its own precision."""
+    return _message(array)
 
-    Args:
-        narrow: Send numbers as bytes if possible.
-    """
-    smaller = in_bytes(array) if narrow and array.dtype.itemsize > 1 else None
-    content = np.ascontiguousarray(array if smaller is None else smaller).tobytes()
-    return pb.TensorContent(content=content, crc32=zlib.crc32(content), in_bytes=smaller is not None)
+
+def narrow_message_of(array: Array) -> pb.TensorContent:
+    """Return the content of an array as a message, in bytes if nothing is lost."""
+    narrow = in_bytes(array) if array.dtype.itemsize > 1 else None
+    return _message(array) if narrow is None else _message(narrow, in_bytes=True)
+
+
+def rounded_message_of(array: Array) -> pb.TensorContent:
+    """Return the content of an array in float32 as a message, rounded to bytes if it is finite."""
+    sent = RoundedTensor.of(array)
+    if sent is None:
+        return _message(array)
+    return _message(sent.steps, rounding=pb.Rounding(step=sent.step, least=sent.least))
+
+
+def _message(array: Array, **encoding: Any) -> pb.TensorContent:
+    content = np.ascontiguousarray(array).tobytes()
+    return pb.TensorContent(content=content, crc32=zlib.crc32(content), **encoding)
 
 
 def checked_contents(messages: Sequence[pb.TensorContent], tensors: Sequence[TensorInfo]) -> list[bytes]:
@@ -81,22 +91,30 @@ def arrays_of(contents: Sequence[bytes | memoryview], tensors: Sequence[TensorIn
         contents: The bytes of each tensor, for one example.
     """
     return {
-        tensor.name: np.frombuffer(content, tensor.dtype).reshape(shape_of(tensor))
+        tensor.name: np.frombuffer(content, tensor.dtype).reshape(tensor.example_shape)
         for content, tensor in zip(contents, tensors, strict=True)
     }
 
 
 def _checked(message: pb.TensorContent, tensor: TensorInfo) -> bytes:
-    expected = bytes_of([tensor])
-    if message.in_bytes:
+    expected, is_rounded = tensor.example_bytes, message.HasField("rounding")
+    if message.in_bytes or is_rounded:
         expected //= np.dtype(tensor.dtype).itemsize
     if expected != len(message.content):
         raise _wrong(f"{tensor.name} has {counted(len(message.content), 'byte')}; expected {expected}")
     if zlib.crc32(message.content) != message.crc32:
         raise _wrong(f"{tensor.name} was damaged on the way: its CRC-32 differs")
-    if not message.in_bytes:
+    if not message.in_bytes and not is_rounded:
         return message.content
-    return np.frombuffer(message.content, np.uint8).astype(tensor.dtype).tobytes()
+    numbers = np.frombuffer(message.content, np.uint8)
+    if not is_rounded:
+        return numbers.astype(tensor.dtype).tobytes()
+    if tensor.dtype != "float32":
+        raise _wrong(f"{tensor.name} is rounded, but it is {tensor.dtype}; only float32 can be")
+    sent = RoundedTensor(numbers, message.rounding.step, message.rounding.least)
+    if not sent.is_finite:
+        raise _wrong(f"{tensor.name} is rounded from {sent.least} on in steps of {sent.step}: not finite")
+    return sent.restored().tobytes()
 
 
 def _wrong(message: str) -> MistifyError:

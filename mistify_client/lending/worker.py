@@ -20,7 +20,7 @@ from mistify.package.manifest import TensorInfo
 from mistify_client.assembly.executions import Tensors
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.segments import load_segments, segment_times
-from mistify_client.lending.tensors import arrays_of, bytes_of, zeros_of
+from mistify_client.lending.tensors import arrays_of, zeros_of
 
 T = TypeVar("T")
 
@@ -74,8 +74,8 @@ def _divided(content: memoryview, tensors: Sequence[TensorInfo]) -> list[memoryv
     """Return the part of each tensor in their joint content."""
     parts = []
     for tensor in tensors:
-        parts.append(content[: bytes_of([tensor])])
-        content = content[bytes_of([tensor]) :]
+        parts.append(content[: tensor.example_bytes])
+        content = content[tensor.example_bytes :]
     return parts
 
 

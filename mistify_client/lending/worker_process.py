@@ -10,7 +10,6 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.lending.packages import BlockNetwork
-from mistify_client.lending.tensors import bytes_of
 from mistify_client.lending.worker import REPLY, REQUEST, WorkerLimits
 
 #: Seconds for loading a network and for its first runs.
@@ -72,9 +71,8 @@ class WorkerProcess:
         content, computing_ms = self._reply(INFERENCE_SECONDS)
         outputs = []
         for tensor in self._network.tensors_at(end):
-            size = bytes_of([tensor])
-            outputs.append(bytes(content[:size]))
-            content = content[size:]
+            outputs.append(bytes(content[: tensor.example_bytes]))
+            content = content[tensor.example_bytes :]
         return outputs, computing_ms
 
     def kill(self) -> None:

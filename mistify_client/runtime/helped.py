@@ -164,7 +164,7 @@ def with_helpers(version: LoadedVersion, config: LendingConfig, state: Path, wan
     local, options, package = version
     number = local.running(wanted)
     networks = {
-        place: block_network(package, option.blocks)
+        place: block_network(package, option.blocks, rounding_loss=config.rounding_loss)
         for place, option in enumerate(options.options)
         if option.kind in _OF_BLOCKS
     }

@@ -58,10 +58,6 @@ def samples_directory(state: Path) -> Path:
     return state / _SAMPLES
 
 
-def _bytes_of(inputs: Sequence[TensorInfo]) -> int:
-    return sum(prod(info.shape[1:]) * np.dtype(info.dtype).itemsize for info in inputs)
-
-
 class InputSamples:
     """The writer of a loaded model, for one thread at a time.
 
@@ -75,7 +71,7 @@ class InputSamples:
         self, state: Path, inputs: Sequence[TensorInfo], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._directory, self._inputs, self._clock = samples_directory(state), inputs, clock
-        self._bytes = _bytes_of(inputs) if are_fixed(inputs) else 0
+        self._bytes = sum(info.example_bytes for info in inputs) if are_fixed(inputs) else 0
         self._memory: mmap.mmap | None = None
         self._path = self._directory
         self._places = 0
@@ -171,7 +167,7 @@ class SampleReader:
 
     def _new_in(self, name: str, memory: mmap.mmap) -> Iterator[dict[str, Array]]:
         magic, places, size = _HEADER.unpack_from(memory)
-        if magic != _MAGIC or size != _bytes_of(self._inputs):
+        if magic != _MAGIC or size != sum(info.example_bytes for info in self._inputs):
             return
         (total,) = _NUMBER.unpack_from(memory, _HEADER.size)
         seen = self._seen.get(name, 0)

@@ -172,10 +172,7 @@ def _load(
 ) -> Callable[[], Sequence[float]]:
     return_memory()  # of the previous subnet, because the largest one, the whole network, needs most of it
     blocks = [LoadedBlock(files, variant, threads, execution) for variant in path]
-    inputs = {
-        info.name: random_input((max(1, size) for size in info.shape), info.dtype)
-        for info in store.tensors_at(0)
-    }
+    inputs = {info.name: random_input(info.example_shape, info.dtype) for info in store.tensors_at(0)}
 
     def seconds() -> Sequence[float]:
         tensors, taken = inputs, []

@@ -8,14 +8,12 @@ predicted worse.
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import prod
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mistify.package.blocks import BlockStore, BlockVariant
-from mistify.package.manifest import TensorInfo
 from mistify_client.subnets.block_latencies import LatencyTable
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -50,15 +48,11 @@ def _costs(store: BlockStore, blocks: Sequence[BlockVariant]) -> Floats:
     return np.array([
         (
             max(1, block.estimate.flops if block.estimate else 0),
-            _bytes(store.tensors_at(block.start)) + _bytes(store.tensors_at(block.end)),
+            store.bytes_at(block.start) + store.bytes_at(block.end),
             block.content.size,
         )
         for block in blocks
     ], float)  # fmt: skip
-
-
-def _bytes(tensors: Sequence[TensorInfo]) -> int:
-    return sum(prod(max(1, size) for size in info.shape) * np.dtype(info.dtype).itemsize for info in tensors)
 
 
 def _non_negative(relative: Floats) -> Floats:

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from mistify.package.block_files import BlockFiles
 from mistify.package.blocks import BlockStore, BlockVariant
 from mistify_client.assembly.chaining import LoadedBlock
@@ -81,7 +79,7 @@ class GroupEvaluation:
         self._batch = batch
         self._feature_bytes = feature_bytes
         self._block_bytes = block_bytes
-        self._bytes_at = {at: batch * _bytes(store, at) for at in range(store.last + 1)}
+        self._bytes_at = {at: batch * store.bytes_at(at) for at in range(store.last + 1)}
 
     def __call__(self, subnets: Sequence[Subnet]) -> Iterator[Outputs]:
         """Yield the outputs of each subnet for each batch: all subnets of one batch, then all of the next.
@@ -129,11 +127,3 @@ def _run(node: PrefixNode, tensors: Tensors, blocks: BlockCache) -> Iterator[tup
         yield node.subnet, dict(tensors)
     for each in node.children:
         yield from _run(each, tensors, blocks)
-
-
-def _bytes(store: BlockStore, position: int) -> int:
-    """Return the bytes of the tensors at a position for one example; a free size counts as 1."""
-    return sum(
-        math.prod(max(1, size) for size in info.shape[1:]) * np.dtype(info.dtype).itemsize
-        for info in store.tensors_at(position)
-    )

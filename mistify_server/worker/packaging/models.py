@@ -38,6 +38,7 @@ from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
 from mistify_server.worker.packaging.exits.making import ExitFiles, ServedNetwork, exit_files
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
+from mistify_server.worker.packaging.measurement.rounding import with_rounding_losses
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
@@ -86,7 +87,8 @@ def package_model(
     served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
     exits = exit_files(served, task.spec.exits, task, setup, test) if task.spec.exits else ExitFiles({}, "")
     files_of_parts = _files_of(parts, slices, task, sample.examples, objectives)
-    further_files = {**files_of_parts, **adaptation.files, **exits.files}
+    measured_files = with_rounding_losses(files_of_parts, setup.validation, objectives, task.recipe.data)
+    further_files = {**measured_files, **adaptation.files, **exits.files}
     on_classes = _note_on_classes(model, setup.train)
     on_floats = _note_on_floats(converted.serve, model, task)
     remarks = (on_classes, sample.note, on_floats, adaptation.note, exits.note)

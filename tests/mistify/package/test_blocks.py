@@ -142,6 +142,8 @@ def test_a_damaged_missing_or_newer_manifest_is_refused(directory):
         ({"variants": [variant, variant]}, "several variants are called a.tflite"),
         ({"variants": [{**variant, "span": 4}]}, "a.tflite ends at position 4; the last is 3"),
         ({"variants": [{**variant, "file": "../a.tflite"}]}, "variants[0].file"),
+        ({"rounding_losses": {"1": 0.0}}, "the tensor at position 1 cannot be rounded"),
+        ({"rounding_losses": {"3": 0.0}}, "the tensor at position 3 cannot be rounded"),
     ]:
         before = (directory / BLOCKS).read_text()
         change(directory, **values)
@@ -149,7 +151,7 @@ def test_a_damaged_missing_or_newer_manifest_is_refused(directory):
         assert error.code is ErrorCode.CORRUPT_PACKAGE
         assert message in str(error)
         (directory / BLOCKS).write_text(before)
-    change(directory, format_version=3)
+    change(directory, format_version=4)
     assert failure(BlockStore.load, directory).code is ErrorCode.STORE_VERSION
     (directory / BLOCKS).write_text("{")
     assert failure(BlockStore.load, directory).code is ErrorCode.CORRUPT_PACKAGE

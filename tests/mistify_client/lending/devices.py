@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mistify.package.opened import Package
+from mistify.package.rounding import rounded
 from mistify_client.assembly.executions import Array, Run, Tensors
 from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.offloading import LocalNetwork, OffloadingNetwork
@@ -25,12 +26,17 @@ SLOW = 0.02
 
 
 class Device:
-    """A device whose segments take long, and the same network on another one that is not slow."""
+    """A device whose segments take long, and the same network on another one that is not slow.
 
-    def __init__(self, package: Path, config: LendingConfig) -> None:
+    Args:
+        rounded: Indices of the segments whose inputs are rounded when they are sent.
+    """
+
+    def __init__(self, package: Path, config: LendingConfig, rounded: frozenset[int] = frozenset()) -> None:
         opened = Package.open(package)
         assert opened.blocks is not None
-        network = BlockNetwork(package, opened.blocks, opened.blocks.network_of(ORIGINAL), (0, 1, 2, 3))
+        blocks = opened.blocks.network_of(ORIGINAL)
+        network = BlockNetwork(package, opened.blocks, blocks, (0, 1, 2, 3), rounded)
         self._segments = load_segments(network, 1)
         (self._input,), (self._output,) = opened.blocks.inputs, opened.blocks.outputs
         slow = [self._slowed(segment) for segment in self._segments]
@@ -56,13 +62,23 @@ class Device:
         values = self._random.uniform(size=(examples, 8, 8, 3))
         tensors = {self._input.name: self._input.quantized(values)}
         answer = self.network(tensors)[self._output.name]
-        return answer.tobytes() == self._whole(tensors)[self._output.name].tobytes()
+        return answer.tobytes() == self._expected(tensors)[self._output.name].tobytes()
 
     def runs_until(self, kind: str, count: int) -> None:
         """Run inferences until some more are of a kind."""
         goal = self.counts[kind] + count
         while self.counts[kind] < goal:
             assert self.runs()
+
+    def _expected(self, tensors: Tensors) -> Tensors:
+        """Return the outputs with the tensors rounded that were sent in the last inference."""
+        helped = [each.part for each in self.network.status.placement.parts if each.part.helper is not None]
+        sent = {cut for part in helped for cut in (part.start, part.end)} & self.network.network.rounded
+        for cut, segment in enumerate(self._segments):
+            if cut in sent:
+                tensors = {name: rounded(tensor) for name, tensor in tensors.items()}
+            tensors = segment(tensors)
+        return tensors
 
     def _whole(self, tensors: Tensors) -> dict[str, Array]:
         for segment in self._segments:
@@ -80,10 +96,15 @@ class Device:
 
 @contextmanager
 def device(
-    package: Path, *helpers: str, token: str | None = TOKEN, patience: float = 200
+    package: Path,
+    *helpers: str,
+    token: str | None = TOKEN,
+    patience: float = 200,
+    rounded: frozenset[int] = frozenset(),
 ) -> Iterator[Device]:
     token_file = None if token is None else write_token(package.with_name("token"), token)
-    made = Device(package, LendingConfig(helpers=helpers, token_file=token_file, patience=patience))
+    config = LendingConfig(helpers=helpers, token_file=token_file, patience=patience)
+    made = Device(package, config, rounded)
     try:
         yield made
     finally:

@@ -16,6 +16,7 @@ from mistify_client.lending.links import HelperSpeed, Link
 from mistify_client.lending.offloading import Chooser
 from mistify_client.lending.placement import Placement, Reachable
 from mistify_client.lending.sessions import Session
+from mistify_client.lending.streams import HelperStream
 from mistify_client.lending.tensors import bytes_of
 from tests.mistify_client.lending.conftest import TOKEN, helper
 from tests.mistify_client.lending.devices import Device, device, helper_process
@@ -45,8 +46,10 @@ class KnownTimes:
 
 
 @contextmanager
-def chained(package: Path, first: str, second: str, token: str | None) -> Iterator[Device]:
-    with device(package, first, second, token=token) as slow:
+def chained(
+    package: Path, first: str, second: str, token: str | None, rounded: frozenset[int] = frozenset()
+) -> Iterator[Device]:
+    with device(package, first, second, token=token, rounded=rounded) as slow:
         slow.network.chooser = KnownTimes(slow.network.chooser, (first, second))
         yield slow
 
@@ -79,6 +82,32 @@ def test_two_helpers_and_this_device_give_an_answer_that_is_equal_bit_by_bit(pac
         assert [each.sent for each in status.placement.parts] == [sent[0], 0, sent[1]]
         assert f"{first} runs the network to cut 1" in status.placement.reason
         assert f"then this device from cut 1 to 2, then {second} from cut 2 on" in status.placement.reason
+
+
+def test_rounded_tensors_go_in_a_quarter_of_their_bytes_both_ways(float_package, monkeypatch) -> None:
+    """The answer of the first helper is rounded, and what the second one is sent."""
+    rounded = frozenset({1, 2})
+    with (
+        helper(float_package) as first,
+        helper(float_package) as second,
+        chained(float_package, first, second, TOKEN, rounded) as slow,
+    ):
+        received = []
+        answered = HelperStream.answered
+
+        def counted(stream, seconds):
+            answer = answered(stream, seconds)
+            received.append((stream.address, answer.exchange.sent, answer.exchange.received))
+            return answer
+
+        monkeypatch.setattr(HelperStream, "answered", counted)
+        for _ in range(5):
+            runs_until_chain(slow, *whole_chain(first, second))
+        assert slow.counts["checked"] >= 1
+        assert slow.network.status.problems == {first: "", second: ""}
+        sizes = [bytes_of(slow.network.network.tensors_at(cut)) for cut in range(5)]
+        assert {(first, sizes[0], sizes[1] // 4), (second, sizes[2] // 4, sizes[4])} <= {*received}
+        assert [each.sent for each in slow.network.status.placement.parts] == [sizes[0], 0, sizes[2] // 4]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ def test_paths_are_relative_to_the_file_and_other_tables_are_left_alone(tmp_path
     text += 'token_file = "token"\nca = "ca.pem"\n'
     config = read_lending(written(tmp_path, text))
     assert (config.helpers, config.patience) == (("drone:7470",), 3)
+    assert config.rounding_loss == 0.005
     assert config.ca == tmp_path / "ca.pem"
     assert config.token() == "known"
 
@@ -32,6 +33,11 @@ def test_paths_are_relative_to_the_file_and_other_tables_are_left_alone(tmp_path
         ("[lending]\nhelpers = []\n", "lending.helpers", "a list of HOST:PORT"),
         ('[lending]\nhelpers = ["drone"]\n', "lending.helpers[0]", "HOST:PORT or tls://HOST:PORT"),
         ('[lending]\nhelpers = ["drone:1"]\npatience = 0.5\n', "lending.patience", "a number from 1"),
+        (
+            '[lending]\nhelpers = ["drone:1"]\nrounding_loss = 2\n',
+            "lending.rounding_loss",
+            "a share of the accuracy from 0 to 1",
+        ),
         ('[lending]\nhelpers = ["drone:1"]\ndeadline = 3\n', "lending.deadline", ""),
         ("[lending\n", "monitor.toml", "a config"),
     ],

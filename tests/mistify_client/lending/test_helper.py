@@ -113,6 +113,8 @@ def wrong_requests(package: Path) -> dict[str, dict[str, object]]:
     damaged.tensors[0].crc32 ^= 1
     del none.tensors[:]
     twice.tensors.append(right.tensors[0])
+    rounded = inference(package, 6, 0, tensors)
+    rounded.rounded_answer = True  # of the outputs
     return {
         "has 764 bytes; expected 768": {"inference": shorter},
         "its CRC-32 differs": {"inference": damaged},
@@ -121,6 +123,7 @@ def wrong_requests(package: Path) -> dict[str, dict[str, object]]:
         "segments from 4 to 4 of 4": {"inference": pb.InferenceRequest(number=6, segment=4)},
         "segments from 2 to 2 of 4": {"inference": pb.InferenceRequest(number=6, segment=2, end=2)},
         "segments from 2 to 5 of 4": {"inference": pb.InferenceRequest(number=6, segment=2, end=5)},
+        "a request to round": {"inference": rounded},
         "the number 5 after 5": {"inference": inference(package, 5, 0, tensors)},
         "a second network": {"network": network_message(package)},
         "an empty request": {},

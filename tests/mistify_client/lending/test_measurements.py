@@ -5,14 +5,24 @@ import pytest
 
 from mistify.costs.quantization import Quantization
 from mistify.errors import MistifyError
-from mistify.package.blocks import BlockStore, BlockVariant
-from mistify.package.manifest import TensorInfo
+from mistify.package.blocks import BLOCKS, BlockStore, BlockVariant
+from mistify.package.cuts import worthwhile_starts
+from mistify.package.manifest import Manifest, TensorInfo
+from mistify.package.opened import Package
+from mistify.package.records import describe_file
+from mistify.v1 import lending_pb2 as pb
 from mistify_client.lending.answers import wrong_output
-from mistify_client.lending.cuts import Cut, cuts_of, worthwhile_starts
+from mistify_client.lending.cuts import Cut, cuts_of
 from mistify_client.lending.links import Exchange, HelperSpeed, Link
+from mistify_client.lending.opening import block_network
 from mistify_client.lending.packages import BlockNetwork
 from mistify_client.lending.speed import LocalSpeed
-from mistify_client.lending.tensors import checked_contents, message_of, sent_bytes
+from mistify_client.lending.tensors import (
+    checked_contents,
+    narrow_message_of,
+    rounded_message_of,
+    sent_bytes,
+)
 from tests.support.paths import DATA
 
 
@@ -84,10 +94,10 @@ class Clock:
 def test_the_speed_of_this_device_is_that_of_the_last_seconds() -> None:
     clock = Clock()
     speed = LocalSpeed(3.5, [1.0, 3.0], clock)
-    assert (speed.predicted_ms, speed.segment_ms) == (3.5, (1.0, 3.0))
+    assert (speed.predicted_ms, speed.ratio, speed.idle_ms) == (3.5, 1.0, (1.0, 3.0))
     for _ in range(4):
         speed.observe(10.5)
-    assert (speed.predicted_ms, speed.segment_ms) == (10.5, (3.0, 9.0))
+    assert (speed.predicted_ms, speed.ratio) == (10.5, 3.0)
     clock.now = 10.0
     assert speed.age == 10.0
     speed.observe_segments(4.0)  # once is enough if the others are old
@@ -119,17 +129,62 @@ def test_tensors_that_do_not_fit_into_a_message_are_not_sent() -> None:
 def test_numbers_are_sent_as_bytes_only_if_nothing_is_lost() -> None:
     info = TensorInfo(name="image", dtype="float32", shape=(-1, 2, 3))
     values = np.array([[[0, 255, 3], [4, 5, 6]]], np.float32)
-    message = message_of(values, narrow=True)
+    message = narrow_message_of(values)
     assert (message.in_bytes, message.content) == (True, bytes([0, 255, 3, 4, 5, 6]))
     assert checked_contents([message], [info]) == [values.tobytes()]
     assert sent_bytes({"image": values}) == 6
     for wrong in (0.5, -1, 256, float("nan"), float("inf")):
         other = np.where(values == 6, np.float32(wrong), values)
-        assert not message_of(other, narrow=True).in_bytes
+        assert not narrow_message_of(other).in_bytes
         assert sent_bytes({"image": other}) == 24
     message.content += b"1"
     with pytest.raises(MistifyError, match="image has 7 bytes; expected 6"):
         checked_contents([message], [info])
+
+
+def test_rounded_numbers_arrive_as_the_nearest_of_256() -> None:
+    info = TensorInfo(name="features", dtype="float32", shape=(-1, 2, 3))
+    values = np.array([[[-1, 0, 3], [0.5, 1.004, 1.997]]], np.float32)
+    message = rounded_message_of(values)
+    assert list(message.content) == [0, 64, 255, 96, 128, 191]
+    (content,) = checked_contents([message], [info])
+    expected = -1 + np.array([0, 64, 255, 96, 128, 191]) * 4 / 255
+    np.testing.assert_allclose(np.frombuffer(content, np.float32), expected, atol=1e-6)
+    endless = np.where(values == 3, np.float32(np.inf), values)
+    assert checked_contents([rounded_message_of(endless)], [info]) == [endless.tobytes()]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding", "reason"),
+    [
+        ("float32", {"step": float("nan")}, "not finite"),
+        ("float32", {"step": -1.0}, "not finite"),
+        ("float32", {"step": 3e38}, "not finite"),
+        ("float32", {"step": 1.0, "least": float("inf")}, "not finite"),
+        ("int8", {"step": 1.0}, "features is rounded, but it is int8; only float32 can be"),
+    ],
+)
+def test_rounded_numbers_that_mean_nothing_are_refused(dtype, rounding, reason) -> None:
+    info = TensorInfo(name="features", dtype=dtype, shape=(-1, 3))
+    message = rounded_message_of(np.array([[0, 1, 2]], np.float32))
+    message.rounding.CopyFrom(pb.Rounding(**rounding))
+    with pytest.raises(MistifyError, match=reason):
+        checked_contents([message], [info])
+
+
+def test_tensors_are_rounded_at_the_cuts_that_lose_little_enough(float_package) -> None:
+    """Position 1 is no cut worth having."""
+    store = BlockStore.load(float_package)
+    measured = store.model_copy(update={"rounding_losses": {1: 0.0, 3: 0.004}})
+    (float_package / BLOCKS).write_bytes(measured.as_file())
+    manifest = Manifest.load(float_package)
+    files = manifest.files | {BLOCKS: describe_file(float_package / BLOCKS)}
+    manifest.model_copy(update={"files": files}).save(float_package)
+    package = Package.open(float_package)
+    for rounding_loss, size in ((0.0, 128), (0.003, 128), (0.004, 32), (1.0, 32)):
+        network = block_network(package, rounding_loss=rounding_loss)
+        assert cuts_of(network) == (Cut(0, 768), Cut(1, size))
+        assert [network.sent_bytes(cut) for cut in range(3)] == [768, size, 20]
 
 
 OUTPUTS = (TensorInfo(name="scores", dtype="float32", shape=(-1, 3)),)
@@ -150,6 +205,13 @@ def test_floats_may_differ_by_rounding_of_the_largest(given, is_right) -> None:
     answer = {"scores": np.array(given, np.float32)}
     wrong = wrong_output(answer, own, OUTPUTS, Quantization.NONE)
     assert wrong == (None if is_right else "scores")
+
+
+@pytest.mark.parametrize(("difference", "is_right"), [(0.9, True), (1.3, False)])
+def test_rounded_numbers_may_differ_by_one_step(difference, is_right) -> None:
+    own = {"scores": np.array([[0, 2, 255]], np.float32)}
+    answer = {"scores": own["scores"] + np.array([[0, difference, 0]], np.float32)}
+    assert (wrong_output(answer, own, OUTPUTS, Quantization.NONE, is_rounded=True) is None) == is_right
 
 
 @pytest.mark.parametrize(

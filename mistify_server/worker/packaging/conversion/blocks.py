@@ -60,7 +60,7 @@ def block_store(
     networks = _converted(blocks, precision, examples)
     files = {block.file: with_fixed_batch(networks[block.name]) for block in blocks}
     manifest = _manifest(blocks, files, kinds or {}, served, front)
-    return {BLOCKS: (manifest.model_dump_json(indent=2) + "\n").encode(), **files}
+    return {BLOCKS: manifest.as_file(), **files}
 
 
 def _converted(
