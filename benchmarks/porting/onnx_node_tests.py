@@ -166,7 +166,7 @@ def check_on_constants(test: NodeTest) -> None:
 
 
 def _check(test: NodeTest, path: Path, case: _Case) -> None:
-    model, interface = read_onnx(path)
+    model, interface, _ = read_onnx(path)
     dtypes = {each.name: each.dtype for each in model.inputs}
     fed = [
         case.feed[each.source].transpose(np.argsort(each.axes)).astype(dtypes[each.name])

@@ -1,14 +1,18 @@
 """The interface of source models, independent of the file format."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import keras
 
 from executors.structure.exporting import NamedFunction
 from executors.structure.signature import Signature
 from mistify.package.source import SourceInterface
+
+#: The least and the largest number that the integers of a tensor stand for.
+Range: TypeAlias = tuple[float, float]
 
 
 class SourceModel(ABC):
@@ -31,6 +35,11 @@ class SourceModel(ABC):
     def interface(self) -> SourceInterface | None:
         """The inputs and outputs of the user's file, if they differ from the signature's."""
         return None
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Layer -> the range of its output's integers, if the user's file simulates quantization."""
+        return {}
 
     @property
     @abstractmethod

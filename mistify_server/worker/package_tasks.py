@@ -8,6 +8,8 @@ from executors.contract.params import Params
 from executors.data import Dataset, HeldOut
 from executors.sources.contract import SourceModel
 from executors.structure import analyse
+from executors.structure.fingerprint import digest_of
+from executors.structure.reading.reader import read_graph
 from executors.timing import activity
 from executors.training.evaluation import evaluate
 from mistify.jobs.job import ProgressUpdate
@@ -22,7 +24,7 @@ from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.layers import layer_table, profile_of
-from mistify_server.worker.packaging.models import package_model
+from mistify_server.worker.packaging.models import NO_RANGES, package_model
 from mistify_server.worker.packaging.unchanged import package_unchanged
 from mistify_server.worker.params import params_of
 from mistify_server.worker.prepared_conversions import PreparedConversions
@@ -64,7 +66,9 @@ class Packager:
         report = reporter(self._on_progress, task.recipe.data.validation_metric)
         report(ProgressUpdate("packaging", 0, 1, task.costs, task.accuracy))
         source = self._checkpoints.source(task.recipe.teacher)
-        return self._package_unchanged(task, source) if source.network is None else self._package(task)
+        if source.network is None:
+            return self._package_unchanged(task, source)
+        return self._package(task, source, source.network)
 
     def _package_unchanged(self, task: PackageTask, source: SourceModel) -> PackageResult:
         learning, test = parts_of(task.recipe.data, source.signature)
@@ -72,7 +76,7 @@ class Packager:
         held_out = HeldOut(validation, self._cache.data(test))
         return store_package(package_unchanged(source, task, train, held_out), task, self._artifacts)
 
-    def _package(self, task: PackageTask) -> PackageResult:
+    def _package(self, task: PackageTask, source: SourceModel, teacher: keras.Model) -> PackageResult:
         recipe = task.recipe
         params = params_of(recipe)
         setup = self._setups.prepare(recipe, params, task.spec.task, distilled=task.spec.needs_training)
@@ -95,7 +99,8 @@ class Packager:
             test,
             training_steps=_training_steps(params),
             branches=branches,
-            interface=self._checkpoints.source(recipe.teacher).interface,
+            interface=source.interface,
+            ranges=source.ranges if source.ranges and _is_same(model, teacher) else NO_RANGES,
             parts=parts,
             slices=SliceSource(
                 partial(self._conversions.cuttable, recipe, params),
@@ -130,6 +135,12 @@ class Packager:
             for branch in branches.branches
         )
         return Branches(branches.base, tuple(networks))
+
+
+def _is_same(model: keras.Model, other: keras.Model) -> bool:
+    """Check whether two networks have the same layers and weights."""
+    one, another = (digest_of(read_graph(network)) for network in (model, other))
+    return one == another
 
 
 def _training_steps(params: Params) -> int:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import keras
 
 from executors.contract.params import Params
+from executors.sources.contract import SourceModel
 from executors.sources.keras.scaling import scaled
 from executors.sources.keras.source import KerasSource
 from executors.structure import analyse
@@ -13,7 +14,6 @@ from executors.training.evaluation import Evaluation, evaluate
 from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.jobs.job import ProgressUpdate
-from mistify.package.source import SourceInterface
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import SourceResult
 from mistify_server.tasks.sources import DataSource
@@ -57,11 +57,9 @@ class SourceTuner:
         source = self._cache.source(task.recipe.model)
         if source.network is None:
             return self._unchanged.store_as_root(task, source)
-        return self._tune(task, source.network, source.interface)
+        return self._tune(task, source, source.network)
 
-    def _tune(
-        self, task: SourceTask, network: keras.Model, interface: SourceInterface | None
-    ) -> SourceResult:
+    def _tune(self, task: SourceTask, given: SourceModel, network: keras.Model) -> SourceResult:
         recipe = task.recipe
         params, profiles = params_of(recipe), recipe.profiles
         source = scaled(network, recipe.data.settings.scale)
@@ -89,7 +87,9 @@ class SourceTuner:
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
             metric=metric,
-            teacher=self._checkpoints.save_source(KerasSource(teacher, interface)),
+            teacher=self._checkpoints.save_source(
+                KerasSource(teacher, given.interface, given.ranges if teacher is network else None)
+            ),
             teacher_accuracy=scores.overall,
             teacher_scores=scores.outputs,
             root=self._checkpoints.save(root),

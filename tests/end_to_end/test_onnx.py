@@ -21,8 +21,8 @@ import torch
 from executors.readers.builtin import read_builtin
 from mistify.uploads import FileDigest, listing_text
 from mistify_client import load
-from tests.end_to_end.test_sources import DIGITS, goals_in, port
-from tests.support.onnx_files import model, node, normal, outputs_of, written
+from tests.end_to_end.test_sources import DIGITS, SETTINGS, goals_in, port
+from tests.support.onnx_files import model, node, normal, outputs_of, quantized, written
 from tests.support.servers import MISTIFY, server, web_server
 
 
@@ -114,6 +114,30 @@ def check_exported(package: Path, images: np.ndarray) -> None:
     (made,) = outputs_of(package.with_suffix(".onnx"), {"image": np.moveaxis(images, -1, 1)})
     expected = np.asarray(load(package)(images))
     np.testing.assert_allclose(made, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.slow
+def test_a_quantized_file_is_packaged_with_its_own_ranges(tmp_path: Path) -> None:
+    """Only the goal that changes its network is calibrated anew."""
+    trained(tmp_path / "float.onnx")
+    rows = (np.moveaxis(read_builtin("builtin:digits-train")["x"][:100], -1, 1)).astype(np.float32)
+    quantized(tmp_path / "float.onnx", tmp_path / "net.onnx", ({"image": row[None]} for row in rows))
+    goal = {"model": "net.onnx", "dataset": DIGITS, "quantization": "int8"}
+    goals = [
+        {"id": "same", "adaptation_goal": {"FLOP": "1x"}, **goal},
+        {"id": "half", "adaptation_goal": {"FLOP": "0.5x"}, **goal},
+    ]
+    settings = {"algorithm": {"name": "morphnet", "config": {**SETTINGS, "source_steps": 0}}}
+    done = port(tmp_path, [{**each, **settings} for each in goals])
+    assert done.returncode == 0, done.stdout + done.stderr
+    notes = {name: each["note"] for name, each in goals_in(tmp_path).items()}
+    note = "integers have the ranges of the source's own quantization"
+    assert {name: note in each for name, each in notes.items()} == {"same": True, "half": False}
+    images = read_builtin("builtin:digits-test")["x"][:100].astype(np.float32)
+    (expected,) = outputs_of(tmp_path / "net.onnx", {"image": np.moveaxis(images, -1, 1)})
+    scores = np.asarray(load(tmp_path / "out" / "goals" / "same")(images))
+    assert np.mean(scores.argmax(-1) == expected.argmax(-1)) >= 0.98
+    np.testing.assert_allclose(scores, expected, atol=0.03 * np.ptp(expected))
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Small ONNX files, and the outputs that ONNX Runtime computes for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 Array: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = Sequence[int | str | None]
@@ -61,3 +62,23 @@ def outputs_of(path: Path, feed: Mapping[str, Array]) -> list[Array]:
 def normal(*shape: int, scale: float = 0.3, seed: int = 0) -> Array:
     """Return float32 numbers of a normal distribution."""
     return (np.random.default_rng([seed, *shape]).normal(size=shape) * scale).astype(np.float32)
+
+
+class _Rows(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, rows: Iterable[Mapping[str, Array]]) -> None:
+        self._rows = iter(rows)
+
+    def get_next(self) -> dict[str, Array] | None:
+        row = next(self._rows, None)
+        return None if row is None else dict(row)
+
+
+def quantized(source: Path, path: Path, rows: Iterable[Mapping[str, Array]], **options: Any) -> Path:
+    """Write a file as ONNX Runtime quantizes it, with `QuantizeLinear` and `DequantizeLinear`.
+
+    Args:
+        rows: Inputs with batch 1 for calibration.
+        options: Those of `quantize_static`.
+    """
+    quantize_static(source, path, _Rows(rows), quant_format=QuantFormat.QDQ, **options)
+    return path

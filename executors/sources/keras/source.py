@@ -3,13 +3,14 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 from zipfile import ZipFile, ZipInfo
 
 import keras
 
-from executors.sources.contract import SourceModel
+from executors.sources.contract import Range, SourceModel
 from executors.structure.exporting import NamedFunction, folded
 from executors.structure.keras_internals import seed_states
 from executors.structure.signature import Signature, signature_of
@@ -19,19 +20,29 @@ from mistify.package.source import SOURCE, SourceInterface
 _METADATA: Final = "metadata.json"
 _SAVED_AT: Final = "date_saved"
 
+#: The part with the ranges of integers.
+_RANGES: Final = "ranges.json"
+
 
 class KerasSource(SourceModel):
     """A flat functional Keras model.
 
     Args:
         interface: The inputs and outputs of the file from which the model was translated, if it was.
+        ranges: Layer -> the range of its output's integers, if that file simulates quantization.
     """
 
     suffix = ".keras"
 
-    def __init__(self, network: keras.Model, interface: SourceInterface | None = None) -> None:
+    def __init__(
+        self,
+        network: keras.Model,
+        interface: SourceInterface | None = None,
+        ranges: Mapping[str, Range] | None = None,
+    ) -> None:
         self._network = network
         self._interface = interface
+        self._ranges = ranges or {}
 
     @property
     def network(self) -> keras.Model:
@@ -42,6 +53,11 @@ class KerasSource(SourceModel):
     def interface(self) -> SourceInterface | None:
         """The inputs and outputs of the file."""
         return self._interface
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """The ranges of layers' outputs."""
+        return self._ranges
 
     @property
     def signature(self) -> Signature:
@@ -60,18 +76,21 @@ class KerasSource(SourceModel):
             saved = Path(directory) / "model.keras"
             self._network.save(saved)
             _copy_without_times(saved, path)
-        if self._interface is not None:
-            with ZipFile(path, "a") as file:
+        with ZipFile(path, "a") as file:
+            if self._interface is not None:
                 file.writestr(ZipInfo(SOURCE), self._interface.model_dump_json())
+            if self._ranges:
+                file.writestr(ZipInfo(_RANGES), json.dumps(self._ranges))
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Load a model written by `write`."""
         network = keras.models.load_model(path, compile=False, safe_mode=True)
         with ZipFile(path) as file:
-            if SOURCE not in file.namelist():
-                return cls(network)
-            return cls(network, SourceInterface.model_validate_json(file.read(SOURCE)))
+            known = file.namelist()
+            interface = SourceInterface.model_validate_json(file.read(SOURCE)) if SOURCE in known else None
+            ranges = json.loads(file.read(_RANGES)) if _RANGES in known else {}
+        return cls(network, interface, {layer: (least, most) for layer, (least, most) in ranges.items()})
 
 
 def _copy_without_times(saved: Path, copy: Path) -> None:

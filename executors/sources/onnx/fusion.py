@@ -1,7 +1,7 @@
 """Patterns of nodes that become a single layer, where exporters had no operator for it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
+from math import isclose, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,6 +52,11 @@ class Surroundings:
         array = self.constant(name)
         return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
+    def is_scalar(self, name: str, expected: float) -> bool:
+        """Check whether a tensor is a constant, apart from rounding by simulated quantization."""
+        scalar = self.scalar(name)
+        return scalar is not None and isclose(scalar, expected, rel_tol=1e-5)
+
     def constant(self, name: str) -> Array | None:
         """Return an initializer or the value of a `Constant` node; None for other tensors."""
         if name in self._weights:
@@ -92,18 +97,18 @@ def _gelu(erf: NodeProto, around: Surroundings) -> Match | None:
         return None
     factor = around.scalar(scaled.input[1]) or 0.0
     expected = sqrt(2) if scaled.op_type == "Div" else sqrt(0.5)
-    if abs(factor - expected) > 1e-4 or around.scalar(around.other_input(added, erf.output[0])) != 1:
+    if abs(factor - expected) > 1e-4 or not around.is_scalar(around.other_input(added, erf.output[0]), 1):
         return None
     data, factor_name = scaled.input[0], around.other_input(product, added.output[0])
     half = around.maker(factor_name, "Mul")
-    if half is not None and data in half.input and around.scalar(around.other_input(half, data)) == 0.5:
+    if half is not None and data in half.input and around.is_scalar(around.other_input(half, data), 0.5):
         alone = around.reader(half, "Mul") is product
         return _match("Gelu", [scaled, erf, added, half, product], [data]) if alone else None
     last = around.reader(product, "Mul")
     if last is None:
         return None
-    halved = around.scalar(around.other_input(last, product.output[0])) == 0.5
-    whole = (factor_name == data and halved) or (around.scalar(factor_name) == 0.5 and data in last.input)
+    halved = around.is_scalar(around.other_input(last, product.output[0]), 0.5)
+    whole = (factor_name == data and halved) or (around.is_scalar(factor_name, 0.5) and data in last.input)
     return _match("Gelu", [scaled, erf, added, product, last], [data]) if whole else None
 
 
@@ -124,7 +129,7 @@ def _layer_norm(root: NodeProto, around: Surroundings) -> Match | None:
         around.scalar(added.input[1]),
         around.constant(around.other_input(scaled, divided.output[0])),
     )
-    right = mean.input[0] == centred.input[0] and around.scalar(power.input[1]) == 2
+    right = mean.input[0] == centred.input[0] and around.is_scalar(power.input[1], 2)
     if epsilon is None or gamma is None or gamma.ndim != 1 or not right:
         return None
     data, parts = centred.input[0], [mean, centred, power, variance, added, root, divided, scaled]

@@ -11,13 +11,14 @@ from executors.inspection import inspect_source
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB, LIMITS
 from executors.inspection.onnx_file import onnx_file, parse_onnx, read_external_data
+from executors.sources.contract import Range
 from executors.sources.errors import first_line
 from executors.sources.keras.flat import check_finite, flatten
 from executors.sources.onnx import operators
 from executors.sources.onnx.comparison import check_equal
 from executors.sources.onnx.floats import make_float
 from executors.sources.onnx.graph import check_nodes, read_graph
-from executors.sources.onnx.interface import interface_of
+from executors.sources.onnx.interface import interface_of, ranges_of
 from executors.sources.onnx.reader import translated
 from executors.sources.resource_limits import limited_resources
 from mistify.errors import MistifyError
@@ -40,10 +41,12 @@ class OnnxNetwork(NamedTuple):
     Attributes:
         model: A flat functional Keras model with channels last.
         interface: The inputs and outputs as they are in the file.
+        ranges: Layer -> the range of its output's integers, where the file simulates quantization.
     """
 
     model: keras.Model
     interface: SourceInterface
+    ranges: Mapping[str, Range]
 
 
 def load_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> keras.Model:
@@ -82,7 +85,7 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     read_external_data(proto, onnx_file(path).parent)
     version = _version(path, proto)
     check_nodes(path, proto.graph, version)
-    make_float(path, proto)
+    ranges = make_float(path, proto, version)
     graph = read_graph(path, proto.graph, version)
     translation = translated(path, graph, sizes)
     interface = interface_of(translation, graph)
@@ -90,7 +93,7 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     check_finite(path, translation.model)
     check_equal(path, proto, translation)
     del proto
-    return OnnxNetwork(flatten(path, translation.model), interface)
+    return OnnxNetwork(flatten(path, translation.model), interface, ranges_of(translation, ranges))
 
 
 def _version(path: Path, proto: onnx.ModelProto) -> int:

@@ -12,6 +12,7 @@ from executors.contract.package_parts import Factory, PackageParts
 from executors.data import Array, Dataset, HeldOut
 from executors.inspection.errors import invalid
 from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
+from executors.sources.contract import Range
 from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
@@ -43,6 +44,7 @@ from mistify_server.worker.packaging.tflite.layer_names import float_kernels
 from mistify_server.worker.packaging.tflite.runner import Arrays
 
 NO_PARTS: Final = PackageParts()
+NO_RANGES: Final[Mapping[str, Range]] = {}
 NO_SLICES: Final = SliceSource()
 
 
@@ -55,6 +57,7 @@ def package_model(
     training_steps: int = 0,
     branches: Branches | None = None,
     interface: SourceInterface | None = None,
+    ranges: Mapping[str, Range] = NO_RANGES,
     parts: PackageParts = NO_PARTS,
     slices: SliceSource = NO_SLICES,
 ) -> PackageFiles:
@@ -68,6 +71,7 @@ def package_model(
         training_steps: Number of steps of quantization-aware training and compression, if requested.
         branches: The networks of the task's branches; None if it has none.
         interface: The inputs and outputs of the source's file, if they differ from the network's.
+        ranges: Layer -> the range of its output's integers, if the checkpoint was quantized before.
         parts: Additional parts from the algorithm.
         slices: The network that the checkpoint is a slice of, if it is one.
 
@@ -81,7 +85,10 @@ def package_model(
     cut = slices.cut if _is_plain(task) else None
     serve = cut(task.spec.quantization) if cut else None
     sample = Calibration({}) if serve else _calibration(networks, task, setup)
-    convert_whole = partial(_convert, model, task, setup, training_steps=training_steps, branches=branches)
+    ranges = ranges if _is_plain(task) and task.spec.quantization.precision is Quantization.INT8 else {}
+    convert_whole = partial(
+        _convert, model, task, setup, training_steps=training_steps, branches=branches, ranges=ranges
+    )
     converted = ConvertedNetworks(serve) if serve else convert_whole(sample.examples)
     adaptation = _adaptation(networks, converted.serve, task, objectives, setup)
     served = ServedNetwork(model, converted.serve, objectives, sample.examples, branches)
@@ -91,7 +98,8 @@ def package_model(
     further_files = {**measured_files, **adaptation.files, **exits.files}
     on_classes = _note_on_classes(model, setup.train)
     on_floats = _note_on_floats(converted.serve, model, task)
-    remarks = (on_classes, sample.note, on_floats, adaptation.note, exits.note)
+    on_ranges = "integers have the ranges of the source's own quantization" if ranges else ""
+    remarks = (on_classes, sample.note, on_ranges, on_floats, adaptation.note, exits.note)
     conversion = Conversion(
         networks=converted,
         inputs=[tensor.name for tensor in model.inputs],
@@ -137,6 +145,7 @@ def _convert(
     *,
     training_steps: int,
     branches: Branches | None,
+    ranges: Mapping[str, Range],
 ) -> ConvertedNetworks:
     spec, quantization = task.spec, task.spec.quantization
     if branches:
@@ -145,7 +154,7 @@ def _convert(
         case Quantization.NONE if spec.compression is None and spec.tuning.trainable != "none":
             return _convert_trainable(model, task, setup)
         case Quantization.INT8:
-            return ConvertedNetworks(convert(model, quantization, examples))
+            return ConvertedNetworks(convert(model, quantization, examples, ranges))
         case Quantization.INT8_QAT:
             aware = quantization_aware(model, setup, training_steps, task.recipe.seed)
             return ConvertedNetworks(

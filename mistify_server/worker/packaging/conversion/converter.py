@@ -8,8 +8,10 @@ from functools import partial
 
 import keras
 import tensorflow as tf
+from tensorflow.lite.python.convert import mlir_quantize
 from tensorflow.lite.python.convert_phase import ConverterError
 
+from executors.sources.contract import Range
 from executors.structure.exporting import NamedFunction, folded
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
@@ -21,6 +23,7 @@ from mistify_server.worker.packaging.conversion.representative import (
     one_by_one,
     typed,
 )
+from mistify_server.worker.packaging.conversion.source_ranges import with_source_ranges
 from mistify_server.worker.packaging.conversion.unsupported_operations import lacking_operators
 from mistify_server.worker.packaging.rewriting.saved_models import rewritten
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
@@ -29,7 +32,10 @@ _FLOAT32 = QuantizationConfig()
 
 
 def convert(
-    model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
+    model: keras.Model,
+    quantization: QuantizationConfig = _FLOAT32,
+    examples: Examples | None = None,
+    ranges: Mapping[str, Range] | None = None,
 ) -> bytes:
     """Convert a model to a `.tflite` with batch norm folded, with signatures for any batch and for batch 1.
 
@@ -37,12 +43,13 @@ def convert(
         model: A checkpoint.
         quantization: The precision of the package. An operator without an integer kernel stays in float32.
         examples: Input -> training data for calibrating integer activations.
+        ranges: Layer -> the range of its output's integers, where it is known without calibration.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
     """
     with saved(model) as network:
-        return network.at(quantization, examples)
+        return network.at(quantization, examples, ranges)
 
 
 @dataclass(frozen=True)
@@ -52,10 +59,15 @@ class SavedNetwork:
     model: keras.Model
     directory: str
 
-    def at(self, quantization: QuantizationConfig, examples: Examples | None = None) -> bytes:
+    def at(
+        self,
+        quantization: QuantizationConfig,
+        examples: Examples | None = None,
+        ranges: Mapping[str, Range] | None = None,
+    ) -> bytes:
         """Convert the model to a `.tflite` at a precision; see `convert`."""
         rows = None if examples is None else partial(one_by_one, typed(examples, self.model))
-        return with_fixed_batch(convert_saved(self.directory, quantization, rows, self.model))
+        return with_fixed_batch(convert_saved(self.directory, quantization, rows, self.model, ranges))
 
 
 @contextmanager
@@ -109,6 +121,7 @@ def convert_saved(
     quantization: QuantizationConfig,
     rows: Callable[[], Rows | SignatureRows] | None,
     model: keras.Model | None = None,
+    ranges: Mapping[str, Range] | None = None,
 ) -> bytes:
     """Convert the functions in a directory to a `.tflite` with a signature for each.
 
@@ -117,6 +130,7 @@ def convert_saved(
         quantization: The precision of the network.
         rows: Returns calibration examples; for several functions, each with its signature.
         model: The model behind the functions, for layer names in errors; None for graphs without layers.
+        ranges: Layer of the model -> the range of its output's integers, in place of the calibrated one.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -125,10 +139,24 @@ def convert_saved(
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)
         _set_precision(converter, quantization, rows)
         try:
-            converted: bytes = converter.convert()
+            if model is None or not ranges:
+                converted: bytes = converter.convert()
+                return converted
+            converter._experimental_calibrate_only = True
+            layers = [layer.name for layer in model.layers]
+            return _quantized(with_source_ranges(converter.convert(), ranges, layers), converter)
         except ConverterError as error:
             raise lacking_operators(str(error), model) from error
-    return converted
+
+
+def _quantized(calibrated: bytes, converter: tf.lite.TFLiteConverter) -> bytes:
+    """Return a calibrated network in integers, as the converter does by itself."""
+    quantized: bytes = mlir_quantize(
+        calibrated,
+        input_data_type=converter.inference_input_type,
+        output_data_type=converter.inference_output_type,
+    )
+    return quantized
 
 
 def save_function(function: NamedFunction, directory: str) -> None:

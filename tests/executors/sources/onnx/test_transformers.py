@@ -17,7 +17,7 @@ from tests.support.onnx_files import Array, model, node, normal, outputs_of, wri
 
 TOKENS, CHANNELS, HEADS = 6, 12, 3
 
-_GELU = {
+GELU = {
     "halved last": [
         node("Div", "a root", "d"),
         node("Erf", "d", "e"),
@@ -40,7 +40,7 @@ _GELU = {
         node("Mul", "a m", "y"),
     ],
 }
-_NUMBERS = {
+NUMBERS = {
     "root": np.float32(2**0.5),
     "one": np.float32(1),
     "half": np.float32(0.5),
@@ -56,7 +56,7 @@ _COUNT_CONSTANTS = {"zero": np.array([0]), "first": np.array([1])}
 def token_case(tmp_path: Path, nodes: list[Any], weights: dict[str, Array], opset: int = 13) -> Any:
     """Check nodes that follow a product with a matrix, from `a` [n, tokens, channels] to `y`."""
     first = [node("MatMul", "x first.weight", "p"), node("Add", "p first.bias", "a")]
-    weights = {"first.weight": normal(5, CHANNELS), "first.bias": normal(CHANNELS), **_NUMBERS, **weights}
+    weights = {"first.weight": normal(5, CHANNELS), "first.bias": normal(CHANNELS), **NUMBERS, **weights}
     path = written(
         tmp_path / "net.onnx", model([*first, *nodes], {"x": ["n", TOKENS, 5]}, weights, opset=opset)
     )
@@ -66,7 +66,7 @@ def token_case(tmp_path: Path, nodes: list[Any], weights: dict[str, Array], opse
     return network
 
 
-@pytest.mark.parametrize("nodes", _GELU.values(), ids=_GELU)
+@pytest.mark.parametrize("nodes", GELU.values(), ids=GELU)
 def test_a_divided_gelu_is_one_activation(tmp_path: Path, nodes: list[Any]) -> None:
     network = token_case(tmp_path, nodes, {})
     assert [layer.name for layer in network.layers[1:2]] == ["first"]
