@@ -8,8 +8,9 @@ images of the test file. An app runs one inference after another, in a network n
 other side of a link of 100 MB/s; device and helper have one core each. The policy is `contextual`.
 
 - `memory_100` to `memory_25`: memory of the app relative to the limit, which is that share of the memory of
-  the network as it was shipped; its proportional set size, less that before it loaded the package. Only
-  accuracy and memory count. `lost_75` to `lost_25`: points of accuracy lost against the shipped network;
+  the network as it was shipped; its proportional set size without libraries, less that before it loaded the
+  package. Only accuracy and memory count. `lost_75` to `lost_25`: points of accuracy lost against the shipped
+  network;
 - `decision_us`: processor time of a decision of the policy, the median; `core_share`: processor time of the
   loop at one decision a second, with all measurements, as a share of one core;
 - `tau_0`, `tau_1` and `tau_3`: Kendall's tau between predicted and measured latencies of all options with

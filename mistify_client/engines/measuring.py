@@ -92,14 +92,26 @@ def _start(files: EngineFiles, engine: Engine) -> _Start:
 def proportional_bytes(process: int | str = "self") -> float | None:
     """Return the memory of a process with its part of shared memory; None if it is not reported.
 
+    Programs and libraries do not count: what they take depends on the other processes that use them, which
+    start and end.
+
     Args:
         process: Its id; this process by default.
     """
     try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps").read_text().splitlines()
     except OSError:
         return None
-    return next((1024.0 * float(line.split()[1]) for line in lines if line.startswith("Pss:")), None)
+    programs, kilobytes, file = set[str](), dict[str, float](), ""
+    for line in lines:
+        name, *values = line.split(maxsplit=5)
+        if not name.endswith(":"):  # a mapping: its addresses, permissions, offset, device, inode and file
+            file = values[4] if len(values) > 4 else ""
+            if "x" in values[0] and file.startswith("/"):
+                programs.add(file)
+        elif name == "Pss:":
+            kilobytes[file] = kilobytes.get(file, 0.0) + float(values[0])
+    return 1024 * sum(own for file, own in kilobytes.items() if file not in programs)
 
 
 def _loaded(files: EngineFiles, engine: Engine, inputs: Tensors) -> Callable[[], Sequence[float]]:

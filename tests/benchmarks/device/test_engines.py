@@ -8,7 +8,7 @@ from benchmarks.device.engines import measure
 from mistify_client.engines.measuring import proportional_bytes
 
 
-@pytest.mark.skipif(proportional_bytes() is None, reason="requires /proc/self/smaps_rollup")
+@pytest.mark.skipif(proportional_bytes() is None, reason="requires /proc/self/smaps")
 def test_apps_share_mapped_weights():
     figures = measure(Namespace(quick=True))
     assert figures.keys() == {"memory_of_three", "start", "latency"}
