@@ -36,6 +36,8 @@ class AlgorithmProfile(BaseModel):
             with fewer goals it is not chosen.
         preparation: Steps of `prepare`, by the distance from the source to the tightest limits, with
             `PER_HALVING` entries per halving. Empty if there is nothing to prepare.
+        preparation_pays_from: The ratio of the training steps of all edges to those of `prepare` from which
+            it pays off, if edges can do without it; otherwise 0.
         shared_steps: Number of a network's own training steps to which the training in `prepare` is
             equivalent.
         adaptation: Training steps until a budget is met, by the distance to it, with the same resolution.
@@ -52,6 +54,7 @@ class AlgorithmProfile(BaseModel):
     preparation_step: float = 1.0
     least_path: int = 1
     preparation: tuple[int, ...] = ()
+    preparation_pays_from: float = 0.0
     shared_steps: int = 0
     adaptation: tuple[int, ...]
     tune_steps: int
@@ -75,6 +78,15 @@ class AlgorithmProfile(BaseModel):
     def prepares(self) -> bool:
         """Return whether the algorithm prepares anything."""
         return bool(self.preparation)
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Return whether no edge can do without the preparation."""
+        return self.prepares and not self.preparation_pays_from
+
+    def unprepared(self) -> "AlgorithmProfile":
+        """Return the profile of the algorithm without its preparation."""
+        return self.model_copy(update={"preparation": ()})
 
     def preparation_steps(self, halvings: float) -> int:
         """Return the steps of preparing for limits this many halvings below the source's costs."""

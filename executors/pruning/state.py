@@ -14,7 +14,7 @@ from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Array, Compensation, Moments
 from executors.pruning.saliency import saliencies
 from executors.pruning.structure_loss import StructureLoss
-from executors.structure import Structure, analyse, narrow, narrow_arrays
+from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
 from executors.training.trainer import OptimizerState, Trainer
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, tightest_ratio
@@ -154,12 +154,24 @@ class PruningState:
         Args:
             moments: The moments of the tensors that the groups' consumers read.
         """
-        keep = self.masks.keep
-        losses = saliencies(self.compensation.consumers, keep, moments)
-        return {
-            name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
-            for name, norms in importances(self.structure, keep).items()
-        }
+        return unit_values(self.structure, self.compensation, self.masks.keep, moments)
+
+
+def unit_values(
+    structure: Structure, compensation: Compensation, keep: Keep, moments: Mapping[int, Moments]
+) -> dict[str, Array]:
+    """Return the worth of each unit of a network [units]; see `PruningState.values`.
+
+    Args:
+        compensation: Knows the kernels that read each group.
+        keep: The units left in each group.
+        moments: The moments of the tensors that the groups' consumers read.
+    """
+    losses = saliencies(compensation.consumers, keep, moments)
+    return {
+        name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
+        for name, norms in importances(structure, keep).items()
+    }
 
 
 def _reduce_dropout(structure: Structure, source: Structure) -> None:

@@ -9,7 +9,9 @@ import keras
 
 from executors.contract.assignment import Assignment
 from executors.pruning.allocation import Allocation, AllocationTerms, Weights, allocate, allocations
+from executors.pruning.loss_table import LossTable
 from executors.pruning.state import PruningState
+from executors.pruning.table_widths import widths_within
 from executors.search.inheritance import Inheritance
 from executors.search.space import Architecture
 from executors.structure import Structure, Widths, removable_blocks, remove_named_blocks
@@ -63,11 +65,15 @@ class _Decision:
 
 
 class Planner:
-    """A planner of widths and depth under limits on costs that are step functions of width, mainly latency.
+    """A planner of the widths of an edge's final network, and of its depth if limits require it.
 
-    It also plans if the limits can only be met with removed blocks. Widths follow the hardware profiles,
-    which are corrected by measurements of a plan. The choice of blocks is only revised if such a correction
-    leaves a network of much lower worth.
+    If the losses of the source's groups were measured, widths have the least sum of losses. Otherwise widths
+    are only planned together with the depth, by the worth of an allocation.
+
+    The depth is planned under limits on costs that are step functions of width, mainly latency, and if the
+    limits can only be met with removed blocks. Widths follow the hardware profiles, which are corrected by
+    measurements of a plan. The choice of blocks is only revised if such a correction leaves a network of much
+    lower worth.
 
     Args:
         state_of: Returns the state of a copy of an edge's network.
@@ -91,7 +97,17 @@ class Planner:
             return None
         narrowest = costs_of(structure.network(structure.least_widths), profiles)
         if not any(map(_in_steps, budget)) and not exceeded(narrowest, budget):
+            found = _by_losses(assignment, structure, widths)
+            return None if found is None else Allocation(found, frozenset(), 0.0)
+        target = self._with_depth(assignment, structure, widths)
+        if target is None:
             return None
+        left = remove_named_blocks(structure, target.removed_blocks)
+        found = _by_losses(assignment, left, {name: widths[name] for name in left.groups})
+        return target if found is None else replace(target, widths=found)
+
+    def _with_depth(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
+        """Return the network of highest worth with its choice of blocks; None if none meets the limits."""
         decision = self._decision
         if decision is None or not decision.of(assignment):
             return self._decide(assignment, structure, widths, *weights_of(self._state_of(assignment)))
@@ -149,6 +165,14 @@ def weights_of(state: PruningState) -> tuple[dict[str, float], dict[str, float]]
     groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}
     names = (block.name for block in removable_blocks(state.structure))
     return _roots(groups), _roots({name: loss({}, frozenset([name])) - whole for name in names})
+
+
+def _by_losses(assignment: Assignment, structure: Structure, widths: Widths) -> dict[str, int] | None:
+    """Return the widths with the least sum of measured losses; None if the losses are not known."""
+    table = LossTable.loaded(assignment.prepared)
+    if not table.covers(widths):
+        return None
+    return widths_within(table, structure, widths, assignment.budget, assignment.profiles)
 
 
 def _in_steps(axis: str) -> bool:

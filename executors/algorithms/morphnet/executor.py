@@ -3,8 +3,9 @@
 Each iteration trains with the structure losses, then cuts the units with an importance below the threshold;
 the remaining units compensate for them as far as possible without training. `adjust` sets the strength of
 each structure loss. The threshold is raised as far as the next small step towards the goal requires. If the
-final network of an edge is planned, for example under latency limits, each group is cut towards its planned
-width, and the planned blocks are removed.
+final network of an edge is planned, each group is cut towards its planned width, and the planned blocks are
+removed. Widths are planned if the losses of the source's groups were measured in a preparation, or under
+limits such as those on latency.
 """
 
 from bisect import bisect_left
@@ -17,15 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.algorithms.morphnet.params import MorphNetParams
+from executors.algorithms.morphnet.profile import steps_of_table
 from executors.contract.assignment import Assignment
 from executors.contract.executor import StuckError
 from executors.contract.params import Params
+from executors.contract.preparation import PreparationProgress
 from executors.pruning.allocation import Allocation
+from executors.pruning.cut_losses import CutLosses
 from executors.pruning.executor import IterativePruningExecutor
+from executors.pruning.loss_table import LossTable
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
 from executors.search.planning import Planner
 from executors.structure import Keep, Structure, analyse, narrow, remove_named_blocks
+from executors.timing import activity
 from executors.training.trainer import constant, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded
@@ -50,6 +56,9 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
+#: The preparation part that holds the losses measured so far.
+_LOSSES: Final = "losses"
+
 #: Training steps before each of the two cuts of a trial; twice as many follow the second cut.
 _TRIAL_STEPS: Final = 60
 
@@ -68,6 +77,21 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._target: Allocation | None = None
         self._start: dict[str, int] = {}
         self._planner = Planner(self._state_of, self._trial_score)
+
+    def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
+        """Measure what the source loses if each of its groups is cut; return a `LossTable`."""
+        source, total = assignment.source, steps_of_table(self._params, assignment.source)
+        if not total:
+            return b""
+        losses = dict(LossTable.loaded(progress.part(_LOSSES)).losses)
+        missing = [name for name in source.groups if name not in losses]
+        with activity("measuring"):
+            measured = CutLosses(assignment).measured(missing) if missing else iter(())
+            for done, (name, own) in enumerate(measured, 1 + len(losses)):
+                losses[name] = own
+                progress.keep(_LOSSES, LossTable(source.widths, losses).saved())
+                progress.report(round(total * done / len(source.groups)), total)
+        return LossTable(source.widths, {name: losses[name] for name in source.groups}).saved()
 
     def init(self, assignment: Assignment) -> None:
         """Start an edge, with equal weights for all axes of its budget."""

@@ -147,7 +147,7 @@ class Chooser:
         able = [
             name
             for name, profile in sorted(self._profiles.items())
-            if prepared is None or name in prepared or not profile.prepares
+            if prepared is None or name in prepared or not profile.needs_preparation
         ] or sorted(self._profiles)
         singly = [name for name in able if not self._profiles[name].shared_steps] or able
         by_algorithm = [self._expected(name, edges, prepared is not None) for name in singly]

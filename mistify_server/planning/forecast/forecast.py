@@ -26,6 +26,7 @@ from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, lon
 from mistify_server.planning.forecast.course import batch_seconds
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of, reasons_for_precisions, riskiest
+from mistify_server.planning.forecast.preparing import planned_preparations, worthwhile
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
@@ -78,7 +79,8 @@ class Forecast:
         trial: The trial of tuning the source, if it has just been inspected.
 
     Attributes:
-        plan: The plan with an algorithm for every node. Nodes keep an existing algorithm.
+        plan: The plan with an algorithm for every node, and without preparations that do not pay off. Nodes
+            keep an existing algorithm.
     """
 
     def __init__(
@@ -98,6 +100,9 @@ class Forecast:
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
+        profiles = worthwhile(self.plan, estimates.profiles, self._chooser, self._edge)
+        self._estimates = estimates.model_copy(update={"profiles": profiles})
+        self.plan = self.plan.model_copy(update={"estimates": self._estimates})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
         """Describe unused data and the targets that a node is likely to miss at a precision; may be empty."""
@@ -305,16 +310,8 @@ class Forecast:
     @property
     def _preparations(self) -> tuple[PlannedPreparation, ...]:
         """The forecasts of the preparation steps."""
-        planned = []
-        needed = {self.plan.preparation_of(node): node.algorithm for node in self.plan.nodes}
-        for name, algorithm in sorted(needed.items()):
-            profile = self._estimates.profiles[algorithm]
-            if profile.prepares:
-                own = [self._edge(node) for node in self.plan.nodes if self.plan.preparation_of(node) == name]
-                steps = self._chooser.preparing_steps(algorithm, own)
-                seconds = steps * profile.preparation_step * self._step_seconds
-                planned.append(PlannedPreparation(name, steps, seconds))
-        return tuple(planned)
+        of = self.plan, self._estimates.profiles, self._chooser, self._edge, self._step_seconds
+        return tuple(planned_preparations(*of))
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]

@@ -61,7 +61,7 @@ def test_a_dense_layer_is_replaced_by_its_least_squares_fit(use_bias):
 
 
 def test_a_layer_with_too_many_input_channels_is_not_changed(monkeypatch):
-    monkeypatch.setattr("executors.pruning.refitting._MOST_COLUMNS", 7)
+    monkeypatch.setattr("executors.pruning.layer_fits._MOST_COLUMNS", 7)
     inputs = keras.Input((6,), name="x")
     outputs = layers.Dense(3, name="out")(layers.Dense(8, "tanh", name="hidden")(inputs))
     model = randomised(keras.Model(inputs, outputs))

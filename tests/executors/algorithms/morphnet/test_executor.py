@@ -6,7 +6,9 @@ from executors.algorithms.morphnet.executor import STRONGEST, MorphNetExecutor
 from executors.algorithms.morphnet.params import MorphNetParams
 from executors.contract.assignment import Assignment
 from executors.data import Dataset
-from executors.structure import analyse
+from executors.pruning.loss_table import LossTable
+from executors.pruning.table_widths import widths_within
+from executors.structure import analyse, removable_blocks, remove_blocks
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
@@ -158,6 +160,44 @@ def test_no_units_are_cut_without_saving_costs(trained, training_setup, share):
         if width < structure.widths[name]:
             more = left.network({**left.widths, name: width + 1})
             assert costs_of(more, [device])[axis] > limits[axis], (name, left.widths)
+
+
+def test_groups_are_cut_gradually_to_the_widths_of_the_measured_losses(trained, training_setup):
+    """All but the first group lose much, so that it is cut as far as the others allow."""
+    structure = analyse(trained)
+    spare, *others = structure.groups
+    losses = {name: {group.size // 2: 1.0, 1: 4.0} for name, group in structure.groups.items()}
+    losses[spare] = dict.fromkeys(losses[spare], 0.0)
+    table = LossTable(structure.widths, losses)
+    limits = {FLOPS: 0.5 * structure.network().flops}
+    planned = widths_within(table, structure, structure.widths, limits, ())
+    assert planned[spare] / structure.widths[spare] < min(planned[n] / structure.widths[n] for n in others)
+
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=8, cuts=4))
+    inputs = Assignment(trained, limits, (), training_setup, 0, structure, prepared=table.saved())
+    executor.init(inputs)
+    widths = [structure.widths[spare]]
+    for _ in range(4):
+        executor.adjust({FLOPS: 1.0})
+        executor.iterate()
+        widths.append(analyse(executor.network()).widths[spare])
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > widths[1] > widths[-1]
+    assert analyse(executor.network()).widths == planned
+
+
+def test_a_limit_that_only_fewer_blocks_can_meet_is_planned_without_losses_too(trained, training_setup):
+    """The losses determine the widths of the groups that are left."""
+    structure = analyse(trained)
+    shallow = remove_blocks(structure, removable_blocks(structure))
+    limits = {FLOPS: 1.2 * shallow.network(shallow.least_widths).flops}
+    losses = {name: {1: 1.0} for name in structure.groups}
+    table = LossTable(structure.widths, losses).saved()
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=0, tune_steps=0))
+    executor.init(Assignment(trained, limits, (), training_setup, 0, structure, prepared=table))
+    executor.adjust({FLOPS: 1.0})
+    executor.iterate()
+    assert not exceeded(executor.measure(), limits)
 
 
 def sums_over_positions(essential):

@@ -8,11 +8,13 @@ import pytest
 
 from executors.contract.algorithm import built_in
 from executors.contract.profile import AlgorithmProfile
+from executors.structure import analyse
 from mistify.jobs.plan import Estimate
 from mistify_server.planning.forecast.algorithm_choice import Choice, Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import NodePlan
+from tests.executors.conftest import small_resnet
 from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES, case, seen
 
 EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
@@ -180,6 +182,18 @@ def test_a_single_goal_joins_shared_training_unless_it_is_smaller() -> None:
     assert algorithms(added, {}) == {"morphnet"}
 
 
+def test_an_added_goal_may_get_an_algorithm_that_can_do_without_its_preparation() -> None:
+    added = [replace(path_of(32)[15], path=33)]
+    profiles = {
+        "morphnet": PROFILES["morphnet"].model_copy(
+            update={"preparation": (100,) * 33, "preparation_pays_from": 4.0}
+        ),
+        "nested": SHARING,
+    }
+    (choice,) = chooser(profiles=profiles)(added, {"nested": 1.0})
+    assert choice.algorithm == "morphnet"
+
+
 def test_the_reason_states_the_cost_of_the_preparation() -> None:
     profiles = {"morphnet": PROFILES["morphnet"], "nested": SHARING}
     choice = chooser(profiles=profiles)(path_of(32))[0]
@@ -198,13 +212,14 @@ def test_the_longest_path_through_each_node_counts() -> None:
 
 
 def default_profile(name: str) -> AlgorithmProfile:
-    """Return the profile of an algorithm with its default settings, for any source."""
+    """Return the profile of an algorithm with its default settings, for a small residual network."""
     algorithm = built_in()[name]
     module, _, function = algorithm.profile.partition(":")
-    profile: AlgorithmProfile = getattr(import_module(module), function)(algorithm.params(), None)
+    profile: AlgorithmProfile = getattr(import_module(module), function)(algorithm.params(), SOURCE)
     return profile
 
 
+SOURCE = analyse(small_resnet())
 DEFAULTS = {name: default_profile(name) for name in ("morphnet", "chamnet", "nested")}
 
 

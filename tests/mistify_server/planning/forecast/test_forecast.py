@@ -208,6 +208,37 @@ def test_shared_training_takes_time_once_and_goals_take_no_steps(plan: BatchPlan
     assert few.preparations == ()
 
 
+@pytest.mark.parametrize(("goals", "tune_steps", "pays"), [(1, 600, True), (1, 200, False), (2, 200, True)])
+def test_a_preparation_that_edges_can_do_without_has_to_pay_off(
+    plan: BatchPlan, goals: int, tune_steps: int, pays: bool
+) -> None:
+    """It takes 100 steps, and each goal 100 steps until it meets its limits."""
+    optional = {"preparation": (100,) * 33, "preparation_pays_from": 4.0, "tune_steps": tune_steps}
+    profile = PROFILES["morphnet"].model_copy(update=optional)
+    estimates = PROSPECTS.model_copy(update={"profiles": {"morphnet": profile}, "step_seconds": 0.01})
+    nodes = tuple(
+        plan.nodes[0].model_copy(
+            update={
+                "index": number,
+                "parent": None,
+                "goals": (str(number),),
+                "budget": {FLOPS: SOURCE[FLOPS] / (2 + number)},
+                "targets": (),
+                "algorithm": "morphnet",
+            }
+        )
+        for number in range(goals)
+    )
+    asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": nodes})
+    of_plan = {str(node.index): Goal(str(node.index), 0, PackageSpec(node.budget)) for node in nodes}
+    forecast = Forecast(asked, estimates, ())
+    batch = forecast.planned(of_plan, 1)
+    assert [preparation.steps for preparation in batch.preparations] == [100] * pays
+    kept = forecast.with_work(of_plan).estimates
+    assert kept is not None
+    assert kept.profiles["morphnet"].prepares is pays
+
+
 def test_shared_training_counts_as_learned(plan: BatchPlan) -> None:
     """It counts like the goals' own steps."""
     shared = many_planned(plan, 40, "nested").edges[-1].accuracy

@@ -61,7 +61,10 @@ def test_auto_chooses_among_the_automatic_algorithms() -> None:
     profiles = estimates_of(analyse(residual()), task(tune_steps=70), ()).profiles
     assert set(profiles) == {"morphnet", "chamnet", "nested"}
     assert {profile.tune_steps for profile in profiles.values()} == {70}
-    assert min(profiles["chamnet"].preparation) > 0 == len(profiles["morphnet"].preparation)
+    assert min(profiles["chamnet"].preparation) > 0
+    assert profiles["chamnet"].needs_preparation
+    assert min(profiles["morphnet"].preparation) > 0
+    assert not profiles["morphnet"].needs_preparation
 
 
 def test_a_named_algorithm_is_the_only_choice_even_if_not_automatic() -> None:
