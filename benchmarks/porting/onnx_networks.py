@@ -15,6 +15,9 @@ CLASSES: Final = 10
 _WORDS: Final = 1_000
 _OPSET: Final = 17
 
+#: Batch of the example for an exporter that leaves the batch free.
+_EXAMPLES: Final = 2
+
 
 @dataclass(frozen=True)
 class TorchNetwork:
@@ -134,11 +137,8 @@ def check_installed(network: TorchNetwork) -> None:
             raise MissingDataError(f"{package} cannot be imported ({error})") from error
 
 
-def export(name: str, path: Path, newer: bool) -> None:
-    """Write a network with a free batch size to a file.
-
-    Args:
-        newer: By the exporter with `dynamo=True`, instead of that with TorchScript.
+def network_of(name: str, batch: int) -> tuple[Any, Any]:
+    """Return a network with random weights, always the same ones, and an example of its input.
 
     Raises:
         MissingDataError: A package is missing.
@@ -150,16 +150,32 @@ def export(name: str, path: Path, newer: bool) -> None:
     torch.manual_seed(0)
     network = known.build().eval()
     _randomise(network)
-    shape = (2, *known.shape)
-    example = torch.randn(shape) if len(shape) > 2 else torch.randint(0, _WORDS, shape)
+    shape = (batch, *known.shape)
+    return network, torch.randn(shape) if len(shape) > 2 else torch.randint(0, _WORDS, shape)
+
+
+def export(name: str, path: Path, newer: bool, batch: int | None = None) -> None:
+    """Write a network to a file.
+
+    Args:
+        newer: By the exporter with `dynamo=True`, instead of that with TorchScript.
+        batch: The batch size; None leaves it free.
+
+    Raises:
+        MissingDataError: A package is missing.
+    """
+    network, example = network_of(name, batch or _EXAMPLES)
+    import torch  # noqa: PLC0415 (optional)
+
     names = {"input_names": ["input"], "output_names": ["output"]}
     warnings.simplefilter("ignore")  # this process ends after the export
     if newer:
-        free = {"dynamic_shapes": ({0: torch.export.Dim("n")},), "external_data": False, "verbose": False}
-        torch.onnx.export(network, (example,), path, dynamo=True, **names, **free)
+        free = {} if batch else {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
+        options = {"external_data": False, "verbose": False}
+        torch.onnx.export(network, (example,), path, dynamo=True, **names, **free, **options)
     else:
-        axes = {"dynamic_axes": {"input": {0: "n"}, "output": {0: "n"}}, "opset_version": _OPSET}
-        torch.onnx.export(network, (example,), path, dynamo=False, **names, **axes)
+        axes = {} if batch else {"dynamic_axes": {"input": {0: "n"}, "output": {0: "n"}}}
+        torch.onnx.export(network, (example,), path, dynamo=False, opset_version=_OPSET, **names, **axes)
 
 
 def _randomise(network: Any) -> None:
