@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from executors.training.params import TrainingParams
 from mistify.config.algorithm import AUTO
 from mistify.config.layers import LayerRules
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.pace import paced_steps
+from mistify.parsing.quantities import parse_duration
 from mistify.parsing.validation import problems_of
 
 __all__ = ["Params"]
 
 _PLACE: Final = "algorithm.config"
+
+#: The setting for the steps that tune the source.
+_SOURCE_STEPS: Final = "source_steps"
 
 
 class Params(TrainingParams):
@@ -30,6 +35,8 @@ class Params(TrainingParams):
             too low, or while a network larger than the source improves.
         schedule_interval: Steps between two updates of the structure losses' strengths (4.3: k).
         seed: Seed for all randomness.
+        time: The seconds in which all goals with the same model, data and algorithm should be done; all
+            numbers of steps are multiplied by a common factor for it. None to train as many steps as given.
         layers: Rules for layers that must not change, or must keep some channels, by patterns of their names.
     """
 
@@ -39,9 +46,28 @@ class Params(TrainingParams):
     max_steps: int = Field(default=3000, ge=1)
     schedule_interval: int = Field(default=200, ge=1)
     seed: int = Field(default=0, ge=0)
+    time: Annotated[float, BeforeValidator(parse_duration)] | None = Field(
+        default=None, description='a time such as "10min"', examples=["10min"]
+    )
     layers: LayerRules = Field(
         default_factory=dict, description="rules by patterns of layers' names", examples=[{"stem*": "keep"}]
     )
+
+    def paced(self, pace: float, source_pace: float) -> Self:
+        """Return the settings with all numbers of training steps multiplied by a factor, and without a time.
+
+        Numbers above 0 stay at least 1.
+
+        Args:
+            pace: The factor.
+            source_pace: The factor of the steps that tune the source.
+        """
+        steps = {
+            name: paced_steps(value, source_pace if name == _SOURCE_STEPS else pace)
+            for name, value in self
+            if name.endswith("_steps")
+        }
+        return self.model_copy(update={**steps, "time": None})
 
 
 def parse_params(

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from executors.contract.params import Params
+from mistify.jobs.pace import paced_steps
 
 __all__ = ["AlgorithmProfile", "by_distance"]
 
@@ -101,6 +102,19 @@ class AlgorithmProfile(BaseModel):
         """
         adaptation = self.adaptation[_place(halvings, self.adaptation)]
         return min(adaptation + rounds * self.tune_steps, self.max_steps)
+
+    def paced(self, pace: float) -> Self:
+        """Return the profile with the settings' numbers of training steps multiplied by a factor."""
+        tables = {name: getattr(self, name) for name in ("adaptation", "preparation")}
+        numbers = {name: getattr(self, name) for name in ("shared_steps", "tune_steps", "max_steps")}
+        return self.model_copy(
+            update={
+                **{
+                    name: tuple(paced_steps(steps, pace) for steps in table) for name, table in tables.items()
+                },
+                **{name: paced_steps(steps, pace) for name, steps in numbers.items()},
+            }
+        )
 
     def rounds(self, halvings: float) -> int:
         """Return the maximum number of rounds of tuning that `steps` allows at a distance."""

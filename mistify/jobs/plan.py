@@ -124,6 +124,8 @@ class PlannedBatch:
         present_outputs: Output -> score of the source before tuning; empty if not measured.
         class_counts: Examples of each named class, by part of the data: "dataset.train: 12 cat and 10 dog".
         left_out: Files that are not read, by part of the data: "dataset.train: 12 .heic in cat".
+        pacing: How many training steps fit into the time that the settings name, and what twice the time
+            would bring, for people; empty without a time.
     """
 
     model: str
@@ -143,6 +145,7 @@ class PlannedBatch:
     present_outputs: tuple[OutputScore, ...] = ()
     class_counts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    pacing: str = ""
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,11 @@ TIME = QuantityKind(
     written=("ns", "us", "ms", "s"),
     relative=True,
 )
+_DURATION = QuantityKind(
+    'a time such as "10min" (a plain number is seconds)',
+    _units(s="1", m="60", min="60", h="3600"),
+    written=("s", "min", "h"),
+)
 COUNT = QuantityKind(
     'a number such as "5G" or 5000000000, or "0.5x" of the source model',
     _units(K="1e3", k="1e3", M="1e6", G="1e9", T="1e12"),
@@ -198,6 +203,11 @@ def parse_time(raw: object) -> Quantity:
             the functions below.
     """
     return TIME.parse(raw)
+
+
+def parse_duration(raw: object) -> float:
+    """Parse a time in seconds ("10min", "1.5h", 90)."""
+    return _DURATION.parse(raw).value
 
 
 def parse_bytes(raw: object) -> Quantity:

@@ -98,7 +98,7 @@ class PortingPlan(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
 
 class PlannedBatch(_message.Message):
-    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats", "source_outputs", "preparations", "flips", "present_accuracy", "present_outputs", "left_out", "class_counts")
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats", "source_outputs", "preparations", "flips", "present_accuracy", "present_outputs", "left_out", "class_counts", "pacing")
     class SourceCostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +123,7 @@ class PlannedBatch(_message.Message):
     PRESENT_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PACING_FIELD_NUMBER: _ClassVar[int]
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
@@ -140,7 +141,8 @@ class PlannedBatch(_message.Message):
     present_outputs: _containers.RepeatedCompositeFieldContainer[OutputScore]
     left_out: _containers.RepeatedScalarFieldContainer[str]
     class_counts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., source_outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ..., preparations: _Optional[_Iterable[_Union[PlannedPreparation, _Mapping]]] = ..., flips: _Optional[bool] = ..., present_accuracy: _Optional[float] = ..., present_outputs: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., left_out: _Optional[_Iterable[str]] = ..., class_counts: _Optional[_Iterable[str]] = ...) -> None: ...
+    pacing: str
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., source_outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ..., preparations: _Optional[_Iterable[_Union[PlannedPreparation, _Mapping]]] = ..., flips: _Optional[bool] = ..., present_accuracy: _Optional[float] = ..., present_outputs: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ..., left_out: _Optional[_Iterable[str]] = ..., class_counts: _Optional[_Iterable[str]] = ..., pacing: _Optional[str] = ...) -> None: ...
 
 class PlannedPreparation(_message.Message):
     __slots__ = ("algorithm", "steps", "seconds")

@@ -9,10 +9,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from mistify.config.reading import OF_ANY_JOB, parse_batch
+from mistify.config.timing import with_time
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
-from mistify_client.cli.options import ExplainOption, TokenFile, server_option
+from mistify_client.cli.options import ExplainOption, TimeOption, TokenFile, server_option
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 
@@ -52,6 +53,7 @@ def port(
         list[str] | None,
         typer.Option(metavar="TAG", help="Word by which to find the job, such as team=vision; repeatable."),
     ] = None,
+    time: TimeOption = None,
     explain: ExplainOption = False,
 ) -> None:
     """Port a model to every goal of CONFIG.
@@ -62,7 +64,7 @@ def port(
     scope to read its progress, 130 interrupted.
     """
     with reported_errors(), errors_of(str(config)):
-        text = read_text(config)
+        text = _timed(read_text(config), time)
         token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
         serving = Serving(server, token, store, roots)
@@ -85,6 +87,7 @@ def plan(
         Path | None,
         typer.Option(help="Store with earlier jobs, used for the predictions. Default: none."),
     ] = None,
+    time: TimeOption = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict the result of porting to the goals of CONFIG, without starting a job.
@@ -98,7 +101,7 @@ def plan(
         errors_of(str(config)),
         TemporaryDirectory(prefix="mistify-") as scratch,
     ):
-        text = read_text(config)
+        text = _timed(read_text(config), time)
         token = read_token(token_file)
         roots = _roots(data_root, config)
         serving = Serving(server, token, (store or Path(scratch)).resolve(), roots)
@@ -144,6 +147,10 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
     sys.exit()
+
+
+def _timed(text: str, time: str | None) -> str:
+    return text if time is None else with_time(text, time)
 
 
 def _store_directory(store: Path | None, out: Path) -> Path:

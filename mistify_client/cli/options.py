@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from mistify.machine import MOST_THREADS
+from mistify.parsing.quantities import parse_duration
+from mistify.parsing.validation import InvalidValue
 from mistify.wire.address import is_address
 
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
@@ -31,6 +33,26 @@ def _checked_address(text: str | None) -> str | None:
         raise typer.BadParameter(f'got "{text}"; expected {expected}')
     return text
 
+
+def _checked_duration(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            parse_duration(text)
+        except InvalidValue as error:
+            raise typer.BadParameter(f'got "{text}"; expected {error.expected}') from error
+    return text
+
+
+TimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="TIME",
+        help="Choose steps and algorithms so that all goals are done after this time, such as 10min. "
+        "Default: that of CONFIG, or as many steps as usual.",
+        callback=_checked_duration,
+    ),
+]
 
 ServerOption = Annotated[str, server_option()]
 OptionalServer = Annotated[str | None, server_option()]

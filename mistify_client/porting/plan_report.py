@@ -79,6 +79,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "edges": edges,
         "seconds": batch.seconds,
         "evidence": batch.evidence,
+        "pacing": batch.pacing,
     }
 
 
@@ -98,6 +99,8 @@ def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
     head = f"[bold]{model}[/]: {escape(source)} after {steps}"
     tree = Tree(f"{head}, {duration(batch.source_seconds)}; predictions {escape(batch.evidence)}")
+    if batch.pacing:
+        tree.add(escape(batch.pacing))
     if batch.flips:
         tree.add(_FLIPS)
     for counts in batch.class_counts:

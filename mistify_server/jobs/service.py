@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, starmap
 
@@ -12,7 +11,7 @@ from mistify.config.reading import BatchReading
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.jobs.part import GoalSelection, JobPart
-from mistify.jobs.plan import Plan, PlannedBatch
+from mistify.jobs.plan import Plan
 from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -20,22 +19,18 @@ from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
 from mistify_server.names import check_job_name, checked_tags
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
-from mistify_server.planning.batch_plan import plan_batch
-from mistify_server.planning.forecast.forecast import Forecast, forecast_of
-from mistify_server.planning.forecast.unchanged import plan_unchanged
-from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
 from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
 from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.planning.planned_goals import PlannedGoals, plan_goals
 from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.planning.snapshot import Inspections, JobSnapshot
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch
-from mistify_server.store.plans import BatchInputs, BatchPlan
+from mistify_server.store.plans import BatchInputs
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 
 MOST_JOBS_PER_PAGE = 100
 
@@ -103,8 +98,8 @@ class PortingService:
         with reading.problems_at_their_places():
             inspected = await self._inspector.inspect(resolved, problems)
             planned = await asyncio.to_thread(self._planned_all, inspected, problems)
-        goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
-        plans = [plan for plan, _, _ in planned]
+        goals = {goal.id: goal for batch in planned for goal in batch.goals}
+        plans = [batch.plan for batch in planned]
         job = self._new_job(name, tags, [goals[config.id] for config in reading.configs.values()])
         submission = Submission(job, plans, config_text, idempotency_key or None)
         # The caller may disconnect, but a stored job must be started.
@@ -280,40 +275,27 @@ class PortingService:
 
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector
-    ) -> list[tuple[BatchPlan, list[Goal], Forecast | None]]:
-        """Return the result of `_planned` for each batch, with precisions chosen."""
+    ) -> list[PlannedGoals]:
+        """Return the goals of each batch with their tree, with precisions chosen."""
         chosen = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unreachable, chosen)))
         reject(problems.problems)
-        return list(starmap(self._planned, chosen))
+        return [self._planned(batch) for batch in chosen]
 
     def _plan(self, inspected: Sequence[InspectedBatch], problems: ProblemCollector) -> Plan:
         chosen = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unusable, chosen)))
         reject(problems.problems)
         reachable = [batch for batch in starmap(within_reach, chosen) if batch.resolved.batch.configs]
-        batches = starmap(self._forecast, reachable)
+        batches = (self._planned(batch).course(batch.inspection, self._slots) for batch in reachable)
         return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, chosen))))
 
-    def _planned(
-        self, resolved: ResolvedBatch, inspection: Inspection
-    ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
-        """Return the tree of a batch with algorithms, its goals with warnings, and the forecast."""
-        plan, goals = plan_batch(resolved, inspection)
-        forecast = forecast_of(plan, self._store.jobs, trial=inspection.trial)
-        plan, goals = with_expected_work(plan, goals, forecast)
-        return plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast
+    def _planned(self, batch: InspectedBatch) -> PlannedGoals:
+        return plan_goals(batch.resolved, batch.inspection, self._store.jobs, self._slots)
 
-    def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
-        plan, goals, forecast = self._planned(resolved, inspection)
-        by_id = {goal.id: goal for goal in goals}
-        planned = (
-            forecast.planned(by_id, self._inspector.engine.slots) if forecast else plan_unchanged(plan, by_id)
-        )
-        batch = replace(planned, class_counts=inspection.class_counts, left_out=inspection.left_out)
-        if inspection.onednn:
-            return batch
-        return replace(batch, evidence="; ".join(filter(None, (batch.evidence, WITHOUT_ONEDNN))))
+    @property
+    def _slots(self) -> int:
+        return self._inspector.engine.slots
 
     def _known(self, idempotency_key: str, config_text: str) -> str | None:
         """Return the id of the job that was submitted with a key, and restore it; None if there is none."""
@@ -344,9 +326,3 @@ class PortingService:
         """Return the number of finished goals that may lack the checkpoint from which others would start."""
         states = self._store.jobs.goal_states(job_id)
         return states[GoalState.FAILED] + states[GoalState.CANCELLED]
-
-
-def _with_warnings(goal: Goal, left_out: Sequence[str]) -> Goal:
-    """Return a goal with warnings about files in its data that are not read."""
-    unread = (f"{files} are not read" for files in left_out)
-    return replace(goal, warning="; ".join(filter(None, (goal.warning, *unread))))

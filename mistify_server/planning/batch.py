@@ -2,17 +2,21 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mistify.config.reading import CollectiveBatch, profiles_of
 from mistify.costs.budget import conditions_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
+from mistify.parsing.quantities import parse_duration
 from mistify_server.planning.precision import choose_precision
 from mistify_server.tasks.recipe import SOURCE, Recipe, derived_seed
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask, Measure
+
+#: The setting of algorithms for the time in which all goals should be done.
+_TIME: Final = "time"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ class ResolvedBatch:
         return replace(self, data=self.data.model_copy(update=changes))
 
     @property
+    def seconds(self) -> float | None:
+        """The time in which the goals should be done; None if their settings name none."""
+        time = self.batch.algorithm.config.get(_TIME)
+        return None if time is None else parse_duration(time)
+
+    @property
     def limits_host(self) -> bool:
         """True if a goal limits the latency on this machine, so that the machine must be profiled."""
         axes = set().union(*(config.limits() for config in self.batch.configs))
@@ -75,14 +85,21 @@ class ResolvedBatch:
     def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
         """Return the task that inspects the batch's model and data.
 
-        If any goal has a target, the source's accuracy is measured as well, for the forecast.
+        If any goal has a target, the source's accuracy is measured as well, for the forecast. If the goals
+        should be done in a certain time, everything is measured that a forecast needs. The time itself makes
+        no difference to the inspection.
         """
         needed = set(measures)
+        if self.seconds is not None:
+            needed |= {"accuracy", "step", "trial"}
         if any(config.adaptation_goal.accuracy is not None for config in self.batch.configs):
             needed.add("accuracy")
         if self.limits_host:
             needed.add("host")
-        return InspectTask(recipe=self.recipe, measures=tuple(sorted(needed)))
+        recipe = self.recipe
+        settings = {name: value for name, value in recipe.settings.items() if name != _TIME}
+        timeless = recipe.model_copy(update={"settings": settings})
+        return InspectTask(recipe=timeless, measures=tuple(sorted(needed)))
 
 
 class InspectedBatch(NamedTuple):

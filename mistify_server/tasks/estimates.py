@@ -1,7 +1,10 @@
 """Estimates of edges before any adaptation: features of the model, profiles of the algorithms."""
 
+from typing import Self
+
 from executors.contract.profile import AlgorithmProfile
 from mistify.config.data.metric import OutputScore
+from mistify.jobs.pace import paced_steps
 from mistify_server.tasks.base import Message
 
 
@@ -42,6 +45,17 @@ class EdgeEstimates(Message):
     output_scores: tuple[OutputScore, ...] = ()
     step_seconds: float | None = None
     generating: float = 0.0
+
+    def paced(self, pace: float, source_pace: float) -> Self:
+        """Return the estimates with all numbers of training steps multiplied by a factor.
+
+        Args:
+            pace: The factor.
+            source_pace: The factor of the steps that tune the source.
+        """
+        profiles = {name: profile.paced(pace) for name, profile in self.profiles.items()}
+        steps = paced_steps(self.source_steps, source_pace)
+        return self.model_copy(update={"source_steps": steps, "profiles": profiles})
 
 
 class SourceTrial(Message):

@@ -23,6 +23,8 @@ class Recipe(Message):
         settings: Settings of the algorithm from the config; each algorithm checks its own.
         hardware: Profile name -> the profile for predicting costs.
         seed: Seed for all random numbers.
+        pace: Factor of all numbers of training steps in the settings, chosen for the time that they name.
+        source_pace: The factor of the steps that tune the source.
     """
 
     model: ModelSource
@@ -31,6 +33,8 @@ class Recipe(Message):
     settings: dict[str, object]
     hardware: dict[str, Profile]
     seed: int
+    pace: float = 1.0
+    source_pace: float = 1.0
 
     def taught_by(self, teacher: str, **changes: Any) -> "TaughtRecipe":
         """Return the recipe with a teacher, and with changes to some fields."""

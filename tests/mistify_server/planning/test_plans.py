@@ -231,3 +231,51 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_not_measured_there(
         subject, kind = subject_of(FEATURES, store.jobs.batches(job.id)[0].plan.recipe.data), FEATURES.kind
         distances = [record.case.distance for record in store.jobs.edges(subject, kind, 9)]
     assert distances == pytest.approx([1.0, 2.0])  # the root is predicted to take 10 ms
+
+
+def within(time: object) -> dict[str, object]:
+    return {"name": "auto", "config": {"time": time, "seed": 3}}
+
+
+async def test_a_plan_within_a_time_says_what_fits_into_it(
+    foreseeable: Any, caller: Any, make_config: Config
+) -> None:
+    goals = {"half": "0.5x", "quarter": "0.25x"}
+    usual = await caller.plan(
+        [make_config(name, algorithm=AUTO, FLOP=limit) for name, limit in goals.items()]
+    )
+    plan = await caller.plan(
+        [make_config(name, algorithm=within("30s"), FLOP=limit) for name, limit in goals.items()]
+    )
+    assert 27 <= plan.seconds <= 30 != usual.seconds
+    (batch,) = plan.batches
+    assert "times the usual training steps fit into 30 s" in batch.pacing
+    assert "in twice the time" in batch.pacing
+    assert usual.batches[0].pacing == ""
+    first, second = foreseeable.tasks("inspect")
+    assert first["recipe"]["settings"] == {}
+    assert second["recipe"]["settings"] == {"seed": 3}
+
+
+async def test_the_tasks_of_a_job_within_a_time_have_its_pace(
+    foreseeable: Any, caller: Any, make_config: Config
+) -> None:
+    job = await caller.submit([make_config("half", algorithm=within("1min"), FLOP="0.5x")])
+    await caller.finished(job.id)
+    (inspected,) = foreseeable.tasks("inspect")
+    assert {"accuracy", "step", "trial"} <= set(inspected["measures"])
+    (source,), (edge,) = foreseeable.tasks("source"), foreseeable.tasks("adapt")
+    assert source["recipe"]["pace"] == edge["recipe"]["pace"] != 1
+    assert source["recipe"]["settings"] == {"time": "1min", "seed": 3}
+
+
+async def test_a_time_that_is_too_short_is_refused_with_the_shortest(
+    foreseeable: Any, caller: Any, make_config: Config
+) -> None:
+    configs = [make_config("half", algorithm=within("2s"), FLOP="0.5x")]
+    for call in (caller.plan, caller.submit):
+        error = await failure(call(configs))
+        assert error.code is ErrorCode.INVALID_CONFIG
+        (problem,) = error.problems
+        assert (problem.place, problem.value) == ("[0].algorithm.config.time", '"2s"')
+        assert problem.expected == "at least 8s for 1 goal with this model"

@@ -1,0 +1,117 @@
+"""The goals of a batch with their tree, forecast and pace, as submissions and plans need them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from typing import NamedTuple
+
+from mistify.errors import invalid_config
+from mistify.jobs.job import Goal
+from mistify.jobs.plan import PlannedBatch
+from mistify.parsing.validation import InvalidValue
+from mistify.wording import counted
+from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch_plan import plan_batch
+from mistify_server.planning.forecast.forecast import Forecast, forecast_of
+from mistify_server.planning.forecast.pacing import PacedPlan, Pacing, TooShortError
+from mistify_server.planning.forecast.unchanged import plan_unchanged
+from mistify_server.planning.forecast.work import with_expected_work
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
+
+
+class PlannedGoals(NamedTuple):
+    """A batch with its goals.
+
+    Attributes:
+        plan: The goal tree with an algorithm for every node.
+        goals: The goals with warnings, in the order of the configs.
+        forecast: None if the model is packaged unchanged.
+        pacing: `PlannedBatch.pacing`.
+    """
+
+    plan: BatchPlan
+    goals: list[Goal]
+    forecast: Forecast | None
+    pacing: str
+
+    def course(self, inspection: Inspection, slots: int) -> PlannedBatch:
+        """Return the expected course of the batch.
+
+        Args:
+            slots: Number of edges that are adapted concurrently.
+        """
+        by_id = _by_id(self.goals)
+        planned = self.forecast.planned(by_id, slots) if self.forecast else plan_unchanged(self.plan, by_id)
+        evidence = planned.evidence
+        if not inspection.onednn:
+            evidence = "; ".join(filter(None, (evidence, WITHOUT_ONEDNN)))
+        return replace(
+            planned,
+            class_counts=inspection.class_counts,
+            left_out=inspection.left_out,
+            pacing=self.pacing,
+            evidence=evidence,
+        )
+
+
+def plan_goals(
+    resolved: ResolvedBatch, inspection: Inspection, history: JobStore, slots: int
+) -> PlannedGoals:
+    """Return the goals of a batch with their tree, algorithms and warnings.
+
+    Args:
+        history: The store with the edges of all jobs, from which the forecast learns.
+        slots: Number of edges that are adapted concurrently.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, the settings name a time that is too short.
+    """
+    plan, goals = plan_batch(resolved, inspection)
+    plan, pacing = _paced(plan, resolved, _pacing(plan, goals, inspection, history, slots))
+    forecast = _forecast(inspection, history, plan)
+    plan, goals = with_expected_work(plan, goals, forecast)
+    return PlannedGoals(plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast, pacing)
+
+
+def _forecast(inspection: Inspection, history: JobStore, plan: BatchPlan) -> Forecast | None:
+    return forecast_of(plan, history, trial=inspection.trial)
+
+
+def _pacing(
+    plan: BatchPlan, goals: Sequence[Goal], inspection: Inspection, history: JobStore, slots: int
+) -> Pacing | None:
+    """Return the search for a pace; None if nothing is trained."""
+    if plan.estimates is None:
+        return None
+    forecast, known = partial(_forecast, inspection, history), inspection.trial is not None
+    return Pacing(plan, plan.estimates, _by_id(goals), forecast, slots=slots, source_is_known=known)
+
+
+def _paced(plan: BatchPlan, resolved: ResolvedBatch, pacing: Pacing | None) -> PacedPlan:
+    """Return a plan that takes the time that its settings name; unchanged if they name none."""
+    seconds = resolved.seconds
+    if seconds is None or pacing is None or plan.estimates is None:
+        return PacedPlan(plan, "")
+    if plan.estimates.step_seconds is None:
+        return PacedPlan(plan, "the time is not kept: no training step could be timed")
+    try:
+        return pacing.within(seconds)
+    except TooShortError as error:
+        batch = resolved.batch
+        least = f"at least {ceil(error.seconds)}s for {counted(len(batch.configs), 'goal')} with this model"
+        wrong = InvalidValue(batch.algorithm.config["time"], least, "give them more time")
+        place = f"[{batch.indices[0]}].algorithm.config.time"
+        raise invalid_config([wrong.problem(place)]) from error
+
+
+def _by_id(goals: Sequence[Goal]) -> Mapping[str, Goal]:
+    return {goal.id: goal for goal in goals}
+
+
+def _with_warnings(goal: Goal, left_out: Sequence[str]) -> Goal:
+    """Return a goal with warnings about files in its data that are not read."""
+    unread = (f"{files} are not read" for files in left_out)
+    return replace(goal, warning="; ".join(filter(None, (goal.warning, *unread))))
