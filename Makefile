@@ -4,7 +4,7 @@ OUT ?= demo-out
 DATA ?=
 BENCHMARKS := porting.default_config porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
 	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
-	porting.forecasts porting.branches porting.larger porting.step porting.onnx_matrix porting.onnx_converters porting.pytorch_source \
+	porting.forecasts porting.branches porting.larger porting.step porting.packages porting.onnx_matrix porting.onnx_converters porting.pytorch_source \
 	elastic.quality elastic.families elastic.exits elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
 	factory.classes factory.speed adaptation.test_time \
 	device.switching device.inference device.loaded_memory device.engines device.decisions device.monitor_cost device.lending device.context_loop \

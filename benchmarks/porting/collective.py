@@ -16,10 +16,11 @@ the fewest steps, the time is 0.
 
 At most sixteen goals are ported case by case, and represent the goals between them. Times are CPU times with
 one thread in one warm worker. They include everything that a user waits for after the source is tuned:
-adaptation and packaging. For a package of the peer's network, the time of `morphnet`'s package at the same
-share is used. Selecting the peer's learning rate is not included. Figures with `adapting` exclude packaging.
-For each number of steps, the peer uses the best of several learning rates for a middle goal, selected on
-validation data.
+adaptation and packaging. The first packages make templates, into which the others are written; goals that
+are not packaged count as the later ones. For case by case, all packages count as the later ones, and those of
+the peer's networks as `morphnet`'s. Selecting the peer's learning rate is not included. Figures with
+`adapting` exclude packaging. For each number of steps, the peer uses the best of several learning rates for a
+middle goal, selected on validation data.
 
 The networks are MLPerf Tiny's ResNet-8 on CIFAR-10, and the built-in one for digits, which is only compared
 with `morphnet`; `--network` ports one of them, `resnet8` or `digits`. For the former, DIR has
@@ -36,7 +37,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Final, NamedTuple
@@ -70,8 +71,8 @@ COUNTS: Final = (1, 4, 16, 64, 128)
 #: Maximum number of goals that are ported case by case.
 CASES: Final = 16
 
-#: Number of goals for which packaging is timed; it takes about as long for the others.
-PACKAGED: Final = 4
+#: Number of packages after which all that follow take about as long.
+_FIRST_PACKAGES: Final = 2
 
 _DIGITS_SOURCE: Final[Mapping[str, object]] = {
     "model": "digits-resnet",
@@ -258,10 +259,15 @@ def _collective(network: Network, porting: Porting, directory: Path, count: int,
         checkpoints = tool.descended(dict.fromkeys(own))
         seconds += process_time() - start
         compared = [share for share in own if share in shares_of(CASES)]
-        timed = [share for share in own if share in shares_of(PACKAGED)] or own[:1]
-        packaging += len(own) * mean(_packaged(tool, checkpoints[share]) for share in timed)
+        timed = [_packaged(tool, checkpoints[share]) for share in compared or own[:1]]
+        packaging += sum(timed) + (len(own) - len(timed)) * _later(timed)
         accuracies |= {share: tool.tested(checkpoints[share].artifact) for share in compared}
     return Ported(accuracies, seconds, steps, packaging)
+
+
+def _later(timed: Sequence[float]) -> float:
+    """Return the seconds of a package after the first ones, from the seconds of packages in order."""
+    return median(timed[_FIRST_PACKAGES:] or timed)
 
 
 def _packaged(porting: Porting, checkpoint: Checkpoint) -> float:
@@ -276,7 +282,7 @@ class _Case(NamedTuple):
     """A goal ported individually: its accuracy in percent, and the seconds.
 
     Attributes:
-        packaging: Seconds for the package; 0 if it is not timed.
+        packaging: Seconds for the package.
     """
 
     accuracy: float
@@ -297,7 +303,7 @@ def _curve(name: str, steps: Iterable[int], case: Callable[[float, int], _Case])
         goals = {share: case(share, count) for share in shares_of(CASES)}
         accuracies = {share: goal.accuracy for share, goal in goals.items()}
         seconds = sum(goal.seconds for goal in goals.values())
-        packaging = len(goals) * mean(goals[share].packaging for share in shares_of(PACKAGED))
+        packaging = len(goals) * _later([goal.packaging for goal in goals.values()])
         curve[count] = Ported(accuracies, seconds, count * len(goals), packaging)
         _report(f"{name}, {count} steps", curve[count])
     return curve
@@ -308,8 +314,7 @@ def _case(porting: Porting, share: float, steps: int) -> _Case:
     start = process_time()
     checkpoint = porting.checkpoint(share, steps)
     seconds = process_time() - start
-    packaging = _packaged(porting, checkpoint) if share in shares_of(PACKAGED) else 0.0
-    return _Case(porting.tested(checkpoint.artifact), seconds, packaging)
+    return _Case(porting.tested(checkpoint.artifact), seconds, _packaged(porting, checkpoint))
 
 
 class _Peer:

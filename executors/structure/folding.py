@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,6 +13,10 @@ from executors.structure.litert_operations import SERVED
 from executors.structure.reading.reader import read_graph
 
 Array = npt.NDArray[np.float32]
+
+#: Weights of layers, in their order, by the name of the layer.
+Weights = dict[str, list[npt.NDArray[Any]]]
+
 layers = keras.layers
 
 
@@ -82,29 +87,44 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
     their
     names: a layer that replaces a batch norm at an output takes its name.
     """
-    graph = read_graph(model)
+    slim, weights, settled = _folded(read_graph(model))
+
+    def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+        config = {**layer.get_config(), "name": name}
+        if name in weights:
+            config["use_bias"] = True
+        if name in settled:
+            config["epsilon"] = 0.0
+        return SERVED.get(type(layer), type(layer)).from_config(config)
+
+    return slim.build(make_layer, slim.weights | weights | settled)
+
+
+def folded_weights(graph: Graph) -> Weights:
+    """Return the weights that the layers have after `fold_batch_norm`, by the names that they have then."""
+    slim, weights, settled = _folded(graph)
+    return slim.weights | weights | settled
+
+
+def _folded(graph: Graph) -> tuple[Graph, Weights, Weights]:
+    """Return the graph without batch norms that can be folded, and the weights that change.
+
+    The latter are those of the layers into which batch norms are folded, and those of the remaining batch
+    norms with scale and center, without statistics.
+    """
     pairs = foldable(graph)
     slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
     names = {maker.name: _folded_name(graph, maker, norm) for norm, maker in pairs.items()}
     slim = replace(
         slim, nodes=tuple(replace(node, name=names.get(node.name, node.name)) for node in slim.nodes)
     )
-    folded_weights = {names[maker.name]: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
-    settled_weights = {
+    weights = {names[maker.name]: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
+    settled = {
         name: _settle(layer)
         for name, layer in slim.layers.items()
         if type(layer) is layers.BatchNormalization and layer.scale and layer.center
     }
-
-    def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
-        config = {**layer.get_config(), "name": name}
-        if name in folded_weights:
-            config["use_bias"] = True
-        if name in settled_weights:
-            config["epsilon"] = 0.0
-        return SERVED.get(type(layer), type(layer)).from_config(config)
-
-    return slim.build(make_layer, slim.weights | folded_weights | settled_weights)
+    return slim, weights, settled
 
 
 def _folded_name(graph: Graph, maker: Node, norm: Node) -> str:

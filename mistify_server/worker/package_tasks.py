@@ -7,11 +7,12 @@ import keras
 from executors.contract.params import Params
 from executors.data import Dataset, HeldOut
 from executors.sources.contract import SourceModel
-from executors.structure import analyse
+from executors.structure import Structure, analyse
 from executors.structure.fingerprint import digest_of
 from executors.structure.reading.reader import read_graph
 from executors.timing import activity
 from executors.training.evaluation import evaluate
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.messages import OnProgress
@@ -23,6 +24,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.conversion.slice_source import SliceSource
+from mistify_server.worker.packaging.conversion.templates import ConversionTemplates
 from mistify_server.worker.packaging.layers import layer_table, profile_of
 from mistify_server.worker.packaging.models import NO_RANGES, package_model
 from mistify_server.worker.packaging.unchanged import package_unchanged
@@ -40,6 +42,7 @@ class Packager:
         checkpoints: Loads the networks.
         setups: Prepares the data and settings for training.
         conversions: Converts the networks from which slices are cut.
+        templates: Writes networks that are like earlier ones without conversion.
         on_progress: Receives the progress.
     """
 
@@ -51,6 +54,7 @@ class Packager:
         setups: TrainingSetups,
         conversions: PreparedConversions,
         *,
+        templates: ConversionTemplates,
         on_progress: OnProgress,
     ) -> None:
         self._artifacts = artifacts
@@ -58,6 +62,7 @@ class Packager:
         self._checkpoints = checkpoints
         self._setups = setups
         self._conversions = conversions
+        self._templates = templates
         self._on_progress = on_progress
 
     @activity("packaging")
@@ -91,6 +96,7 @@ class Packager:
             self._checkpoints.load_prepared(recipe.prepared),
             model,
         )
+        structure = analyse(model)
         keras.utils.set_random_seed(recipe.seed)  # independent of what was loaded before
         package = package_model(
             model,
@@ -107,18 +113,25 @@ class Packager:
                 partial(self._conversions.assembler, recipe),
                 self._checkpoints.units(task.checkpoint),
             ),
+            written=partial(self._written, structure, recipe.seed),
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
         unanswered = self._setups.note(recipe, task.spec.task)
         whole = self._setups.source(recipe, params)
-        layers = layer_table(whole, analyse(model), profile_of(task))
+        layers = layer_table(whole, structure, profile_of(task))
         return made.model_copy(
             update={
                 "note": "; ".join(filter(None, (made.note, reason, parts.note, unanswered))),
                 "layers": layers,
             }
         )
+
+    def _written(self, structure: Structure, seed: int, quantization: QuantizationConfig) -> bytes | None:
+        """Return a network from a template; the random state does not depend on whether it was made now."""
+        network = self._templates.written(structure, quantization)
+        keras.utils.set_random_seed(seed)
+        return network
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
         """Return the task for the goal's own branch, which has the shared base."""

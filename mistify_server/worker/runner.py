@@ -33,6 +33,7 @@ from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.edge_tasks import EdgeRunner
 from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.package_tasks import Packager
+from mistify_server.worker.packaging.conversion.templates import ConversionTemplates
 from mistify_server.worker.prepare_tasks import Preparer
 from mistify_server.worker.prepared_conversions import PreparedConversions
 from mistify_server.worker.pseudo_labels import PseudoLabeller
@@ -66,7 +67,15 @@ class TaskRunner:
         self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
         self._preparer = Preparer(artifacts, setups, on_progress)
         self._edges = EdgeRunner(checkpoints, setups, slices, unchanged, on_progress)
-        self._packager = Packager(artifacts, cache, checkpoints, setups, conversions, on_progress=on_progress)
+        self._packager = Packager(
+            artifacts,
+            cache,
+            checkpoints,
+            setups,
+            conversions,
+            templates=ConversionTemplates(),
+            on_progress=on_progress,
+        )
         self._references = ReferenceMeter(cache, checkpoints, on_progress)
 
     def run(self, task: Task) -> TaskResult:

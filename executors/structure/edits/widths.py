@@ -1,4 +1,7 @@
-"""Changes to the widths of a model: `narrow` cuts units of channel groups, `widen` adds units."""
+"""Changes to the widths of a model: `narrow` cuts units of channel groups, `widen` adds units.
+
+`resized` returns only the architecture at other widths.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
@@ -130,6 +133,13 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
         if name not in copied_groups:
             _vary(weights, group.slots, np.flatnonzero(~_is_first(origins[name])), rng)
     return _build(structure, widths, weights)
+
+
+def resized(structure: Structure, widths: Widths) -> keras.Model:
+    """Return an independent model at other widths, with new weights where layers change."""
+    shapes, weights = structure.weight_shapes(structure.widths | dict(widths)), structure.graph.weights
+    kept = {name: own for name, own in weights.items() if [array.shape for array in own] == shapes[name]}
+    return _build(structure, widths, kept)
 
 
 def averaged_groups(structure: Structure) -> set[str]:

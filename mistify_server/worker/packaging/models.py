@@ -1,8 +1,8 @@
 """Packaging of Keras models: compression, conversion and description according to a task (paper 7)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Final
+from functools import cache, partial
+from typing import Final, TypeAlias
 
 import keras
 import numpy as np
@@ -18,7 +18,9 @@ from executors.structure.signature import output_names, signature_of
 from executors.training.evaluation import call, evaluate
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
+from mistify.costs.budget import meets
 from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.source import SOURCE, SourceInterface
 from mistify.parsing.quantities import format_bytes
 from mistify.wording import listed
@@ -38,14 +40,22 @@ from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, 
 from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.conversion.trainable import convert_trainable, kind_of
 from mistify_server.worker.packaging.exits.making import ExitFiles, ServedNetwork, exit_files
-from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
+from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES, compare
+from mistify_server.worker.packaging.measurement.file_costs import is_stored, stored_costs
 from mistify_server.worker.packaging.measurement.rounding import with_rounding_losses
 from mistify_server.worker.packaging.tflite.layer_names import float_kernels
-from mistify_server.worker.packaging.tflite.runner import Arrays
+from mistify_server.worker.packaging.tflite.runner import Arrays, Runner
+
+#: Returns the network of a checkpoint at a precision without conversion; None if it needs the converter.
+Ready: TypeAlias = Callable[[QuantizationConfig], bytes | None]
 
 NO_PARTS: Final = PackageParts()
 NO_RANGES: Final[Mapping[str, Range]] = {}
 NO_SLICES: Final = SliceSource()
+
+
+def _needs_converter(_: QuantizationConfig) -> bytes | None:
+    return None
 
 
 def package_model(
@@ -60,8 +70,11 @@ def package_model(
     ranges: Mapping[str, Range] = NO_RANGES,
     parts: PackageParts = NO_PARTS,
     slices: SliceSource = NO_SLICES,
+    written: Ready = _needs_converter,
 ) -> PackageFiles:
     """Compress and convert a checkpoint, compare both, and measure and describe the result.
+
+    A network that a template gives is used only if it computes the same as the checkpoint.
 
     Args:
         model: The checkpoint of the task.
@@ -74,16 +87,63 @@ def package_model(
         ranges: Layer -> the range of its output's integers, if the checkpoint was quantized before.
         parts: Additional parts from the algorithm.
         slices: The network that the checkpoint is a slice of, if it is one.
+        written: Returns the network of the checkpoint from a template.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package's outputs differ from the checkpoint's; INVALID_MODEL,
             LiteRT lacks an operation, or the activations for calibration are not finite.
     """
     model, accuracy = _compressed(model, task, setup, training_steps)
+    package = partial(
+        _package,
+        model,
+        accuracy,
+        task,
+        setup,
+        test,
+        training_steps=training_steps,
+        branches=branches,
+        interface=interface,
+        ranges=ranges,
+        parts=parts,
+        slices=slices,
+    )
+    if not _is_plain(task):
+        return package(ready=_needs_converter)
+    if slices.units is None and _are_written(ready := cache(written), task):
+        try:
+            _check(model, task, setup, ready)
+            return package(ready=ready)
+        except MistifyError as error:
+            if error.code not in (ErrorCode.CORRUPT_PACKAGE, ErrorCode.INVALID_MODEL):
+                raise
+    return package(ready=slices.cut)
+
+
+def _package(
+    model: keras.Model,
+    accuracy: float,
+    task: PackageTask,
+    setup: TrainingSetup,
+    test: Dataset,
+    *,
+    ready: Ready,
+    training_steps: int,
+    branches: Branches | None,
+    interface: SourceInterface | None,
+    ranges: Mapping[str, Range],
+    parts: PackageParts,
+    slices: SliceSource,
+) -> PackageFiles:
+    """Package a checkpoint after compression.
+
+    Args:
+        accuracy: Share of correct answers, or another metric, on the validation data.
+        ready: Returns its network at a precision without conversion.
+    """
     objectives = objectives_of(model, setup.train)
     networks = [branch.model for branch in branches.networks] if branches else [model]
-    cut = slices.cut if _is_plain(task) else None
-    serve = cut(task.spec.quantization) if cut else None
+    serve = ready(task.spec.quantization)
     sample = Calibration({}) if serve else _calibration(networks, task, setup)
     ranges = ranges if _is_plain(task) and task.spec.quantization.precision is Quantization.INT8 else {}
     convert_whole = partial(
@@ -105,7 +165,7 @@ def package_model(
         inputs=[tensor.name for tensor in model.inputs],
         outputs=output_names(model),
         originals=[partial(_run, network) for network in networks],
-        float32=partial(_in_float32, model, cut),
+        float32=partial(_in_float32, model, ready),
         accuracy=accuracy,
         note="; ".join(filter(None, remarks)),
         description=description_of(setup.settings, signature_of(model), objectives, setup.train),
@@ -230,8 +290,37 @@ def _is_plain(task: PackageTask) -> bool:
     return not (trained or tuned or task.branches)
 
 
-def _in_float32(model: keras.Model, cut: Callable[[QuantizationConfig], bytes | None] | None) -> bytes:
-    return (cut and cut(FLOAT32)) or convert(model)
+def _in_float32(model: keras.Model, ready: Ready) -> bytes:
+    return ready(FLOAT32) or convert(model)
+
+
+def _are_written(ready: Ready, task: PackageTask) -> bool:
+    """Check whether there are networks at the precision of a package, within its limits, and in float32."""
+    network, float32 = (ready(quantization) for quantization in (task.spec.quantization, FLOAT32))
+    return float32 is not None and network is not None and _is_small_enough(network, task)
+
+
+def _is_small_enough(network: bytes, task: PackageTask) -> bool:
+    """Check whether a written network keeps to limits on costs of its file.
+
+    In the converter's file, equal constants are one, so that it may be a little smaller.
+    """
+    spec = task.spec
+    limits = {axis: limit for axis, limit in spec.budget.items() if is_stored(axis)}
+    return not limits or meets(stored_costs(network, spec.quantization.precision, spec.threads), limits)
+
+
+def _check(model: keras.Model, task: PackageTask, setup: TrainingSetup, ready: Ready) -> None:
+    """Check that a network from a template computes the same as the checkpoint.
+
+    In float32, the package itself is compared later. At other precisions outputs differ, so that its form in
+    float32 is compared, into which the same weights are written.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it does not; INVALID_MODEL, LiteRT cannot run it.
+    """
+    if task.spec.quantization.precision is not Quantization.NONE:
+        compare(partial(_run, model), Runner(_in_float32(model, ready)), setup.validation, Quantization.NONE)
 
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:

@@ -79,7 +79,7 @@ def find_cut_places(
     if classes:
         chosen.append(_group_of_classes(classes))
     whole = read_network(network)
-    _separate_constants(whole)
+    separate_constants(whole)
     network = packed(whole)
     whole = read_network(network)
     finder = _PlaceFinder(whole, chosen)
@@ -101,7 +101,7 @@ def _group_of_classes(count: int) -> ChannelGroup:
     return ChannelGroup(name="classes", size=count, slots=(slot,))
 
 
-def _separate_constants(network: Any) -> None:
+def separate_constants(network: Any) -> None:
     """Give each operator separate tensors for its constants."""
     for graph in network.subgraphs:
         used = set[int]()

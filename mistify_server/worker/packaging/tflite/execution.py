@@ -47,9 +47,18 @@ def describe(network: Path, signature: str) -> NetworkDescription:
     )
 
 
-def run(network: Path, signature: str, tensors: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return the outputs of a network by name, given its inputs by name."""
-    outputs: Mapping[str, Array] = _opened(network, signature)[1](**tensors)
+def run(network: Path, signature: str, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return the outputs of a network by name, as it stores them.
+
+    Args:
+        inputs: Values of any type by the names of inputs. They get the types of the network's here, because
+            those of data, such as bytes for images, are smaller to send.
+    """
+    runner = _opened(network, signature)[1]
+    stored = {
+        name: info.quantized(inputs[name]) for name, info in _described(runner.get_input_details()).items()
+    }
+    outputs: Mapping[str, Array] = runner(**stored)
     return outputs
 
 

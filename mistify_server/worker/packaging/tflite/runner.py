@@ -6,6 +6,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 from weakref import finalize
 
+import numpy as np
 import numpy.typing as npt
 
 from executors.data.storage import Rows
@@ -64,8 +65,7 @@ class Runner:
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs [batch, ...] by name."""
-        tensors = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
-        outputs = in_litert(run, *self._place, tensors)
+        outputs = in_litert(run, *self._place, {name: np.asarray(inputs[name]) for name in self.inputs})
         return {name: info.dequantized(outputs[name]) for name, info in self.outputs.items()}
 
     def run_all(self, inputs: Arrays) -> dict[str, Array]:

@@ -1,0 +1,217 @@
+"""Processor time of a package, written into a template or converted.
+
+`python -m benchmarks.porting.packages [--quick] [--json FILE]`
+
+Networks of sixteen goals, which are narrower than their source and have other weights, are packaged one after
+another by two warm workers: one writes networks into templates, the other one converts each of them. They
+alternate, in this process, with one thread. The sources are the built-in one for digits, ResNet-8 (MLPerf
+Tiny's architecture) and a small MobileNet on random images. `seconds` is the median of a package after those
+that make the template; `goals_16` are the seconds of all sixteen with them. Both include everything but the
+measurements in LiteRT, which run in a separate process: `litert_seconds` are its processor seconds. No data
+are needed.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Final, NamedTuple
+from unittest.mock import patch
+
+import keras
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness.mobilenet import mobilenet
+from benchmarks.harness.run import Figures, Target, run_with_one_thread
+from benchmarks.porting.step import SOURCE
+from benchmarks.tuning.step import resnet8
+from executors.sources.keras.builtin import builtin_source
+from executors.structure import Structure, analyse, narrow
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.jobs.package_spec import PackageSpec
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.recipe import TaughtRecipe
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.packaging.conversion.templates import ConversionTemplates
+from mistify_server.worker.runner import TaskRunner
+
+#: Shares of the widths of the smallest goal and of the largest one.
+SMALLEST: Final = 0.3
+LARGEST: Final = 0.95
+
+GOALS: Final = 16
+_QUICK_GOALS: Final = 5
+
+#: Packages until the template is made.
+_FIRST: Final = 2
+
+PRECISIONS: Final = (Quantization.NONE, Quantization.FLOAT16, Quantization.DYNAMIC)
+
+#: Random images of networks without data of their own, as many as benchmarks have of CIFAR-10.
+_TRAINING: Final = 15_000
+_TEST: Final = 4_000
+
+TARGETS: Final[dict[str, Target]] = {
+    "digits_seconds": {"what": "digits: processor seconds of a package", "max": 0.05},
+    "resnet8_seconds": {"what": "ResNet-8: processor seconds of a package", "max": 0.15},
+    "mobilenet_times": {"what": "MobileNet: times faster than a package that is converted", "min": 3.0},
+}
+
+
+class Source(NamedTuple):
+    """A network, and its data; None for random images."""
+
+    make: Callable[[], keras.Model]
+    data: DataSource | None
+
+
+SOURCES: Final = {
+    "digits": Source(
+        lambda: builtin_source("digits-resnet"),
+        DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+    ),
+    "resnet8": Source(lambda: resnet8(SOURCE), None),
+    "mobilenet": Source(mobilenet, None),
+}
+
+
+class Spent(NamedTuple):
+    """Processor seconds of a package: of the worker, and of its LiteRT process."""
+
+    worker: float
+    litert: float
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Run the benchmark and return the exit code."""
+    return run_with_one_thread("porting.packages", TARGETS, measure, argv)
+
+
+def measure(options: Namespace) -> Figures:
+    """Package the goals of each source in both ways, print the table and return the figures."""
+    figures: dict[str, float] = {}
+    table = Table(title="Processor seconds of a package", title_justify="left")
+    for column in ("source", "precision", "written", "converted", "16 goals", "converted", "in LiteRT"):
+        table.add_column(column, justify="left" if column in ("source", "precision") else "right")
+    for name, source in SOURCES.items():
+        for precision in PRECISIONS[: 1 if options.quick else None]:
+            written, converted = packaged(source, precision, _QUICK_GOALS if options.quick else GOALS)
+            key = name if precision is Quantization.NONE else f"{name}_{precision.value}"
+            of = figures_of(written, converted)
+            figures |= {f"{key}_{figure}": value for figure, value in of.items()}
+            columns = ("seconds", "converted_seconds", "goals_16", "converted_goals_16", "litert_seconds")
+            table.add_row(name, precision.value, *(f"{of[column]:.3g}" for column in columns))
+    Console().print(table)
+    return figures
+
+
+def figures_of(written: Sequence[Spent], converted: Sequence[Spent]) -> dict[str, float]:
+    """Return the figures of both ways; the first packages of each are those that make a template."""
+    own, other = (median(spent.worker for spent in side[_FIRST:]) for side in (written, converted))
+    first, others_first = (sum(spent.worker for spent in side[:_FIRST]) for side in (written, converted))
+    return {
+        "seconds": own,
+        "converted_seconds": other,
+        "times": other / own,
+        "goals_16": first + (GOALS - _FIRST) * own,
+        "converted_goals_16": others_first + (GOALS - _FIRST) * other,
+        "litert_seconds": median(spent.litert for spent in written[_FIRST:]),
+    }
+
+
+def packaged(source: Source, precision: Quantization, goals: int) -> tuple[list[Spent], list[Spent]]:
+    """Return what each package takes if its network is written, and if it is converted."""
+    model = source.make()
+    structure = analyse(model)
+    written, converted = list[Spent](), list[Spent]()
+    with TemporaryDirectory() as directory:
+        artifacts = Artifacts(Path(directory, "artifacts"))
+        checkpoints = Checkpoints(artifacts)
+        data = source.data or random_data(Path(directory), model)
+        teacher = checkpoints.save(model)
+        workers = [TaskRunner(artifacts, lambda progress: None) for _ in range(2)]
+        for number, share in enumerate(np.geomspace(LARGEST, SMALLEST, goals)):
+            checkpoint = checkpoints.save(narrower(structure, float(share), number))
+            task = package_task(teacher, checkpoint, data, precision)
+            written.append(_spent(workers[0], task))
+            with converter_alone():
+                converted.append(_spent(workers[1], task))
+    return written, converted
+
+
+def narrower(structure: Structure, share: float, seed: int) -> keras.Model:
+    """Return a network with a share of the widths, whose weights are changed at random."""
+    rng = np.random.default_rng(seed)
+    keep = {
+        name: rng.permutation(size) < max(2, round(share * size)) for name, size in structure.widths.items()
+    }
+    model = narrow(structure, keep)
+    for variable in model.trainable_variables:
+        variable.assign(variable.numpy() * rng.uniform(0.9, 1.1, variable.shape))
+    return model
+
+
+def package_task(teacher: str, checkpoint: str, data: DataSource, precision: Quantization) -> PackageTask:
+    """Return the task that packages a checkpoint."""
+    recipe = TaughtRecipe(
+        model=ModelSource(path="source.keras"),
+        data=data,
+        algorithm="uniform",
+        settings={},
+        hardware={},
+        seed=0,
+        teacher=teacher,
+    )
+    spec = PackageSpec(budget={}, quantization=QuantizationConfig(precision=precision))
+    return PackageTask(
+        recipe=recipe,
+        checkpoint=checkpoint,
+        job_id="benchmark",
+        goal_id="goal",
+        spec=spec,
+        costs={},
+        accuracy=0.5,
+    )
+
+
+def random_data(directory: Path, model: keras.Model) -> DataSource:
+    """Write random images with random classes."""
+    rng = np.random.default_rng(0)
+    train, test = (str(directory / f"{name}.npz") for name in ("train", "test"))
+    for path, count in ((train, _TRAINING), (test, _TEST)):
+        images = rng.integers(0, 256, (count, *model.inputs[0].shape[1:]), np.uint8)
+        np.savez(path, x=images, y=rng.integers(0, model.outputs[0].shape[-1], count))
+    return DataSource(train=train, test=test)
+
+
+@contextmanager
+def converter_alone() -> Iterator[None]:
+    """Convert each network within the block."""
+    with patch.object(ConversionTemplates, "written", lambda *_: None):
+        yield
+
+
+def _spent(worker: TaskRunner, task: PackageTask) -> Spent:
+    start, litert = process_time(), _litert_seconds()
+    worker.run(task)
+    return Spent(process_time() - start, _litert_seconds() - litert)
+
+
+def _litert_seconds() -> float:
+    """Return the processor seconds of the processes started by this one so far."""
+    times = (child.cpu_times() for child in psutil.Process().children())
+    return float(sum(own.user + own.system for own in times))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
