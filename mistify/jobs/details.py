@@ -1,8 +1,9 @@
-"""The details of a goal, which lists of goals omit: its layers and its training curve."""
+"""The details of a goal, which lists of goals omit: its layers, its training curve and its operators."""
 
 from dataclasses import dataclass
 
 from mistify.jobs.job import ProgressUpdate
+from mistify.jobs.network_graph import NetworkGraph
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class GoalDetails:
         layers: None until there is a package, and if the layers of the source cannot be distinguished.
         curve: Progress of its adaptation and tuning, downsampled, without `costs`.
         sequence: Number of the job's last event that is part of the curve.
+        graph: The operators of its network; None until there is a package, for packages of earlier versions,
+            and for networks of too many operators.
     """
 
     layers: LayerTable | None
     curve: tuple[ProgressUpdate, ...]
     sequence: int
+    graph: NetworkGraph | None = None

@@ -15,7 +15,7 @@ from mistify.package.manifest import fixed_batch_signature
 IN_PLACE = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 #: Bytes per element; types without numbers, such as RESOURCE, are missing.
-_WIDTHS = {
+ELEMENT_BYTES = {
     **dict.fromkeys(("BOOL", "INT8", "UINT8"), 1),
     **dict.fromkeys(("FLOAT16", "INT16", "UINT16"), 2),
     **dict.fromkeys(("FLOAT32", "INT32", "UINT32"), 4),
@@ -102,7 +102,7 @@ def tensor_bytes(tensor: Any, shape: list[int] | None = None) -> int:
         shape: Its shape where the file leaves it open.
     """
     sizes = shape if shape is not None else [] if tensor.shape is None else list(tensor.shape)
-    return _WIDTHS.get(flatbuffer_utils.type_to_name(tensor.type), 0) * int(prod(sizes))
+    return ELEMENT_BYTES.get(flatbuffer_utils.type_to_name(tensor.type), 0) * int(prod(sizes))
 
 
 def _is_stored(model: Any, buffer: int) -> bool:

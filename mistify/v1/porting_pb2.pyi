@@ -712,14 +712,16 @@ class GetGoalDetailsRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., goal_id: _Optional[str] = ...) -> None: ...
 
 class GoalDetails(_message.Message):
-    __slots__ = ("layers", "curve", "sequence")
+    __slots__ = ("layers", "curve", "sequence", "graph")
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     CURVE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
     layers: LayerTable
     curve: _containers.RepeatedCompositeFieldContainer[Progress]
     sequence: int
-    def __init__(self, layers: _Optional[_Union[LayerTable, _Mapping]] = ..., curve: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
+    graph: NetworkGraph
+    def __init__(self, layers: _Optional[_Union[LayerTable, _Mapping]] = ..., curve: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., sequence: _Optional[int] = ..., graph: _Optional[_Union[NetworkGraph, _Mapping]] = ...) -> None: ...
 
 class LayerTable(_message.Message):
     __slots__ = ("hardware", "layers")
@@ -754,6 +756,50 @@ class LayerFigures(_message.Message):
     multiply_adds: int
     milliseconds: float
     def __init__(self, width: _Optional[int] = ..., params: _Optional[int] = ..., multiply_adds: _Optional[int] = ..., milliseconds: _Optional[float] = ...) -> None: ...
+
+class NetworkGraph(_message.Message):
+    __slots__ = ("name", "hardware", "nodes", "examples")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    hardware: str
+    nodes: _containers.RepeatedCompositeFieldContainer[GraphNode]
+    examples: int
+    def __init__(self, name: _Optional[str] = ..., hardware: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., examples: _Optional[int] = ...) -> None: ...
+
+class GraphNode(_message.Message):
+    __slots__ = ("operator", "index", "layer", "inputs", "shape", "type", "output_bytes", "weight_type", "weights", "weight_bytes", "multiply_adds", "milliseconds", "error", "output")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAYER_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLY_ADDS_FIELD_NUMBER: _ClassVar[int]
+    MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    index: int
+    layer: str
+    inputs: _containers.RepeatedScalarFieldContainer[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    type: str
+    output_bytes: int
+    weight_type: str
+    weights: int
+    weight_bytes: int
+    multiply_adds: int
+    milliseconds: float
+    error: float
+    output: str
+    def __init__(self, operator: _Optional[str] = ..., index: _Optional[int] = ..., layer: _Optional[str] = ..., inputs: _Optional[_Iterable[int]] = ..., shape: _Optional[_Iterable[int]] = ..., type: _Optional[str] = ..., output_bytes: _Optional[int] = ..., weight_type: _Optional[str] = ..., weights: _Optional[int] = ..., weight_bytes: _Optional[int] = ..., multiply_adds: _Optional[int] = ..., milliseconds: _Optional[float] = ..., error: _Optional[float] = ..., output: _Optional[str] = ...) -> None: ...
 
 class FetchPackageRequest(_message.Message):
     __slots__ = ("job_id", "goal_id", "file", "offset")

@@ -15,6 +15,7 @@ from mistify_client.rpc.trust import CA
 _MODULES: Final = {
     **dict.fromkeys(("jobs", "fetch", "rename", "tag", "cancel", "remove", "restore"), "jobs"),
     "report": "report",
+    "layers": "layers",
     "run": "run",
     **dict.fromkeys(("versions", "rollback"), "versions"),
     **dict.fromkeys(("monitor", "status", "target"), "monitor"),

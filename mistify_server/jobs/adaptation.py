@@ -27,6 +27,7 @@ from mistify_server.store.changes import (
     CheckpointSaved,
     GoalChanged,
     GoalsFailed,
+    GraphSaved,
     LayersSaved,
     PreparationSaved,
     ReferenceSaved,
@@ -264,7 +265,8 @@ class CollectiveAdaptation:
             foreseen=self._tree.nodes[index].foreseen,
         )
         layers = [LayersSaved(goal_id, package.layers)] if package.layers else []
-        await self._log.record(GoalChanged(packaged), *layers)
+        graph = [GraphSaved(goal_id, package.graph)] if package.graph else []
+        await self._log.record(GoalChanged(packaged), *layers, *graph)
 
     def _signed(self, package: PackageResult) -> tuple[PackageFile, ...]:
         """Return the files of a package with its signature: workers do not have the key."""

@@ -211,7 +211,7 @@ class PortingService:
         return await asyncio.to_thread(self._store.jobs.config_text, job_id)
 
     async def details(self, job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network and its training curve."""
+        """Return the layers and operators of a goal's network and its training curve."""
         return await asyncio.to_thread(self._store.jobs.details, job_id, goal_id)
 
     async def served_batches(self, job_id: str) -> list[ServedBatch]:

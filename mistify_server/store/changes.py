@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from mistify.jobs.details import LayerTable
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
+from mistify.jobs.network_graph import NetworkGraph
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import (
@@ -89,6 +90,14 @@ class LayersSaved:
 
 
 @dataclass(frozen=True)
+class GraphSaved:
+    """The operators of a goal's packaged network have been listed."""
+
+    goal_id: str
+    graph: NetworkGraph
+
+
+@dataclass(frozen=True)
 class GoalChanged:
     """A goal has changed; a new state creates an event."""
 
@@ -129,6 +138,7 @@ Change: TypeAlias = (
     | CheckpointSaved
     | BranchesSaved
     | LayersSaved
+    | GraphSaved
     | GoalChanged
     | GoalsFailed
     | JobChanged

@@ -123,7 +123,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def details(self, job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network and its training curve.
+        """Return the layers and operators of a goal's network and its training curve.
 
         The curve has a bounded number of points: evenly spaced ones, the first and the last, separately for
         points with and without accuracy.

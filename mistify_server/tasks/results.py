@@ -10,6 +10,7 @@ from mistify.costs.profiles import Profile
 from mistify.errors import Problem
 from mistify.jobs.details import LayerTable
 from mistify.jobs.job import BranchFigures
+from mistify.jobs.network_graph import NetworkGraph
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.tasks.sources import DataSource
@@ -186,6 +187,7 @@ class PackageResult(TaskDone):
         branches: The branches in the package, cheapest first.
         layers: Comparison of the network's layers with the source's; None if the source's layers cannot be
             identified.
+        graph: The operators of the network; None if there are too many.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -201,6 +203,7 @@ class PackageResult(TaskDone):
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()
     layers: LayerTable | None = None
+    graph: NetworkGraph | None = None
 
     @property
     def test_scores(self) -> Scores:

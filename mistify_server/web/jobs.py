@@ -18,6 +18,7 @@ from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import MOST_SEARCHED, search_of
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.bodies import config_text, described_body, small_body
+from mistify_server.web.node_data import GraphData, NodeFigure, node_data
 from mistify_server.web.problems import responses, with_lines
 
 #: Default and maximum number of goals in a response.
@@ -209,8 +210,15 @@ def _add_detail_routes(router: APIRouter, service: PortingService) -> None:
 
     @router.get("/jobs/{job_id}/goals/{goal_id}/details", responses=dict(responses(*_INVALID)))
     async def details(job_id: str, goal_id: str) -> GoalDetails:
-        """Return the layers of a goal's network before and after adaptation, and its training curve."""
+        """Return the layers and operators of a goal's network, and its training curve."""
         return await service.details(job_id, goal_id)
+
+    @router.get(
+        "/jobs/{job_id}/goals/{goal_id}/node-data/{figure}.json", responses=dict(responses(*_INVALID))
+    )
+    async def values_of_operators(job_id: str, goal_id: str, figure: NodeFigure) -> dict[str, GraphData]:
+        """Return a figure of each operator of a goal's network as node data for Model Explorer."""
+        return node_data(goal_id, await service.details(job_id, goal_id), figure)
 
     @router.get(
         "/jobs/{job_id}/events",

@@ -21,7 +21,7 @@ from mistify.jobs.report import (
     time_shares,
 )
 from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
-from mistify.parsing.quantities import format_bytes
+from mistify.parsing.quantities import format_bytes, format_share
 from mistify.uploads import as_written
 from mistify.wording import counted
 from mistify_server.jobs.removals import final_removal
@@ -80,6 +80,7 @@ def _environment() -> Environment:
         "memory": lambda figure: amount(MEMORY, figure),
         "quality": quality,
         "score_title": _score_title,
+        "share": lambda part: format_share(part, 2),
         "preparations": preparations,
         "time_shares": time_shares,
     }

@@ -21,6 +21,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import JobPart
@@ -92,6 +93,7 @@ class PortingFake(PortingServicer):
     events: list[JobEvent]
     job: Job
     plan: Plan = field(default_factory=lambda: Plan(()))
+    details: GoalDetails = field(default_factory=lambda: GoalDetails(None, (), 0))
     watch_faults: list[int] = field(default_factory=list)
     fetch_faults: list[int] = field(default_factory=list)
     report_faults: list[int] = field(default_factory=list)
@@ -178,6 +180,10 @@ class PortingFake(PortingServicer):
                 self.on_fault(context)
             left -= 1
             yield porting.event_to_proto(event)
+
+    def GetGoalDetails(self, request, context):
+        self._note(request, context)
+        return porting.details_to_proto(self.details)
 
     def FetchPackage(self, request, context):
         self._note(request, context)

@@ -24,6 +24,7 @@ from mistify.costs.budget import at_threads, latency_axis, size_axis
 from mistify.errors import Problem
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import BranchFigures, ProgressUpdate
+from mistify.jobs.network_graph import INPUT, GraphNode, NetworkGraph
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.messages import LOADING
 from mistify_server.tasks.results import (
@@ -52,8 +53,43 @@ from mistify_server.worker.loop import work
 
 HEARTBEAT_SECONDS = 0.2
 
+#: The operators of every package.
+GRAPH = NetworkGraph(
+    "main",
+    "host",
+    (
+        GraphNode(INPUT, None, "image", (), (1, 4, 4, 1), "FLOAT32", 64, error=0.0),
+        GraphNode("QUANTIZE", 0, "", (0,), (1, 4, 4, 1), "INT8", 16, milliseconds=0.01, error=0.005),
+        GraphNode(
+            "CONV_2D",
+            1,
+            "head",
+            (1,),
+            (1, 4, 4, 8),
+            "INT8",
+            128,
+            "INT8",
+            80,
+            104,
+            1_152,
+            0.25,
+            0.034,
+            "scores",
+        ),
+    ),
+    64,
+)
+
 #: The layer table of every package.
-LAYERS = LayerTable("host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(8, 80, 512, 0.5), None),))
+LAYERS = LayerTable(
+    "host",
+    (
+        LayerChange("stem", "Conv2D", ("stem",), LayerFigures(8, 80, 512, 0.5), None),
+        LayerChange(
+            "head", "Conv2D", ("head",), LayerFigures(32, 320, 4_608, 0.5), LayerFigures(8, 80, 1_152, 0.25)
+        ),
+    ),
+)
 
 
 class ScriptedWorker:
@@ -103,6 +139,7 @@ class ScriptedWorker:
                         for branch in (task.branches.branches if task.branches else ())
                     ],
                     layers=LAYERS,
+                    graph=GRAPH,
                     spent={"packaging": 0.125},
                 )
             case ReferenceTask():

@@ -17,6 +17,7 @@ from mistify_server.store.changes import (
     Advanced,
     Change,
     GoalChanged,
+    GraphSaved,
     JobChanged,
     LayersSaved,
     ReferenceSaved,
@@ -30,6 +31,7 @@ from mistify_server.tasks.results import ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tuning.groups import add_group
 from tests.support.many_goals import job_of
+from tests.support.network_graphs import network_graph
 
 _DATA: Final = DatasetConfig(train="builtin:digits-train", test="builtin:digits-test")
 _SEEN: Final = datetime(2026, 11, 29, 12, 30, tzinfo=UTC)
@@ -102,7 +104,7 @@ def put_job(store: Store, job: Job) -> None:
     first = job.goals[0]
     changes += [Advanced(first.id, update) for update in _curve(first)]
     changes += [GoalChanged(goal) for goal in job.goals if goal.state is not GoalState.WAITING]
-    changes.append(LayersSaved(first.id, _layers()))
+    changes += [LayersSaved(first.id, _layers()), GraphSaved(first.id, network_graph(12))]
     if job.state is JobState.RUNNING:
         going = next(goal for goal in job.goals if goal.state is GoalState.RUNNING)
         tuning = ProgressUpdate("tuning", 348, 700, job_share=0.42, seconds_left=190.0)

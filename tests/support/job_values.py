@@ -25,6 +25,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
+from mistify.jobs.network_graph import GraphNode, NetworkGraph
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import (
     Interval,
@@ -41,6 +42,7 @@ finite = st.floats(allow_nan=False)
 costs = st.dictionaries(st.text(max_size=20), finite, max_size=4)
 texts = st.text(max_size=30)
 names = st.text(min_size=1, max_size=30)
+int32 = st.integers(0, 2**31 - 1)
 int64 = st.integers(0, 2**63 - 1)
 files = st.builds(PackageFile, texts, int64, texts)
 quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantization)) | st.builds(
@@ -206,11 +208,30 @@ updates = st.builds(
 )
 figures = st.none() | st.builds(LayerFigures, int64, int64, int64, finite)
 changes = st.builds(LayerChange, texts, texts, st.lists(texts, max_size=2).map(tuple), figures, figures)
+nodes = st.builds(
+    GraphNode,
+    texts,
+    st.none() | int32,
+    texts,
+    st.lists(int32, max_size=2).map(tuple),
+    st.lists(int64, max_size=3).map(tuple),
+    texts,
+    int64,
+    texts,
+    int64,
+    int64,
+    st.none() | int64,
+    st.none() | finite,
+    st.none() | finite,
+    texts,
+)
+graphs = st.builds(NetworkGraph, texts, texts, st.lists(nodes, max_size=2).map(tuple), int32)
 details = st.builds(
     GoalDetails,
     st.none() | st.builds(LayerTable, texts, st.lists(changes, max_size=2).map(tuple)),
     st.lists(updates, max_size=2).map(tuple),
     int64,
+    st.none() | graphs,
 )
 events = st.builds(
     JobEvent,

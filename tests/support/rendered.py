@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mistify.jobs.channels import kept_channels
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent
 from mistify.jobs.part import JobPart
 from mistify.jobs.report import report
 from mistify_server.jobs.served import serves_tasks
 from mistify_server.store.plans import BatchInputs
+from mistify_server.web.node_data import figures_of
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.missed_goals import missed_goals
+from mistify_server.web.pages.network_drawing import draw_network
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
@@ -63,5 +66,7 @@ def goal_page(job: Job, goal: Goal, details: GoalDetails) -> str:
         details=details,
         curves=curves_of(goal, details, ()),
         layers=None,
+        network=draw_network(details.graph, kept_channels(details)) if details.graph else None,
+        node_figures=figures_of(details),
         wheel="",
     )

@@ -10,13 +10,14 @@ from mistify_server.store.changes import (
     CheckpointSaved,
     GoalChanged,
     GoalsFailed,
+    GraphSaved,
     JobChanged,
     LayersSaved,
     PreparationSaved,
     ReferenceSaved,
     RootSaved,
 )
-from mistify_server.store.sql.details import layers_row
+from mistify_server.store.sql.details import graph_row, layers_row
 from mistify_server.store.sql.reading import job_row
 from mistify_server.store.sql.rows import (
     GoalEvent,
@@ -52,6 +53,8 @@ def apply_change(session: Session, job_id: str, change: Change) -> list[GoalEven
             session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
         case LayersSaved(goal_id, layers):
             session.merge(layers_row(job_id, goal_id, layers))
+        case GraphSaved(goal_id, graph):
+            session.merge(graph_row(job_id, goal_id, graph))
         case GoalChanged(goal):
             row = session.get_one(GoalRow, (job_id, goal.id))
             unchanged = row.state == goal.state.value

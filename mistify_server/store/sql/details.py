@@ -1,4 +1,4 @@
-"""Layers and curves of goals in SQLite."""
+"""Layers, operators and curves of goals in SQLite."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,19 +13,26 @@ from sqlalchemy.orm import Session
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails, LayerTable
 from mistify.jobs.job import ProgressUpdate
+from mistify.jobs.network_graph import NetworkGraph
 from mistify_server.store.sql.rows import GoalEvent, last_sequence
-from mistify_server.store.sql.schema import CurvePointRow, GoalRow, LayersRow
+from mistify_server.store.sql.schema import CurvePointRow, GoalRow, GraphRow, LayersRow
 
 #: Maximum number of points per curve, besides the last: separately for points with and without accuracy.
 MOST_POINTS: Final = 200
 
 _LAYERS: TypeAdapter[LayerTable] = TypeAdapter(LayerTable)
+_GRAPH: TypeAdapter[NetworkGraph] = TypeAdapter(NetworkGraph)
 _POINT: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
 def layers_row(job_id: str, goal_id: str, layers: LayerTable) -> LayersRow:
     """Return the row for the layers of a goal's network."""
     return LayersRow(job_id=job_id, goal_id=goal_id, layers=_LAYERS.dump_python(layers, mode="json"))
+
+
+def graph_row(job_id: str, goal_id: str, graph: NetworkGraph) -> GraphRow:
+    """Return the row for the operators of a goal's network."""
+    return GraphRow(job_id=job_id, goal_id=goal_id, graph=_GRAPH.dump_python(graph, mode="json"))
 
 
 def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
@@ -37,11 +44,13 @@ def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
     if session.get(GoalRow, (job_id, goal_id)) is None:
         raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
     layers = session.get(LayersRow, (job_id, goal_id))
+    graph = session.get(GraphRow, (job_id, goal_id))
     points = select(CurvePointRow.point).filter_by(job_id=job_id, goal_id=goal_id)
     return GoalDetails(
         layers=None if layers is None else _LAYERS.validate_python(layers.layers),
         curve=tuple(map(_POINT.validate_python, session.scalars(points.order_by(CurvePointRow.sequence)))),
         sequence=last_sequence(session, job_id),
+        graph=None if graph is None else _GRAPH.validate_python(graph.graph),
     )
 
 

@@ -19,6 +19,7 @@ from mistify_server.store.sql.schema import (
     EventRow,
     FileRow,
     GoalRow,
+    GraphRow,
     LayersRow,
     ModelRow,
     Table,
@@ -29,7 +30,7 @@ _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 #: Large tables without references to files, and tokens, whose digests are not those of files.
 _WITHOUT_FILES: Final = frozenset(
-    row.__tablename__ for row in (GoalRow, EventRow, LayersRow, CurvePointRow, TokenRow)
+    row.__tablename__ for row in (GoalRow, EventRow, LayersRow, GraphRow, CurvePointRow, TokenRow)
 )
 
 #: An artifact's name as a JSON string.

@@ -183,6 +183,16 @@ class LayersRow(Table):
     layers: Mapped[dict[str, object]]
 
 
+class GraphRow(Table):
+    """The operators of a goal's packaged network (`NetworkGraph`)."""
+
+    __tablename__ = "graphs"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    goal_id: Mapped[str] = mapped_column(primary_key=True)
+    graph: Mapped[dict[str, object]]
+
+
 class CurvePointRow(Table):
     """A point of a goal's training curve (`ProgressUpdate`).
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.channels import kept_channels
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Job, JobEvent
 from mistify.jobs.part import GoalSelection, JobPart
@@ -19,6 +20,7 @@ from mistify_server.store.plans import BatchInputs
 from mistify_server.web.client import wheel_path
 from mistify_server.web.client_wheel import client_wheel
 from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken, Removed, Search
+from mistify_server.web.node_data import figures_of
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import draw_tree
@@ -26,6 +28,7 @@ from mistify_server.web.pages.job_comparison import compare_jobs
 from mistify_server.web.pages.job_table import job_table
 from mistify_server.web.pages.layers import shown_layers
 from mistify_server.web.pages.missed_goals import missed_goals
+from mistify_server.web.pages.network_drawing import draw_network
 from mistify_server.web.pages.plots import plots_of
 from mistify_server.web.pages.progress import job_progress, progress_of
 from mistify_server.web.pages.task_tables import task_table
@@ -210,5 +213,7 @@ def _goal_page(request: Request, job: Job, details: GoalDetails, wheel: str) -> 
         details=details,
         curves=curves_of(goal, details, job.formats),
         layers=shown_layers(details.layers) if details.layers else None,
+        network=draw_network(details.graph, kept_channels(details)) if details.graph else None,
+        node_figures=figures_of(details),
         wheel=wheel,
     )

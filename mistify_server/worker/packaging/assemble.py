@@ -7,6 +7,7 @@ from pathlib import Path
 from executors.data import HeldOut
 from executors.outputs.objectives import OutputObjective
 from mistify.jobs.job import BranchFigures
+from mistify.jobs.network_graph import NetworkGraph
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.training import TRAIN
 from mistify_server.store.artifacts import Artifacts
@@ -19,10 +20,18 @@ from mistify_server.worker.packaging.measurement.package import measure
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """The files of a package by name, including the manifest, and the parsed manifest."""
+    """A package.
+
+    Attributes:
+        files: Name -> content, including the manifest.
+        manifest: The parsed manifest.
+        graph: The operators of its network; None if there are too many. They are kept with the goal instead
+            of among the files, because devices have no use for them.
+    """
 
     files: dict[str, bytes]
     manifest: Manifest
+    graph: NetworkGraph | None
 
 
 def assemble(
@@ -43,7 +52,7 @@ def assemble(
     files = _files(conversion)
     manifest = manifest_of(conversion, measured, task, files)
     description = (manifest.model_dump_json(indent=2) + "\n").encode()
-    return PackageFiles({**files, MANIFEST: description}, manifest)
+    return PackageFiles({**files, MANIFEST: description}, manifest, measured.graph)
 
 
 def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts) -> PackageResult:
@@ -64,6 +73,7 @@ def store_package(package: PackageFiles, task: PackageTask, artifacts: Artifacts
             BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)
             for branch in manifest.branches
         ),
+        graph=package.graph,
     )
 
 

@@ -67,12 +67,12 @@ def _figures(structure: Structure, profile: HardwareProfile) -> dict[str, LayerF
             known,
             params=known.params + layer.params,
             multiply_adds=known.multiply_adds + layer.multiply_adds,
-            milliseconds=known.milliseconds + _milliseconds(layer, network, profile),
+            milliseconds=known.milliseconds + milliseconds_alone(layer, network, profile),
         )
     return figures
 
 
-def _milliseconds(layer: LayerCost, network: NetworkCost, profile: HardwareProfile) -> float:
+def milliseconds_alone(layer: LayerCost, network: NetworkCost, profile: HardwareProfile) -> float:
     """Return the predicted time of a layer in milliseconds, without the constant time of an inference."""
     alone, nothing = (replace(network, layers=those, inputs=(), outputs=()) for those in ((layer,), ()))
     return max(0.0, profile.latency_ms(alone) - profile.latency_ms(nothing))

@@ -353,6 +353,14 @@ def add_tags_and_removals(connection: Connection) -> None:
     connection.execute("ALTER TABLE jobs ADD COLUMN removed_unix_ms INTEGER")
 
 
+def add_graphs(connection: Connection) -> None:
+    """Create the table of the operators of networks, which are unknown for earlier packages."""
+    connection.execute(
+        "CREATE TABLE graphs (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, graph JSON NOT NULL, "
+        "PRIMARY KEY (job_id, goal_id), FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id))"
+    )
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -376,6 +384,7 @@ STEPS: tuple[Step, ...] = (
     add_tokens,  # to 30
     add_expected_work,  # to 31
     add_tags_and_removals,  # to 32
+    add_graphs,  # to 33
 )
 
 

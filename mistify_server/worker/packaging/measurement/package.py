@@ -1,7 +1,7 @@
 """Measurement of a package: latency and accuracy in LiteRT, and costs from its files."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,21 +11,26 @@ from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.energy import ENERGY, EnergyOrigin, origin_on
 from mistify.costs.quantization import Quantization
+from mistify.jobs.network_graph import NetworkGraph
 from mistify.jobs.package_spec import PackageSpec
 from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
+from mistify_server.worker.packaging.graphs import network_graph
+from mistify_server.worker.packaging.layers import profile_of
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.causes import cause_of_loss, largest_scale
 from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES, compare
 from mistify_server.worker.packaging.measurement.file_costs import stored_costs
 from mistify_server.worker.packaging.measurement.isolated import latencies_of, latency_of
+from mistify_server.worker.packaging.measurement.layer_errors import layer_errors
 from mistify_server.worker.packaging.measurement.remarks import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.isolation import LiteRtError
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
+from mistify_server.worker.packaging.tflite.tensor_errors import TensorErrors
 
 #: Notes on packages with pseudo-labelled test data, or with only pseudo-labelled validation data.
 _GENERATED: Final = (
@@ -76,12 +81,14 @@ class PackageMeasurements:
         costs: Costs of the files by axis: size, memory, and the achieved compression.
         note: Remarks on costs that were predicted instead of measured, missing gains from the precision, and
             losses from compression; may be empty.
+        graph: The operators of the goal's own network with their errors; None if there are too many.
     """
 
     branches: tuple[Measurement, ...]
     default: int
     costs: Costs
     note: str
+    graph: NetworkGraph | None
 
     @property
     def own(self) -> Measurement:
@@ -117,6 +124,26 @@ def measure(
         default,
         costs={**_costs(conversion, task.spec), **compression},
         note=_note(conversion, task, branches[default], compression, held_out.validation, float32=float32),
+        graph=_graph(conversion, task, held_out.validation, float32=float32),
+    )
+
+
+def _graph(
+    conversion: Conversion, task: PackageTask, validation: Dataset, *, float32: bytes | None
+) -> NetworkGraph | None:
+    """Return the operators of the goal's own network, with their errors if it has a float32 form."""
+    network = conversion.networks.serve
+    errors = TensorErrors({}, 0)
+    if float32 is not None:
+        inputs = {name: array[:COMPARED_EXAMPLES] for name, array in validation.inputs.items()}
+        with suppress(LiteRtError):  # a package without this diagnosis is better than none
+            errors = layer_errors(network, float32, inputs)
+    return network_graph(
+        network,
+        branch_signature(conversion.branches.default) if conversion.branches else SIGNATURE,
+        conversion.layers,
+        profile_of(task),
+        errors,
     )
 
 

@@ -1,6 +1,6 @@
 """Costs of converted networks without layers, computed from their operators (paper 4.1)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import prod
 
 from executors.inspection.errors import invalid
@@ -29,23 +29,30 @@ def network_cost(network: bytes) -> NetworkCost:
     shapes = tensor_shapes(network)
     for number, operator_of_any_batch in enumerate(unshaped):
         operator = operator_of_any_batch.shaped(shapes)
-        layers += _layers(number, operator, counted, computed)
+        layers += operator_costs(number, operator, counted, computed)
         computed.update(tensor.index for tensor in operator.outputs)
     inputs, outputs = ends(network)
     elements = tuple(prod(shapes.get(index, (0,))) for index in range(max(shapes) + 1))
     return NetworkCost(tuple(layers), elements, inputs, outputs)
 
 
+def is_opaque(operator: Operator) -> bool:
+    """Check whether an operator's costs do not follow from its tensors."""
+    return operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES)
+
+
 def _refuse_opaque(unchecked: Iterable[Operator]) -> None:
     for operator in unchecked:
-        if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
+        if is_opaque(operator):
             raise invalid(
                 "the graph", f"the operator {operator.name}, which has unknown costs",
                 "operators without state", "give the Keras model itself, saved with model.save(FILE)",
             )  # fmt: skip
 
 
-def _layers(number: int, operator: Operator, counted: set[int], computed: set[int]) -> Iterator[LayerCost]:
+def operator_costs(
+    number: int, operator: Operator, counted: set[int], computed: Collection[int]
+) -> Iterator[LayerCost]:
     """Yield the layer of an operator, and a layer without costs for each additional output.
 
     Args:

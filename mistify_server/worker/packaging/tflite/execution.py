@@ -41,8 +41,8 @@ def describe(network: Path, signature: str) -> NetworkDescription:
     interpreter, run = _opened(network, signature)
     graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
     return NetworkDescription(
-        inputs=_described(run.get_input_details()),
-        outputs=_described(run.get_output_details()),
+        inputs=described(run.get_input_details()),
+        outputs=described(run.get_output_details()),
         example_elements=max(map(_elements, chain.from_iterable(graphs))),
     )
 
@@ -151,7 +151,8 @@ def _elements(entry: Mapping[str, Any]) -> int:
     return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
 
 
-def _described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo]:
+def described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo]:
+    """Return the inputs or outputs of a signature by name, from LiteRT's own description."""
     return {name: _describe(name, entry) for name, entry in details.items()}
 
 

@@ -1,7 +1,7 @@
 """The parts of a converted network: its operators, their tensors, and its kernels."""
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,16 +57,54 @@ class Operator:
         return Operator(self.name, inputs, outputs)
 
 
-def operators(network: bytes) -> Iterator[Operator]:
-    """Yield the operators of a network for any batch, in order of execution."""
+def operators(network: bytes, number: int = 0) -> Iterator[Operator]:
+    """Yield the operators of a network for any batch, in order of execution.
+
+    Args:
+        network: A `.tflite`.
+        number: Index of the graph.
+    """
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    graph = model.subgraphs[0]
+    graph = model.subgraphs[number]
     for operator in graph.operators:
         yield Operator(
             flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM",
             tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
             tuple(_tensor(model, graph, index) for index in operator.outputs),
         )
+
+
+@dataclass(frozen=True)
+class SignatureGraph:
+    """The graph that a signature runs.
+
+    Attributes:
+        number: Index of the graph.
+        name: Name of the graph; that of the signature if it has none.
+        inputs: Index of a tensor -> name of the input.
+        outputs: Index of a tensor -> name of the output.
+    """
+
+    number: int
+    name: str
+    inputs: Mapping[int, str]
+    outputs: Mapping[int, str]
+
+
+def graph_of(network: bytes, signature: str) -> SignatureGraph:
+    """Return the graph of a signature that the network has."""
+    model = schema.Model.GetRootAs(network, 0)
+    entries = (model.SignatureDefs(number) for number in range(model.SignatureDefsLength()))
+    entry = next(entry for entry in entries if entry.SignatureKey().decode() == signature)
+    number = int(entry.SubgraphIndex())
+    name = (model.Subgraphs(number).Name() or b"").decode() or signature
+    inputs = (entry.Inputs(place) for place in range(entry.InputsLength()))
+    outputs = (entry.Outputs(place) for place in range(entry.OutputsLength()))
+    return SignatureGraph(number, name, _names(inputs), _names(outputs))
+
+
+def _names(tensors: Iterable[Any]) -> dict[int, str]:
+    return {int(tensor.TensorIndex()): tensor.Name().decode() for tensor in tensors}
 
 
 def ends(network: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:

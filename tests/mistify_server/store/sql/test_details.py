@@ -8,8 +8,9 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
+from mistify.jobs.network_graph import INPUT, GraphNode, NetworkGraph
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.store.changes import Advanced, JobChanged, LayersSaved, Submission
+from mistify_server.store.changes import Advanced, GraphSaved, JobChanged, LayersSaved, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.details import MOST_POINTS
@@ -17,6 +18,17 @@ from mistify_server.store.sql.details import MOST_POINTS
 GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
 LAYERS = LayerTable(
     "host", (LayerChange("stem", "Conv2D", ("stem",), LayerFigures(16, 160, 9_216, 0.25), None),)
+)
+
+GRAPH = NetworkGraph(
+    "main",
+    "host",
+    (
+        GraphNode(INPUT, None, "image", (), (1, 4), "FLOAT32", 16, error=0.0),
+        GraphNode("FULLY_CONNECTED", 0, "head", (0,), (1, 2), "INT8", 2, "INT8", 10, 16, 8, 0.25, 0.03, "y"),
+        GraphNode("WHILE", 1, "", (1,), (), "INT8", 0, multiply_adds=None),
+    ),
+    64,
 )
 
 
@@ -76,26 +88,30 @@ def test_a_point_is_stored_without_the_costs_of_the_update(jobs: Store) -> None:
     assert details.sequence == jobs.jobs.events("j", 0, 99)[-1].sequence
 
 
-def test_curves_and_layers_survive_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
+def test_curves_layers_and_operators_survive_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=0), [plan], "[]", None))
-        assert store.jobs.details("j", "a").layers is None
+        assert (store.jobs.details("j", "a").layers, store.jobs.details("j", "a").graph) == (None, None)
         for step in range(3):
             advance(store, step)
         for layers in (LayerTable("host", ()), LAYERS):  # a goal may be packaged more than once
             store.jobs.record("j", [LayersSaved("a", layers)], 0.0, {})
+        for graph in (NetworkGraph("other", "host", ()), GRAPH):
+            store.jobs.record("j", [GraphSaved("a", graph)], 0.0, {})
         before = store.jobs.details("j", "a")
     with open_store(tmp_path) as store:
         after = store.jobs.details("j", "a")
-        assert (after, after.layers, len(after.curve)) == (before, LAYERS, 3)
+        assert (after, after.layers, after.graph, len(after.curve)) == (before, LAYERS, GRAPH, 3)
         advance(store, 3)
         assert [point.step for point in store.jobs.details("j", "a").curve] == [0, 1, 2, 3]
         assert store.jobs.details("j", "b").curve == ()
 
 
-def test_curves_and_layers_are_removed_with_their_job(jobs: Store) -> None:
+def test_details_are_removed_with_their_job(jobs: Store) -> None:
     advance(jobs, 0)
-    jobs.jobs.record("j", [LayersSaved("a", LAYERS), JobChanged(JobState.DONE)], 0.0, {})
+    jobs.jobs.record(
+        "j", [LayersSaved("a", LAYERS), GraphSaved("a", GRAPH), JobChanged(JobState.DONE)], 0.0, {}
+    )
     jobs.jobs.remove("j")
     with pytest.raises(MistifyError, match='no job "j"'):
         jobs.jobs.details("j", "a")

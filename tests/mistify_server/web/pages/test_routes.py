@@ -10,6 +10,7 @@ import httpx
 from mistify_server.store.directory import open_store
 from mistify_server.tuning.groups import add_group
 from mistify_server.web.assets import asset_url
+from mistify_server.web.node_data import NodeFigure
 from tests.mistify_server.web.conftest import Serve
 
 Config = Callable[..., dict[str, object]]
@@ -52,6 +53,8 @@ async def test_jobs_goals_and_packages_are_linked(web: httpx.AsyncClient, make_c
     links = [str(attributes.get("href")) for _, attributes in page.tags if "download" in attributes]
     assert [link.rpartition("/")[2] for link in links[:-1]] == [
         "package.zip",
+        "serve.tflite",
+        *(f"{figure}.json" for figure in NodeFigure),
         "manifest.json",
         "serve.tflite",
         "signature.json",
