@@ -11,6 +11,7 @@ from mistify.jobs.job import Job
 from mistify.jobs.report import report
 from mistify.jobs.tradeoffs import trade_offs
 from mistify_server.web.pages.report_page import report_page
+from tests.support.many_goals import job_of
 from tests.support.stored import digits_job
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(300)]
@@ -135,6 +136,25 @@ def test_the_report_fits_the_width_of_a_phone(
     expect(page.locator(".plot .main-svg").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.close()
+
+
+def test_twenty_goals_with_two_outputs_are_three_screens(browser: Browser, tmp_path: Path) -> None:
+    """All limits, scores and reasons are shown; how a goal was made is a click away, also without scripts."""
+    (tmp_path / "report.html").write_text(report_page(job_of(20, ("class", "box"))))
+    context = browser.new_context(viewport={"width": 1600, "height": 900})
+    page = context.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    expect(page.locator(".plot .main-svg").first).to_be_visible()
+    page.screenshot(path=tmp_path / "report.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 900
+    expect(page.locator(".goal .limit:visible")).to_have_count(20)
+    first = page.locator(".goal").first
+    made = first.get_by_text("thread")
+    expect(made).to_be_hidden()
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(made).to_be_visible()
+    context.close()
 
 
 def test_the_table_is_shown_without_scripts(browser: Browser, job: Job, tmp_path: Path) -> None:

@@ -51,28 +51,42 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row for a package, branch or output: a figure for each column, and a score."""
+class OutputFigure:
+    """The score of an output by one of its metrics; `name` has both."""
 
     name: str
-    figures: Sequence[Figure]
     score: Figure
 
 
 @dataclass(frozen=True)
+class Row:
+    """A row for a package, branch or source: a figure for each column, a score, and those of its outputs."""
+
+    name: str
+    figures: Sequence[Figure]
+    score: Figure
+    outputs: Sequence[OutputFigure] = ()
+
+
+@dataclass(frozen=True)
 class GoalRows:
-    """The rows of a goal: the package, then its outputs and branches."""
+    """The rows of a goal: the package, then its branches."""
 
     goal: Goal
     package: Row
-    parts: Sequence[Row]
+    branches: Sequence[Row]
 
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Rows for the source of a batch, before and after tuning, and for each of its goals."""
+    """Rows for the source of a batch, before and after tuning, and for each of its goals.
+
+    Attributes:
+        elsewhere: Hardware other than the server's machine -> latency of the source there.
+    """
 
     source: Sequence[Row]
+    elsewhere: Mapping[str, str]
     goals: Sequence[GoalRows]
 
 
@@ -95,9 +109,11 @@ def goal_table(job: Job) -> GoalTable:
         source = sources.get(number)
         goals = [goal for goal in job.goals if goal.batch == number]
         named = f"source {as_written(source.model)}".strip() if source and len(numbers) > 1 else "source"
+        latencies = source_elsewhere(source, goals) if source else {}
         batches.append(
             BatchRows(
-                list(_source_rows(source, goals, named, threads, columns)) if source else [],
+                list(_source_rows(source, named, threads, columns)) if source else [],
+                {hardware: amount(LATENCY, latency) for hardware, latency in latencies.items()},
                 [_goal_rows(goal, source, columns) for goal in goals],
             )
         )
@@ -116,29 +132,26 @@ def quantity_columns(job: Job, formats: Sequence[AxisFormat]) -> Iterator[Column
             yield Column(axis_format.label, axis_format)
 
 
-def _source_rows(
-    source: Source, goals: Sequence[Goal], name: str, threads: int, columns: Sequence[Column]
-) -> Iterator[Row]:
+def _source_rows(source: Source, name: str, threads: int, columns: Sequence[Column]) -> Iterator[Row]:
     untuned = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
     network = BranchFigures(1.0, source.costs, source.measured, 0.0)
     figures = [figure_of(untuned, network, column, {}) for column in columns]
-    yield Row(name, figures, Figure(quality(source.metric, source.accuracy)))
-    for hardware, latency in source_elsewhere(source, goals).items():
-        there = Figure(f"{amount(LATENCY, latency)} on {hardware}")
-        shown = [there if _is_prediction(column) else Figure("") for column in columns]
-        yield Row(f"on {hardware}", shown, Figure(""))
-    yield from _score_rows(source.output_scores, {}, columns)
+    outputs = list(_output_figures(source.output_scores, {}))
+    yield Row(name, figures, Figure(quality(source.metric, source.accuracy)), outputs)
     if source.tuned_accuracy is not None:
-        yield Row("tuned", _nothing(columns), Figure(quality(source.metric, source.tuned_accuracy)))
-        yield from _score_rows(source.tuned_output_scores, {}, columns)
+        score = Figure(quality(source.metric, source.tuned_accuracy))
+        outputs = list(_output_figures(source.tuned_output_scores, {}))
+        yield Row("tuned", [Figure("")] * len(columns), score, outputs)
 
 
 def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> GoalRows:
     limits = limits_of(goal)
+    targets = {(each.output, each.metric): each.value for each in goal.spec.targets if each.output != OVERALL}
     package = Row(
         goal.id,
         [figure_of(goal, goal, column, limits) for column in columns],
         score_of(goal, goal.accuracy, source),
+        list(_output_figures(goal.output_scores, targets)),
     )
     branches = [
         Row(
@@ -148,20 +161,17 @@ def _goal_rows(goal: Goal, source: Source | None, columns: Sequence[Column]) -> 
         )
         for branch in goal.branch_figures
     ]
-    targets = {(each.output, each.metric): each.value for each in goal.spec.targets if each.output != OVERALL}
-    return GoalRows(goal, package, [*_score_rows(goal.output_scores, targets, columns), *branches])
+    return GoalRows(goal, package, branches)
 
 
-def _score_rows(
-    scores: Sequence[OutputScore], targets: Mapping[tuple[str, Metric], float], columns: Sequence[Column]
-) -> Iterator[Row]:
-    """Yield a row for each metric of an output; for a single output, only if it has a target."""
+def _output_figures(
+    scores: Sequence[OutputScore], targets: Mapping[tuple[str, Metric], float]
+) -> Iterator[OutputFigure]:
+    """Yield the score of each metric of an output; for a single output, only if it has a target."""
     reached = {(score.output, score.metric): score.value for score in scores}
     for output, metric in dict.fromkeys([*(reached if len(reached) > 1 else ()), *targets]):
         key = output, metric
-        yield Row(
-            f"{output}, {metric}", _nothing(columns), _compared(metric, reached.get(key), targets.get(key))
-        )
+        yield OutputFigure(f"{output}, {metric}", _compared(metric, reached.get(key), targets.get(key)))
 
 
 def score_of(goal: Goal, accuracy: float | None, source: Source | None) -> Figure:
@@ -175,10 +185,6 @@ def _compared(metric: Metric, score: float | None, target: float | None) -> Figu
     sign = AT_LEAST if metric.is_share else AT_MOST
     limit = "" if target is None else f"{sign} {quality(metric, target)}"
     return Figure(quality(metric, score), limit, score is not None and not metric.reaches(score, target))
-
-
-def _nothing(columns: Sequence[Column]) -> list[Figure]:
-    return [Figure("")] * len(columns)
 
 
 def limits_of(goal: Goal) -> dict[tuple[str, bool], float]:

@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL, Target
-from mistify.jobs.job import Goal, GoalState, Job
+from mistify.jobs.job import Goal, GoalState, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
+from mistify.jobs.part import JobPart
 from mistify_server.web.pages.missed_goals import MissedGoal, MissedGoals, missed_goals
+from mistify_server.web.pages.report_page import report_page
+from mistify_server.web.rendering import render
 from tests.support.many_goals import job_of
 from tests.support.rendered import job_page
 
@@ -57,3 +62,33 @@ def test_a_page_names_and_links_them() -> None:
     last = job.goals[13].id
     assert f'<a href="/jobs/demo-20/goals/{last}">{last}</a> <span class="missed">(2% over its limit' in page
     assert "Not met" not in job_page(job_of(3))
+
+
+@pytest.mark.parametrize(
+    ("state", "goals", "shown"),
+    [
+        (JobState.DONE, 3, '<span class="state done">done</span>'),
+        (JobState.DONE, 20, '<span class="state partly">done, 2 goals not met</span>'),
+        (JobState.RUNNING, 20, '<span class="state running">running</span>'),
+        (JobState.FAILED, 20, '<span class="state failed">failed</span>'),
+    ],
+)
+def test_a_job_that_is_done_says_how_many_goals_are_missed(state: JobState, goals: int, shown: str) -> None:
+    job = replace(job_of(goals), state=state)
+    assert shown in job_page(job)
+    assert shown in report_page(job)
+    part = JobPart(job, goals, sum(goal.state is GoalState.MET for goal in job.goals))
+    assert shown in jobs_page(part)
+
+
+def test_a_job_without_a_met_goal_is_not_shown_as_partly_done() -> None:
+    job = job_of(1)
+    assert '<span class="state unmet">done, 1 goal not met</span>' in job_page(
+        replace(job, goals=(replace(job.goals[0], state=GoalState.UNMET),))
+    )
+
+
+def jobs_page(part: JobPart) -> str:
+    """Return the list of jobs with a single one."""
+    common = {"path": "/", "needs_token": False, "in_session": False, "caller": None, "base_url": ""}
+    return render("jobs.html", parts=[part], next_page_token="", search="", removed=False, **common)

@@ -19,11 +19,13 @@ from mistify.config.task import TaskConfig
 from mistify.costs.formats import AxisFormat
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, Source
 from mistify.jobs.package_spec import PackageSpec
+from mistify.jobs.report import hardware_named
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.assets import plotly_script
 from mistify_server.web.pages.goal_table import Figure, goal_table
 from mistify_server.web.pages.report_page import report_page
 from mistify_server.web.pages.task_tables import TaskRow, TaskTable, task_table
+from tests.support.many_goals import job_of
 from tests.support.stored import digits_job
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&amp;"
@@ -159,13 +161,25 @@ def test_limits_are_shown_where_they_are_evaluated() -> None:
         Figure("20", "≥ 10"),
     ]
     assert shown.package.score == Figure("85.0% (-5.0)", "≥ 80.0%")
-    (mask,) = shown.parts
+    (mask,) = shown.package.outputs
     assert (mask.name, mask.score) == ("mask, mean_iou", Figure("60.0%", "≥ 70.0%", True))
     assert {figure.reached for figure in waiting.package.figures} == {"-"}
     assert [(row.name, row.score.reached) for row in batch.source] == [
         ("source", "90.0%"),
         ("tuned", "90.0%"),
     ]
+    assert batch.elsewhere == {}
+
+
+def test_the_source_has_one_line_for_all_other_hardware() -> None:
+    job = job_of(20)
+    (batch,) = goal_table(job).batches
+    assert [row.name for row in batch.source] == ["source", "tuned"]
+    named = {name for goal in job.goals if (name := hardware_named(goal))}
+    assert batch.elsewhere.keys() == named
+    words = Parsed(report_page(job)).words
+    assert f"Its latency on {len(named)} other machines" in words
+    assert all(f"on {name}" in words for name in named)
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED])
