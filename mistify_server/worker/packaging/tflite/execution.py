@@ -56,7 +56,7 @@ def run(network: Path, signature: str, inputs: Mapping[str, Array]) -> Mapping[s
     """
     runner = _opened(network, signature)[1]
     stored = {
-        name: info.quantized(inputs[name]) for name, info in _described(runner.get_input_details()).items()
+        name: info.quantized(inputs[name]) for name, info in described(runner.get_input_details()).items()
     }
     outputs: Mapping[str, Array] = runner(**stored)
     return outputs
