@@ -148,6 +148,12 @@ class ServeConfig(BaseSettings):
     tls_key: Annotated[Path | None, typer.Option(help="PEM file with the server's private key.")] = _file(
         "key.pem"
     )
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="PEM file with the authority of which every caller must present a certificate, browsers too."
+        ),
+    ] = _file("clients.pem")
     log_format: Annotated[
         LogFormat,
         typer.Option(
@@ -196,7 +202,7 @@ class ServeConfig(BaseSettings):
             max_goals=self.max_goals,
             max_uploads=parse_bytes(self.max_uploads).value,
             index=self.index,
-            certificate=Certificate.of(self.tls_certificate, self.tls_key),
+            certificate=Certificate.of(self.tls_certificate, self.tls_key, self.tls_client_ca),
             token=read_token(self.token_file),
             resume=self.resume,
         )

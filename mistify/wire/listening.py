@@ -14,28 +14,42 @@ from mistify.wire.address import TLS
 
 _LAST_PORT = 65535
 
+#: The options for the files of a certificate.
+_FILES = "--tls-certificate", "--tls-key"
+
 
 @dataclass(frozen=True)
 class Certificate:
-    """The identity of a server: PEM files with its certificate chain and private key."""
+    """The identity of a server: PEM files with its certificate chain and private key.
+
+    Attributes:
+        client_authority: PEM file with the authorities of which clients must present a certificate; None if
+            they need none.
+    """
 
     chain: Path
     key: Path
+    client_authority: Path | None = None
 
     @classmethod
-    def of(cls, chain: Path | None, key: Path | None) -> "Certificate | None":
-        """Return the certificate in the files of a command's options; None if neither is given.
+    def of(
+        cls, chain: Path | None, key: Path | None, client_authority: Path | None = None
+    ) -> "Certificate | None":
+        """Return the certificate in the files of a command's options; None if none is given.
 
         Raises:
-            MistifyError: INVALID_CONFIG, only one is given.
+            MistifyError: INVALID_CONFIG, some are missing.
         """
         if chain is not None and key is not None:
-            return cls(chain, key)
+            return cls(chain, key, client_authority)
         if chain is None and key is None:
-            return None
-        given, missing = (
-            ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
-        )
+            if client_authority is None:
+                return None
+            expected = "a PEM file, because only TLS has certificates of clients"
+            fix = "give it, or no --tls-client-ca"
+            problems = [Problem(name, "nothing", expected, fix) for name in _FILES]
+            raise invalid_config(problems, "the command line")
+        missing, given = _FILES if chain is None else _FILES[::-1]
         problem = Problem(missing, "nothing", f"a PEM file, because {given} is given", "give both or neither")
         raise invalid_config([problem], "the command line")
 
@@ -50,13 +64,21 @@ class Certificate:
         """
         try:
             first = self._configuration()
-            return grpc.dynamic_ssl_server_credentials(first, self._renewed)  # type: ignore[arg-type]
+            return grpc.dynamic_ssl_server_credentials(
+                first,
+                self._renewed,  # type: ignore[arg-type]
+                require_client_authentication=self.client_authority is not None,
+            )
         except OSError as error:
             message = f"the file {error.filename} cannot be read: {error.strerror}; give a PEM file"
             raise MistifyError(ErrorCode.NOT_FOUND, message) from error
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        return grpc.ssl_server_certificate_configuration([(self.key.read_bytes(), self.chain.read_bytes())])
+        authority = self.client_authority
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key.read_bytes(), self.chain.read_bytes())],
+            root_certificates=None if authority is None else authority.read_bytes(),
+        )
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the current certificate; None, for the previous one, if a file cannot be read."""

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 from typing_extensions import override
 
-from mistify_client.rpc.trust import CA
+from mistify_client.rpc.trust import CA, CERTIFICATE, KEY
 
 #: Command -> the module of this package that registers it.
 _MODULES: Final = {
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         command = self._registered(ctx, cmd_name)
         if command is not None and command.help is not None:
             command.help = _joined(command.help)
-        return None if command is None else _with_authority(command)
+        return None if command is None else _with_tls(command)
 
     def _registered(self, ctx: Any, name: str) -> Any:
         if name not in _MODULES:
@@ -54,38 +54,45 @@ class Commands(TyperGroup):
         return get_group(others).get_command(ctx, name)
 
 
-def _trust(path: str | None) -> None:
-    if path is not None:
-        os.environ[CA] = path
-
-
-def _with_authority(command: Any) -> Any:
-    """Add the option `--ca` to a command that may call a server; it applies to the whole process."""
+def _with_tls(command: Any) -> Any:
+    """Add the options for TLS to a command that may call a server; they apply to the whole process."""
     names = {parameter.name for parameter in command.params}
-    if not names.isdisjoint({"server", "token_file"}) and _AUTHORITY.name not in names:
-        command.params.append(_AUTHORITY)
+    if not names.isdisjoint({"server", "token_file"}) and names.isdisjoint(option.name for option in _TLS):
+        command.params += _TLS
     return command
 
 
-def _authority_option() -> Any:
-    """Return `--ca` as Typer creates it from a function's parameter."""
-    text = (
+def _tls_options() -> list[Any]:
+    """Return the options for TLS as Typer creates them from a function's parameters."""
+
+    def file(variable: str, text: str) -> Any:
+        def keep(path: str | None) -> None:
+            if path is not None:
+                os.environ[variable] = path
+
+        return typer.Option(envvar=variable, metavar="FILE", help=text, callback=keep)
+
+    authority = (
         "PEM file with the authority's certificate, for a server at tls://. Default: those trusted by gRPC."
     )
+    certificate = "PEM file with this client's certificate chain, for a server that asks for it."
 
     def command(
-        ca: Annotated[str | None, typer.Option(envvar=CA, metavar="FILE", help=text, callback=_trust)] = None,
+        ca: Annotated[str | None, file(CA, authority)] = None,
+        certificate: Annotated[str | None, file(CERTIFICATE, certificate)] = None,
+        key: Annotated[str | None, file(KEY, "PEM file with the private key of --certificate.")] = None,
     ) -> None:
-        """Declare the option."""
+        """Declare the options."""
 
     alone = typer.Typer()
     alone.command()(command)
-    (option,) = (one for one in get_command(alone).params if one.name == "ca")
-    option.expose_value = False
-    return option
+    options = [one for one in get_command(alone).params if one.name in ("ca", "certificate", "key")]
+    for option in options:
+        option.expose_value = False
+    return options
 
 
-_AUTHORITY: Final = _authority_option()
+_TLS: Final = _tls_options()
 
 
 def _joined(text: str) -> str:

@@ -47,6 +47,10 @@ def lend(
         typer.Option(help="PEM file with this helper's certificate chain; devices then use tls://HOST:PORT."),
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file with this helper's private key.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="PEM file with the authority of which every device must present a certificate."),
+    ] = None,
     clients: Annotated[int, typer.Option(min=1, max=1000, help="Devices at a time.")] = 4,
     rate: Annotated[float, typer.Option(min=0.1, help="Inferences a second for each device.")] = 100.0,
     memory: Annotated[
@@ -68,7 +72,7 @@ def lend(
         for each in opened:
             check_trusted(each, trust)
         packages = LentPackages(opened)
-        certificate = Certificate.of(tls_certificate, tls_key)
+        certificate = Certificate.of(tls_certificate, tls_key, tls_client_ca)
         with serving(
             packages, quotas, listen, token=read_token(token_file), certificate=certificate
         ) as address:

@@ -15,7 +15,15 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.wire.address import TLS, is_on_this_machine
 from mistify.wire.errors import attached_error
 from mistify.wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
-from mistify_client.rpc.trust import CA, speaks_tls, trusted_certificates
+from mistify_client.rpc.trust import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    asks_for_certificate,
+    own_certificate,
+    speaks_tls,
+    trusted_certificates,
+)
 
 #: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
 _BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
@@ -98,15 +106,21 @@ def open_channel(
 ) -> grpc.Channel:
     """Return a channel to a server, which connects at the first call.
 
+    With TLS, it presents the client's own certificate if there is one.
+
     Args:
         address: `host:port`, or `tls://host:port`.
         certificates: Returns the certificates to trust with TLS; None for gRPC's default list.
         options: Options of gRPC.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, as for `own_certificate`, and what `certificates` raises.
     """
     options = [*options, *(DIRECTLY if is_on_this_machine(address) else ())]
     if not address.startswith(TLS):
         return grpc.insecure_channel(address, options=options)
-    credentials = grpc.ssl_channel_credentials(certificates())
+    chain, key = own_certificate() or (None, None)
+    credentials = grpc.ssl_channel_credentials(certificates(), key, chain)
     return grpc.secure_channel(address.removeprefix(TLS), credentials, options=options)
 
 
@@ -219,17 +233,8 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
     if (attached := attached_error(call.trailing_metadata())) is not None:
         return attached
     match call.code():
-        case grpc.StatusCode.UNAVAILABLE if _BAD_CERTIFICATE.search(call.details() or ""):
-            return MistifyError(
-                ErrorCode.UNAUTHENTICATED,
-                f"the server at {address} did not prove its identity ({call.details()}); name the "
-                f"authority's certificate by --ca FILE (or in {CA}), and the server as its certificate does",
-            )
-        case grpc.StatusCode.UNAVAILABLE if _is_addressed_wrongly(call, address):
-            other = address.removeprefix(TLS) if address.startswith(TLS) else TLS + address
-            speaks = "does not speak TLS" if address.startswith(TLS) else "speaks TLS"
-            problem = Problem("--server", address, f"{other}, because the server {speaks}", f"write {other}")
-            return invalid_config([problem], "the connection")
+        case grpc.StatusCode.UNAVAILABLE if (error := _tls_error(call, address)) is not None:
+            return error
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return MistifyError(
                 ErrorCode.UNAVAILABLE,
@@ -244,6 +249,28 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
             return MistifyError(
                 ErrorCode.INTERNAL, f"the server at {address} failed with {status.name}: {call.details()}"
             )
+
+
+def _tls_error(call: grpc.RpcError, address: str) -> MistifyError | None:
+    """Return the error if client and server do not agree on TLS or on certificates; None if they do."""
+    if _BAD_CERTIFICATE.search(call.details() or ""):
+        return MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"the server at {address} did not prove its identity ({call.details()}); name the "
+            f"authority's certificate by --ca FILE (or in {CA}), and the server as its certificate does",
+        )
+    if address.startswith(TLS) and asks_for_certificate(address.removeprefix(TLS)):
+        return MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"the server at {address} asks for a certificate of its clients; give one of the authority "
+            f"that it trusts by --certificate FILE and --key FILE (or in {CERTIFICATE} and {KEY})",
+        )
+    if _is_addressed_wrongly(call, address):
+        other = address.removeprefix(TLS) if address.startswith(TLS) else TLS + address
+        speaks = "does not speak TLS" if address.startswith(TLS) else "speaks TLS"
+        problem = Problem("--server", address, f"{other}, because the server {speaks}", f"write {other}")
+        return invalid_config([problem], "the connection")
+    return None
 
 
 def _is_addressed_wrongly(call: grpc.RpcError, address: str) -> bool:

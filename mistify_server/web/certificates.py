@@ -37,11 +37,15 @@ class RenewedTls:
 
     def _current_stamp(self) -> tuple[tuple[int, int, int], ...]:
         """Return a value that changes with the files."""
-        states = (path.stat() for path in (self._certificate.chain, self._certificate.key))
+        own = self._certificate
+        states = (path.stat() for path in (own.chain, own.key, own.client_authority) if path is not None)
         return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         # Without a password, OpenSSL would ask for one at the terminal, and the server would wait for it.
         context.load_cert_chain(self._certificate.chain, self._certificate.key, password="")
+        if self._certificate.client_authority is not None:
+            context.load_verify_locations(self._certificate.client_authority)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context

@@ -16,7 +16,7 @@ from tests.support.servers import MISTIFY, last_word, server
 
 def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
     """Return server options with a certificate for `name`; write `authority.pem` to the same directory."""
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True, parents=True)
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(directory / "authority.pem"))
     certificate = authority.issue_cert(name)
@@ -26,10 +26,12 @@ def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
     return "--tls-certificate", directory / "chain.pem", "--tls-key", directory / "key.pem"
 
 
-def devices(address: str, authority: Path | None, **environ: str) -> subprocess.CompletedProcess[str]:
+def devices(
+    address: str, authority: Path | None, *options: str | Path, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run `mistify devices` as a client that trusts this authority, or by default the public ones."""
     trusted = [] if authority is None else ["--ca", str(authority)]
-    command = [MISTIFY, "devices", "--server", address, *trusted]
+    command = [MISTIFY, "devices", "--server", address, *trusted, *map(str, options)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
 
 
@@ -107,3 +109,83 @@ def test_a_renewed_certificate_needs_no_restart(tmp_path: Path) -> None:
         assert served(other / "authority.pem") == (True, True)
         (own / "key.pem").unlink()
         assert served(other / "authority.pem") == (True, True)
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
+    """Run a server that asks for certificates; yield both addresses and the directory of the files."""
+    base = tmp_path_factory.mktemp("mutual")
+    certified(base / "client", "device.example")
+    certified(base / "stranger", "device.example")
+    options = *certified(base / "own", "127.0.0.1"), "--tls-client-ca", base / "client" / "authority.pem"
+    with server(base / "store", *options, "--http", "127.0.0.1:0") as (listening, process):
+        yield listening, last_word(process), base
+
+
+def identity(directory: Path) -> tuple[str | Path, ...]:
+    return "--certificate", directory / "chain.pem", "--key", directory / "key.pem"
+
+
+def test_clients_with_a_certificate_of_the_authority_are_served(asking: tuple[str, str, Path]) -> None:
+    listening, url, base = asking
+    authority, own = base / "own" / "authority.pem", base / "client"
+    by_environment = {
+        "MISTIFY_CERTIFICATE": str(own / "chain.pem"), "MISTIFY_KEY": str(own / "key.pem")
+    }  # fmt: skip
+    for done in (
+        devices(listening, authority, *identity(own)),
+        devices(listening, authority, **by_environment),
+    ):
+        assert done.returncode == 0, done.stderr
+    context = ssl.create_default_context(cafile=str(authority))
+    context.load_cert_chain(own / "chain.pem", own / "key.pem")
+    assert httpx.get(f"{url}healthz", verify=context).status_code == 200
+
+
+@pytest.mark.parametrize("name", [None, "stranger"])
+def test_clients_without_such_a_certificate_are_refused(
+    asking: tuple[str, str, Path], name: str | None
+) -> None:
+    listening, url, base = asking
+    authority = base / "own" / "authority.pem"
+    done = devices(listening, authority, *(() if name is None else identity(base / name)))
+    assert done.returncode == ErrorCode.UNAUTHENTICATED.exit_code, done.stderr
+    assert "asks for a certificate of its clients" in done.stderr.replace("\n", " ")
+    context = ssl.create_default_context(cafile=str(authority))
+    if name is not None:
+        context.load_cert_chain(base / name / "chain.pem", base / name / "key.pem")
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{url}healthz", verify=context)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--certificate", "chain.pem"), "--key (or MISTIFY_KEY)"),
+        (("--certificate", "absent.pem", "--key", "key.pem"), "--certificate"),
+        (("--certificate", "chain.pem", "--key", "chain.pem"), "--key"),
+    ],
+)
+def test_the_error_names_a_file_of_the_client_that_cannot_be_used(
+    asking: tuple[str, str, Path], options: tuple[str, ...], problem: str
+) -> None:
+    listening, _, base = asking
+    files = [base / "client" / word if word.endswith(".pem") else word for word in options]
+    done = devices(listening, base / "own" / "authority.pem", *files)
+    assert done.returncode == ErrorCode.INVALID_CONFIG.exit_code
+    assert problem in done.stderr
+
+
+def test_certificates_of_clients_need_one_of_the_server(tmp_path: Path) -> None:
+    command = [
+        MISTIFY.with_name("mistify-server"),
+        "serve",
+        "--store",
+        tmp_path / "store",
+        "--tls-client-ca",
+        tmp_path / "ca.pem",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ErrorCode.INVALID_CONFIG.exit_code
+    assert "--tls-certificate" in done.stderr
+    assert "--tls-key" in done.stderr
