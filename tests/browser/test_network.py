@@ -82,7 +82,7 @@ def test_rows_name_what_they_read_unless_it_is_the_row_above(page: Page) -> None
     kinds = page.locator(".network tbody th").all_inner_texts()
     assert " ".join(kinds[6].split()) == "6 block_1_add ADD of 2, 5"
     assert " ".join(kinds[5].split()) == "5 block_1_projection CONV_2D"
-    assert " ".join(kinds[-1].split()) == "8 DEQUANTIZE , output scores"
+    assert " ".join(kinds[-1].split()) == "8 DEQUANTIZE → scores"
 
 
 def test_a_package_without_known_operators_says_why(page: Page) -> None:

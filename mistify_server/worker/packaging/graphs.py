@@ -18,7 +18,7 @@ from mistify_server.worker.packaging.tflite.flatbuffer import (
     graph_of,
     operators,
 )
-from mistify_server.worker.packaging.tflite.layer_names import layer_at
+from mistify_server.worker.packaging.tflite.layer_names import are_repeated, layer_at
 from mistify_server.worker.packaging.tflite.runner import Example
 from mistify_server.worker.packaging.tflite.tensor_errors import TensorErrors
 
@@ -55,7 +55,16 @@ def network_graph(
     shapes = Example(network, signature, graph.number).shapes()
     known = {index: tuple(sizes) for index, sizes in shapes.items()}
     elements = tuple(prod(known.get(index, (0,))) for index in range(max(known) + 1))
-    walk = _Walk(graph, known, layers, profile, NetworkCost((), elements, (), ()), errors.by_tensor)
+    names = (tensor.name for operator in found for tensor in (*operator.inputs, *operator.outputs))
+    walk = _Walk(
+        graph,
+        known,
+        layers,
+        profile,
+        NetworkCost((), elements, (), ()),
+        errors.by_tensor,
+        are_repeated(names, layers),
+    )
     nodes = [*walk.inputs(found), *walk.operators(found)]
     return NetworkGraph(graph.name, profile.name, tuple(nodes), errors.examples)
 
@@ -67,6 +76,7 @@ class _Walk:
     Attributes:
         shapes: Index of a tensor -> its shape for one example.
         tensors: The sizes of the tensors, for predicting times.
+        repeated: Whether names of tensors have suffixes that those of the layers do not have.
         writers: Index of a tensor -> position of the node that writes it.
         unpacked: Index of a tensor -> the stored weights that it is unpacked from.
         counted: Weights of earlier operators, by index.
@@ -78,6 +88,7 @@ class _Walk:
     profile: HardwareProfile
     tensors: NetworkCost
     errors: Mapping[int, float]
+    repeated: bool
     writers: dict[int, int] = field(default_factory=dict)
     unpacked: dict[int, FlatbufferTensor] = field(default_factory=dict)
     counted: set[int] = field(default_factory=set)
@@ -155,7 +166,8 @@ class _Walk:
         An output of the network has the output's name, and its weights have that of the layer.
         """
         for tensor in (operator.outputs[0], *(each for each in operator.inputs if each.is_constant)):
-            fused = (layer_at(part, self.layers) for part in tensor.name.split(";"))
+            parts = tensor.name.split(";")
+            fused = (layer_at(part, self.layers, repeated=self.repeated) for part in parts)
             names = [name for name in fused if name is not None]
             if names:
                 return min(names, key=self.layers.index)

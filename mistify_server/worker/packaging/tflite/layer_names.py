@@ -1,7 +1,7 @@
 """The original layers of the parts of a converted network."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from ai_edge_litert import schema_py_generated as schema
@@ -14,19 +14,29 @@ _REPEATED: Final = re.compile(r"_\d+$")
 _PARTS: Final = re.compile(r"[/;:]")
 
 
-def layer_at(place: str, layers: Collection[str]) -> str | None:
+def layer_at(place: str, layers: Collection[str], *, repeated: bool = False) -> str | None:
     """Return the original layer of a part of a converted network; None if its name does not tell.
 
     Args:
         place: TensorFlow's name for it, such as `functional_1/conv_2/convolution`; several names joined by
             `;` where operations were fused.
         layers: Names of the network's layers.
+        repeated: Whether `conv_1` rather is a repeated `conv` than the layer of this name.
     """
     for part in _PARTS.split(place):
-        for name in (part, _REPEATED.sub("", part)):
+        without_suffix = _REPEATED.sub("", part)
+        for name in (without_suffix, part) if repeated else (part, without_suffix):
             if name in layers:
                 return name
     return None
+
+
+def are_repeated(places: Iterable[str], layers: Collection[str]) -> bool:
+    """Check whether TensorFlow has added suffixes to the names of most layers in a converted network."""
+    parts = {part for place in places for part in _PARTS.split(place)}
+    own = {part for part in parts if part in layers}
+    added = {part for part in parts - own if _REPEATED.sub("", part) in layers}
+    return len(added) > len(own)
 
 
 def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:

@@ -65,6 +65,18 @@ def test_operators_read_what_their_layers_read(model):
     assert [node.index for node in graph.nodes] == [None, *range(len(graph.nodes) - 1)]
 
 
+def test_layers_are_told_apart_from_repeated_names():
+    """TensorFlow may name the layer conv2d conv2d_1, and the layer conv2d_1 conv2d_1_2."""
+    widths = {"conv2d": 5, "conv2d_1": 6, "conv2d_2": 7, "conv2d_3": 8}
+    x = image = keras.Input((8, 8, 2), name="image")
+    for name, width in widths.items():
+        x = layers.Conv2D(width, 1, name=name)(x)
+    model = randomised(keras.Model(image, layers.Dense(3, name="y")(layers.Flatten(name="flat")(x))))
+    for _ in range(2):  # later conversions have further suffixes
+        found = by_layer(graph_of(model))
+        assert {name: found[name].shape[-1] for name in widths} == widths
+
+
 def test_figures_are_those_of_the_layers(model):
     graph = graph_of(model)
     found = by_layer(graph)

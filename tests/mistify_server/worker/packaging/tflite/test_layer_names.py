@@ -6,7 +6,7 @@ import pytest
 
 from mistify.config.package.quantization import QuantizationConfig
 from mistify_server.worker.packaging.conversion.converter import convert
-from mistify_server.worker.packaging.tflite.layer_names import float_kernels
+from mistify_server.worker.packaging.tflite.layer_names import are_repeated, float_kernels, layer_at
 
 layers = keras.layers
 
@@ -24,3 +24,13 @@ def test_layers_with_float_kernels_are_listed_with_their_size(precision: str, ke
     examples = {"x": np.random.default_rng(0).normal(size=(20, 4, 4, 4, 2)).astype(np.float32)}
     network = convert(model, QuantizationConfig.model_validate(precision), examples)
     assert float_kernels(network, {layer.name for layer in model.layers}) == kept
+
+
+def test_suffixes_are_told_from_names_by_those_of_the_other_layers() -> None:
+    names = ["conv", "conv_1", "add"]
+    repeated = ["model_1/conv_1/convolution", "model_1/conv_1_2/convolution", "model_1/add_1/Add"]
+    assert are_repeated(repeated, names)
+    assert [layer_at(place, names, repeated=True) for place in repeated] == names
+    own = ["model/conv/convolution", "model/conv_1/convolution", "model/add/Add"]
+    assert not are_repeated(own, names)
+    assert [layer_at(place, names) for place in own] == names
