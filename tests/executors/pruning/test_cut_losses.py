@@ -97,6 +97,7 @@ def test_channels_of_a_layer_norm_are_cut_physically(digits):
     x = layers.Dense(8, "relu")(layers.Flatten()(inputs))
     x = layers.LayerNormalization()(x)
     model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+    model.layers[-1].kernel.assign(10 * model.layers[-1].kernel)
     wide = with_copies(model)
     setup = TrainingSetup(*digits, None, TrainingParams(batch_size=32))
     ((_, own),) = losses_of(wide, setup).items()

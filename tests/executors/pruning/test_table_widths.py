@@ -80,6 +80,19 @@ def test_a_group_without_losses_is_cut_first():
     assert found[second] == 16
 
 
+def test_layers_that_save_less_together_than_alone_do_not_exceed_the_limits():
+    """Cutting either of two neighbours saves their product, and cutting both does not save it twice."""
+    structure = structure_of(32, 32, 32, 32)
+    *spare, last = structure.groups
+    losses = dict.fromkeys(spare, {16: 0.0, 8: 0.0, 4: 0.0}) | {last: {16: 1.0, 8: 2.0, 4: 3.0}}
+    table = LossTable(structure.widths, losses)
+    for share in (0.5, 0.3, 0.2):
+        limits = {FLOPS: share * costs(structure, structure.widths)[FLOPS]}
+        found = widths_within(table, structure, structure.widths, limits, ())
+        assert not exceeded(costs(structure, found), limits)
+        assert found[last] == 32
+
+
 def test_memory_that_no_single_group_determines_is_limited():
     structure = structure_of(16, 16, 16)
     axis = MEMORY
