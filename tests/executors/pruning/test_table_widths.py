@@ -81,16 +81,19 @@ def test_a_group_without_losses_is_cut_first():
 
 
 def test_layers_that_save_less_together_than_alone_do_not_exceed_the_limits():
-    """Cutting either of two neighbours saves their product, and cutting both does not save it twice."""
-    structure = structure_of(32, 32, 32, 32)
-    *spare, last = structure.groups
-    losses = dict.fromkeys(spare, {16: 0.0, 8: 0.0, 4: 0.0}) | {last: {16: 1.0, 8: 2.0, 4: 3.0}}
-    table = LossTable(structure.widths, losses)
-    for share in (0.5, 0.3, 0.2):
-        limits = {FLOPS: share * costs(structure, structure.widths)[FLOPS]}
-        found = widths_within(table, structure, structure.widths, limits, ())
-        assert not exceeded(costs(structure, found), limits)
-        assert found[last] == 32
+    """Cutting one of two neighbours saves part of their product, which cutting both does not save twice."""
+    inputs = x = keras.Input((6,), name="x")
+    for name in ("a", "b", "c"):
+        x = layers.Dense(32, "relu", name=name)(x)
+    beside = layers.Dense(256, "relu", name="beside")(inputs)
+    outputs = layers.Dense(3, name="scores")(layers.Concatenate()([x, beside]))
+    structure = analyse(keras.Model(inputs, outputs))
+    losses = {name: {16: 0.0, 8: 0.0, 4: 0.0} for name in ("a", "b", "c")}
+    table = LossTable(structure.widths, losses | {"beside": {128: 1.0, 64: 2.0, 32: 3.0}})
+    limits = {FLOPS: 0.4 * costs(structure, structure.widths)[FLOPS]}
+    found = widths_within(table, structure, structure.widths, limits, ())
+    assert not exceeded(costs(structure, found), limits)
+    assert loss(table, found) < 1.05 * table.of("beside", [190])[0]
 
 
 def test_memory_that_no_single_group_determines_is_limited():
