@@ -1,6 +1,6 @@
 """Causes of accuracy losses by precision: weights beyond float16, and tensors with a shared integer scale."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.tflite.flatbuffer import Operator, operators
-from mistify_server.worker.packaging.tflite.layer_names import layer_at
+from mistify_server.worker.packaging.tflite.layer_names import are_repeated, layer_at
 from mistify_server.worker.packaging.tflite.runner import Arrays, tensor_ranges
 
 _LARGEST_HALF: Final = float(np.finfo(np.float16).max)
@@ -42,27 +42,29 @@ def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
         network: An integer network.
         layers: Names of the network's layers; without them, tensors are named.
     """
-    scales = {_names(operator): operator.outputs[0].scale for operator in operators(network)}
+    found = list(operators(network))
+    scales = {_names(operator): operator.outputs[0].scale for operator in found}
     name = max(scales, key=scales.__getitem__)
-    return f"a step of {_named(name, layers)} is {scales[name]:.3g}"
+    return f"a step of {_Names(found, layers).of(name)} is {scales[name]:.3g}"
 
 
 def _beyond_float16(network: bytes, layers: Collection[str]) -> str:
     """Return the layer with weights furthest beyond float16, which the converter clips."""
+    found = list(operators(network))
     largest = {
         _names(operator): max(
             float(np.abs(tensor.content).max(initial=0))
             for tensor in operator.inputs
             if tensor.content is not None
         )
-        for operator in operators(network)
+        for operator in found
         if any(tensor.content is not None for tensor in operator.inputs)
     }
     name = max(largest, key=largest.__getitem__, default="")
     if not name or largest[name] <= _LARGEST_HALF:
         return ""
     return (
-        f"weights of {_named(name, layers)} reach {largest[name]:.3g}, and float16 ends at "
+        f"weights of {_Names(found, layers).of(name)} reach {largest[name]:.3g}, and float16 ends at "
         f"{_LARGEST_HALF:,.0f}; float32 and dynamic keep them"
     )
 
@@ -83,24 +85,26 @@ class _Range:
 
 def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> str:
     """Return the concatenated tensor with the fewest steps left by another one on their shared scale."""
-    pairs = list(_neighbours(network, inputs))
+    found = list(operators(network))
+    pairs = list(_neighbours(network, found, inputs))
     if not pairs:
         return ""
     small, large = min(pairs, key=lambda pair: pair[0].width / pair[1].width)
     steps = _STEPS * small.width / large.width
     if steps >= _FEW_STEPS:
         return ""
+    names = _Names(found, layers)
     return (
-        f"concatenated tensors share one scale: {_named(large.name, layers)} ranges over {large.width:.3g}, "
+        f"concatenated tensors share one scale: {names.of(large.name)} ranges over {large.width:.3g}, "
         f"which leaves {steps:.2g} of {_STEPS} steps for the {small.width:.3g} of "
-        f"{_named(small.name, layers)}; "
+        f"{names.of(small.name)}; "
         "normalize both before they are concatenated, or use float16 or float32"
     )
 
 
-def _neighbours(network: bytes, inputs: Arrays) -> Iterator[tuple[_Range, _Range]]:
+def _neighbours(network: bytes, found: Iterable[Operator], inputs: Arrays) -> Iterator[tuple[_Range, _Range]]:
     """Yield the tensors with the smallest and largest range of each concatenation."""
-    joins = [operator.inputs for operator in operators(network) if operator.name == "CONCATENATION"]
+    joins = [operator.inputs for operator in found if operator.name == "CONCATENATION"]
     reached = tensor_ranges(network, inputs) if joins else {}
     for joined in joins:
         bounds = {tensor.name: reached[tensor.index] for tensor in joined if tensor.index in reached}
@@ -110,6 +114,15 @@ def _neighbours(network: bytes, inputs: Arrays) -> Iterator[tuple[_Range, _Range
             yield known[0], known[-1]
 
 
-def _named(tensor: str, layers: Collection[str]) -> str:
-    layer = layer_at(tensor, layers)
-    return f"layer {layer}" if layer else f"the tensor {tensor}"
+class _Names:
+    """The names of a network's layers, or of its tensors where those do not tell."""
+
+    def __init__(self, found: Iterable[Operator], layers: Collection[str]) -> None:
+        self._layers = layers
+        tensors = (tensor for operator in found for tensor in (*operator.inputs, *operator.outputs))
+        self._repeated = are_repeated((tensor.name for tensor in tensors), layers)
+
+    def of(self, tensor: str) -> str:
+        """Return the layer of a tensor for people."""
+        layer = layer_at(tensor, self._layers, repeated=self._repeated)
+        return f"layer {layer}" if layer else f"the tensor {tensor}"

@@ -49,11 +49,13 @@ def float_kernels(network: bytes, layers: Collection[str]) -> dict[str, int]:
     kept: dict[str, int] = {}
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     graph = model.subgraphs[0]
+    repeated = are_repeated((tensor.name.decode() for tensor in graph.tensors), layers)
     for operator in graph.operators:
         written = graph.tensors[operator.outputs[0]]
         for kernel, size in _float_kernels(model, graph, operator):
             # A tensor that is an output of the network has the output's name.
-            own = (layer_at(tensor.name.decode(), layers) for tensor in (written, kernel))
+            names = (tensor.name.decode() for tensor in (written, kernel))
+            own = (layer_at(name, layers, repeated=repeated) for name in names)
             name = next(filter(None, own), flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex))
             kept[name] = kept.get(name, 0) + size
     return kept

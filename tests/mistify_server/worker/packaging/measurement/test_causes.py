@@ -59,6 +59,16 @@ def test_weights_beyond_float16_are_named_with_their_layer():
     assert cause(joined(1), Quantization.FLOAT16) == ""
 
 
+def test_a_layer_is_not_taken_for_one_of_its_repeated_name():
+    """TensorFlow may name the layer dense dense_1."""
+    inputs = keras.Input((4,), name="x")
+    hidden = layers.Dense(3, name="dense_1")(layers.Dense(3, name="dense")(inputs))
+    model = randomised(keras.Model(inputs, layers.Dense(2, name="dense_2")(hidden)))
+    kernel, bias = model.get_layer("dense").get_weights()
+    model.get_layer("dense").set_weights([1e6 * np.sign(kernel), bias])
+    assert cause(model, Quantization.FLOAT16).startswith("weights of layer dense reach 1e+06")
+
+
 def test_int8_networks_refused_by_litert_are_explained_by_their_largest_scale():
     model = joined(1000)
     x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
