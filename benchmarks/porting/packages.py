@@ -2,19 +2,21 @@
 
 `python -m benchmarks.porting.packages [--quick] [--json FILE]`
 
-Networks of sixteen goals, which are narrower than their source and have other weights, are packaged one after
-another by two warm workers: one writes networks into templates, the other one converts each of them. They
-alternate, in this process, with one thread. The sources are the built-in one for digits, ResNet-8 (MLPerf
-Tiny's architecture) and a small MobileNet on random images. `seconds` is the median of a package after those
-that make the template; `goals_16` are the seconds of all sixteen with them. Both include everything but the
-measurements in LiteRT, which run in a separate process: `litert_seconds` are its processor seconds. No data
-are needed.
+Networks of goals, which are narrower than their source and have other weights, are packaged one after another
+by two warm workers, as they are after they have adapted them: one writes networks into templates, the other
+one converts each of them. They alternate, in this process, with one thread. The sources are the built-in one
+for digits, ResNet-8 (MLPerf Tiny's architecture) and a small MobileNet on random images. `seconds` is the
+median of a package after those that make the template; `goals_16` are the seconds of sixteen goals with them.
+Both include everything but the measurements in LiteRT, which run in a separate process: `litert_seconds` are
+its processor seconds. Where another worker has adapted a network, loading it takes `loading_seconds` more. No
+data are needed.
 """
 
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -29,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness.mobilenet import mobilenet
-from benchmarks.harness.run import Figures, Target, run_with_one_thread
+from benchmarks.harness.run import Figures, Target, run_with_one_thread, seconds
 from benchmarks.porting.step import SOURCE
 from benchmarks.tuning.step import resnet8
 from executors.sources.keras.builtin import builtin_source
@@ -38,18 +40,25 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.preparations import Preparations
 from mistify_server.tasks.recipe import TaughtRecipe
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.package_tasks import Packager
 from mistify_server.worker.packaging.conversion.templates import ConversionTemplates
-from mistify_server.worker.runner import TaskRunner
+from mistify_server.worker.prepared_conversions import PreparedConversions
+from mistify_server.worker.training_setups import TrainingSetups
 
 #: Shares of the widths of the smallest goal and of the largest one.
 SMALLEST: Final = 0.3
 LARGEST: Final = 0.95
 
 GOALS: Final = 16
+
+#: Goals that are packaged, in a full run and in a quick one.
+_TIMED: Final = 8
 _QUICK_GOALS: Final = 5
 
 #: Packages until the template is made.
@@ -92,6 +101,14 @@ class Spent(NamedTuple):
     litert: float
 
 
+class Packaged(NamedTuple):
+    """What each package takes, written and converted, and the seconds of loading its network."""
+
+    written: list[Spent]
+    converted: list[Spent]
+    loading: list[float]
+
+
 def main(argv: Sequence[str] = ()) -> int:
     """Run the benchmark and return the exit code."""
     return run_with_one_thread("porting.packages", TARGETS, measure, argv)
@@ -105,9 +122,9 @@ def measure(options: Namespace) -> Figures:
         table.add_column(column, justify="left" if column in ("source", "precision") else "right")
     for name, source in SOURCES.items():
         for precision in PRECISIONS[: 1 if options.quick else None]:
-            written, converted = packaged(source, precision, _QUICK_GOALS if options.quick else GOALS)
+            done = packaged(source, precision, _QUICK_GOALS if options.quick else _TIMED)
             key = name if precision is Quantization.NONE else f"{name}_{precision.value}"
-            of = figures_of(written, converted)
+            of = figures_of(done)
             figures |= {f"{key}_{figure}": value for figure, value in of.items()}
             columns = ("seconds", "converted_seconds", "goals_16", "converted_goals_16", "litert_seconds")
             table.add_row(name, precision.value, *(f"{of[column]:.3g}" for column in columns))
@@ -115,38 +132,73 @@ def measure(options: Namespace) -> Figures:
     return figures
 
 
-def figures_of(written: Sequence[Spent], converted: Sequence[Spent]) -> dict[str, float]:
+def figures_of(done: Packaged) -> dict[str, float]:
     """Return the figures of both ways; the first packages of each are those that make a template."""
-    own, other = (median(spent.worker for spent in side[_FIRST:]) for side in (written, converted))
-    first, others_first = (sum(spent.worker for spent in side[:_FIRST]) for side in (written, converted))
+    sides = done.written, done.converted
+    own, other = (median(spent.worker for spent in side[_FIRST:]) for side in sides)
+    first, others_first = (sum(spent.worker for spent in side[:_FIRST]) for side in sides)
     return {
         "seconds": own,
         "converted_seconds": other,
         "times": other / own,
         "goals_16": first + (GOALS - _FIRST) * own,
         "converted_goals_16": others_first + (GOALS - _FIRST) * other,
-        "litert_seconds": median(spent.litert for spent in written[_FIRST:]),
+        "litert_seconds": median(spent.litert for spent in done.written[_FIRST:]),
+        "loading_seconds": median(done.loading[_FIRST:]),
     }
 
 
-def packaged(source: Source, precision: Quantization, goals: int) -> tuple[list[Spent], list[Spent]]:
+class Worker:
+    """A worker that packages networks.
+
+    Args:
+        artifacts: Stores the networks.
+    """
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._checkpoints, cache = Checkpoints(artifacts), SourceCache(lambda progress: None)
+        setups = TrainingSetups(cache, self._checkpoints)
+        self._packager = Packager(
+            artifacts,
+            cache,
+            self._checkpoints,
+            setups,
+            PreparedConversions(Preparations(artifacts), self._checkpoints, setups),
+            templates=ConversionTemplates(),
+            on_progress=lambda progress: None,
+        )
+
+    def save(self, model: keras.Model) -> str:
+        """Store a network, as after its adaptation."""
+        return self._checkpoints.save(model)
+
+    def package(self, task: PackageTask) -> Spent:
+        """Make a package."""
+        start, litert = process_time(), _litert_seconds()
+        self._packager.package(task)
+        return Spent(process_time() - start, _litert_seconds() - litert)
+
+
+def packaged(source: Source, precision: Quantization, goals: int) -> Packaged:
     """Return what each package takes if its network is written, and if it is converted."""
     model = source.make()
     structure = analyse(model)
-    written, converted = list[Spent](), list[Spent]()
+    done = Packaged([], [], [])
     with TemporaryDirectory() as directory:
         artifacts = Artifacts(Path(directory, "artifacts"))
-        checkpoints = Checkpoints(artifacts)
         data = source.data or random_data(Path(directory), model)
-        teacher = checkpoints.save(model)
-        workers = [TaskRunner(artifacts, lambda progress: None) for _ in range(2)]
+        workers = Worker(artifacts), Worker(artifacts)
+        teacher = workers[0].save(model)
         for number, share in enumerate(np.geomspace(LARGEST, SMALLEST, goals)):
-            checkpoint = checkpoints.save(narrower(structure, float(share), number))
+            network = narrower(structure, float(share), number)
+            checkpoint, _ = (worker.save(network) for worker in workers)
             task = package_task(teacher, checkpoint, data, precision)
-            written.append(_spent(workers[0], task))
+            done.written.append(workers[0].package(task))
             with converter_alone():
-                converted.append(_spent(workers[1], task))
-    return written, converted
+                done.converted.append(workers[1].package(task))
+            load = partial(Checkpoints(artifacts).load, checkpoint)
+            done.loading.extend(seconds(load, 1, process_time))
+    return done
 
 
 def narrower(structure: Structure, share: float, seed: int) -> keras.Model:
@@ -199,12 +251,6 @@ def converter_alone() -> Iterator[None]:
     """Convert each network within the block."""
     with patch.object(ConversionTemplates, "written", lambda *_: None):
         yield
-
-
-def _spent(worker: TaskRunner, task: PackageTask) -> Spent:
-    start, litert = process_time(), _litert_seconds()
-    worker.run(task)
-    return Spent(process_time() - start, _litert_seconds() - litert)
 
 
 def _litert_seconds() -> float:

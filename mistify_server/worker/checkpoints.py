@@ -24,12 +24,15 @@ _UNITS: Final = "units.npz"
 
 
 class Checkpoints:
-    """Saves and loads networks by the digests of their files; the most recent ones stay in memory."""
+    """Saves and loads networks by the digests of their files; the most recent ones stay in memory.
+
+    So a worker need not load the network that it has just adapted, to package it or to adapt it further.
+    """
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._shared = lru_cache(maxsize=4)(self._read_or_latest)
-        self._latest_slice: tuple[str, SourceModel] | None = None
+        self._latest: tuple[str, SourceModel] | None = None
 
     def source(self, artifact: str) -> SourceModel:
         """Return a shared source model, which must not be changed."""
@@ -47,8 +50,14 @@ class Checkpoints:
         """Store a network as an artifact; identical networks share one file, whenever they were made.
 
         The random state of its layers is not saved, because training sets its own seed.
+
+        Args:
+            model: The network, which must not be changed later.
         """
-        return self.save_source(KerasSource(model))
+        source = KerasSource(model)
+        artifact = self.save_source(source)
+        self._latest = artifact, source
+        return artifact
 
     @activity("saving")
     def save_slice(self, network: keras.Model, units: Sequence[OpenUnits]) -> str:
@@ -65,7 +74,7 @@ class Checkpoints:
             with ZipFile(path, "a") as file:
                 file.writestr(ZipInfo(_UNITS), write_units(units))
             artifact = self._artifacts.put(path)
-        self._latest_slice = artifact, source
+        self._latest = artifact, source
         return artifact
 
     def units(self, artifact: str) -> tuple[OpenUnits, ...] | None:
@@ -98,8 +107,8 @@ class Checkpoints:
         return self._artifacts.intact(artifact).read_bytes() if artifact else b""
 
     def _read_or_latest(self, artifact: str) -> SourceModel:
-        if self._latest_slice is not None and self._latest_slice[0] == artifact:
-            return self._latest_slice[1]
+        if self._latest is not None and self._latest[0] == artifact:
+            return self._latest[1]
         return self._read(artifact)
 
     @activity("loading")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 
 from mistify.costs.budget import memory_axis
@@ -100,6 +101,7 @@ def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask)
     )
 
 
+@cache
 def _versions() -> Versions:
     return Versions(
         mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.porting import packages
-from benchmarks.porting.packages import GOALS, SOURCES, TARGETS, Spent, figures_of
+from benchmarks.porting.packages import GOALS, SOURCES, TARGETS, Packaged, Spent, figures_of
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion import converter
 
@@ -11,15 +11,15 @@ from mistify_server.worker.packaging.conversion import converter
 def test_later_packages_count_by_their_median_and_the_first_ones_as_they_are():
     written = [Spent(1.0, 0.3), Spent(3.0, 0.3), Spent(0.1, 0.2), Spent(0.2, 0.3), Spent(0.6, 0.4)]
     converted = [Spent(1.0, 0.3)] * 5
-    figures = figures_of(written, converted)
+    figures = figures_of(Packaged(written, converted, [0.5, 0.5, 0.1, 0.3, 0.2]))
     assert (figures["seconds"], figures["converted_seconds"], figures["times"]) == (0.2, 1.0, 5.0)
     assert figures["goals_16"] == pytest.approx(4.0 + (GOALS - 2) * 0.2)
     assert figures["converted_goals_16"] == 16.0
-    assert figures["litert_seconds"] == 0.3
+    assert (figures["litert_seconds"], figures["loading_seconds"]) == (0.3, 0.2)
 
 
 def test_every_target_has_a_figure():
-    figures = figures_of([Spent(1.0, 0.0)] * 3, [Spent(1.0, 0.0)] * 3)
+    figures = figures_of(Packaged([Spent(1.0, 0.0)] * 3, [Spent(1.0, 0.0)] * 3, [1.0] * 3))
     assert {f"{name}_{figure}" for name in SOURCES for figure in figures} >= TARGETS.keys()
 
 

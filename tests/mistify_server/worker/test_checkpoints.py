@@ -53,3 +53,11 @@ def test_a_damaged_checkpoint_is_reported(artifacts: Artifacts) -> None:
     assert raised.value.code is ErrorCode.CORRUPT_PACKAGE
     assert checkpoints.save(model) == name
     assert checkpoints.load(name).count_params() == 10
+
+
+def test_a_worker_keeps_the_network_that_it_has_just_saved(artifacts: Artifacts) -> None:
+    checkpoints, model = Checkpoints(artifacts), with_dropout()
+    name = checkpoints.save(model)
+    assert checkpoints.shared(name) is model
+    assert checkpoints.load(name) is not model
+    assert Checkpoints(artifacts).shared(name) is not model

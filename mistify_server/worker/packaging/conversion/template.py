@@ -5,6 +5,7 @@ Writing takes milliseconds, conversion half a second or more. The file is the on
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -83,7 +84,7 @@ class ConversionTemplate:
     """A converted network, and what its file holds where.
 
     Attributes:
-        network: Content of its `.tflite`.
+        network: Read from its file; it must not be changed.
         lengths: The lengths of axes that follow the widths.
         elements: The elements of constant shapes that follow the widths.
         constants: The constants that depend on weights or widths, each with a buffer of its own.
@@ -91,7 +92,7 @@ class ConversionTemplate:
         least_kernel: Number of elements below which a kernel is stored in float32; 0 without a limit.
     """
 
-    network: bytes
+    network: Any
     lengths: tuple[FollowingSize, ...]
     elements: tuple[FollowingSize, ...]
     constants: tuple[WrittenConstant, ...]
@@ -110,7 +111,7 @@ class ConversionTemplate:
         """Return the `.tflite` with other weights and widths; None if it needs the converter."""
         if not all(_same_values(weights[layer][at], array) for (layer, at), array in self.fixed.items()):
             return None
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self.network, 0))
+        model = _copied(self.network)
         small = {one: _is_small(model, one, self.least_kernel) for one in self.constants}
         self._resize(model, widths)
         for one in self.constants:
@@ -134,6 +135,15 @@ class ConversionTemplate:
             content = np.array(buffer.data, np.uint8).view(np.int32)
             content[one.index] = one.size.at(widths)
             buffer.data = content.view(np.uint8)
+
+
+def _copied(network: Any) -> Any:
+    """Return a network whose tensors and buffers can be changed; reading it from its file takes longer."""
+    model = copy(network)
+    model.buffers, model.subgraphs = list(map(copy, network.buffers)), list(map(copy, network.subgraphs))
+    for graph in model.subgraphs:
+        graph.tensors = list(map(copy, graph.tensors))
+    return model
 
 
 def _writable(sizes: Any) -> Any:

@@ -24,7 +24,6 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.cut_places import TensorPlace
 from mistify.tflite.combining import read_network
 from mistify.tflite.constants import constant_content, is_constant
-from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.cut_places import separate_constants
 from mistify_server.worker.packaging.conversion.pairing import builtin_code, paired
@@ -92,7 +91,7 @@ def make_template(structure: Structure, quantization: QuantizationConfig) -> Con
     constants = tuple(_constants(whole, first.weights, lengths))
     _give_own_buffers(whole, [one.tensors for one in constants], {one.tensor for one in elements})
     least_kernel = quantization.precision.storage.least_kernel
-    template = ConversionTemplate(packed(whole), lengths, elements, constants, first.fixed, least_kernel)
+    template = ConversionTemplate(whole, lengths, elements, constants, first.fixed, least_kernel)
     predicted = template.with_weights(second.weights, second.widths)
     if predicted is None or not _same_network(predicted, second.network):
         raise NoTemplateError("the converter merges weights, or stores them in another way at other widths")
