@@ -36,8 +36,6 @@ from benchmarks.porting.step import SOURCE
 from benchmarks.tuning.step import resnet8
 from executors.sources.keras.builtin import builtin_source
 from executors.structure import Structure, analyse, narrow
-from mistify.config.package.quantization import QuantizationConfig
-from mistify.costs.quantization import Quantization
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.preparations import Preparations
@@ -58,13 +56,21 @@ LARGEST: Final = 0.95
 GOALS: Final = 16
 
 #: Goals that are packaged, in a full run and in a quick one.
-_TIMED: Final = 8
+_TIMED: Final = 7
 _QUICK_GOALS: Final = 5
+
+#: Columns of the table, and their figures.
+_COLUMNS: Final = {
+    "written": "seconds",
+    "converted": "converted_seconds",
+    "16 goals written": "goals_16",
+    "16 goals converted": "converted_goals_16",
+    "loading": "loading_seconds",
+    "in LiteRT": "litert_seconds",
+}
 
 #: Packages until the template is made.
 _FIRST: Final = 2
-
-PRECISIONS: Final = (Quantization.NONE, Quantization.FLOAT16, Quantization.DYNAMIC)
 
 #: Random images of networks without data of their own, as many as benchmarks have of CIFAR-10.
 _TRAINING: Final = 15_000
@@ -118,16 +124,12 @@ def measure(options: Namespace) -> Figures:
     """Package the goals of each source in both ways, print the table and return the figures."""
     figures: dict[str, float] = {}
     table = Table(title="Processor seconds of a package", title_justify="left")
-    for column in ("source", "precision", "written", "converted", "16 goals", "converted", "in LiteRT"):
-        table.add_column(column, justify="left" if column in ("source", "precision") else "right")
+    for column in ("source", *_COLUMNS):
+        table.add_column(column, justify="left" if column == "source" else "right")
     for name, source in SOURCES.items():
-        for precision in PRECISIONS[: 1 if options.quick else None]:
-            done = packaged(source, precision, _QUICK_GOALS if options.quick else _TIMED)
-            key = name if precision is Quantization.NONE else f"{name}_{precision.value}"
-            of = figures_of(done)
-            figures |= {f"{key}_{figure}": value for figure, value in of.items()}
-            columns = ("seconds", "converted_seconds", "goals_16", "converted_goals_16", "litert_seconds")
-            table.add_row(name, precision.value, *(f"{of[column]:.3g}" for column in columns))
+        of = figures_of(packaged(source, _QUICK_GOALS if options.quick else _TIMED))
+        figures |= {f"{name}_{figure}": value for figure, value in of.items()}
+        table.add_row(name, *(f"{of[figure]:.3g}" for figure in _COLUMNS.values()))
     Console().print(table)
     return figures
 
@@ -179,7 +181,7 @@ class Worker:
         return Spent(process_time() - start, _litert_seconds() - litert)
 
 
-def packaged(source: Source, precision: Quantization, goals: int) -> Packaged:
+def packaged(source: Source, goals: int) -> Packaged:
     """Return what each package takes if its network is written, and if it is converted."""
     model = source.make()
     structure = analyse(model)
@@ -192,7 +194,7 @@ def packaged(source: Source, precision: Quantization, goals: int) -> Packaged:
         for number, share in enumerate(np.geomspace(LARGEST, SMALLEST, goals)):
             network = narrower(structure, float(share), number)
             checkpoint, _ = (worker.save(network) for worker in workers)
-            task = package_task(teacher, checkpoint, data, precision)
+            task = package_task(teacher, checkpoint, data)
             done.written.append(workers[0].package(task))
             with converter_alone():
                 done.converted.append(workers[1].package(task))
@@ -213,7 +215,7 @@ def narrower(structure: Structure, share: float, seed: int) -> keras.Model:
     return model
 
 
-def package_task(teacher: str, checkpoint: str, data: DataSource, precision: Quantization) -> PackageTask:
+def package_task(teacher: str, checkpoint: str, data: DataSource) -> PackageTask:
     """Return the task that packages a checkpoint."""
     recipe = TaughtRecipe(
         model=ModelSource(path="source.keras"),
@@ -224,13 +226,12 @@ def package_task(teacher: str, checkpoint: str, data: DataSource, precision: Qua
         seed=0,
         teacher=teacher,
     )
-    spec = PackageSpec(budget={}, quantization=QuantizationConfig(precision=precision))
     return PackageTask(
         recipe=recipe,
         checkpoint=checkpoint,
         job_id="benchmark",
         goal_id="goal",
-        spec=spec,
+        spec=PackageSpec(budget={}),
         costs={},
         accuracy=0.5,
     )

@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.porting import packages
 from benchmarks.porting.packages import GOALS, SOURCES, TARGETS, Packaged, Spent, figures_of
-from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion import converter
 
 
@@ -33,6 +32,6 @@ def test_only_one_side_converts_all_of_its_networks(monkeypatch):
         return convert(*arguments, **options)
 
     monkeypatch.setattr(converter, "convert_saved", counting)
-    packages.packaged(SOURCES["digits"], Quantization.NONE, 4)
+    packages.packaged(SOURCES["digits"], 4)
     assert counted.count("<lambda>") == 4
     assert counted.count("written") < 4
