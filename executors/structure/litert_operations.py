@@ -1,4 +1,4 @@
-"""Replacements in packages for Keras operations that use TensorFlow operations missing from LiteRT."""
+"""Replacements in packages for Keras operations and layers that LiteRT lacks, or computes slowly."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,6 +7,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from executors.structure.keras_internals import numpy
+from executors.structure.served_recurrent import SERVED_RECURRENT
 
 
 class ServedArgmax(numpy.Argmax):  # type: ignore[misc]  # Keras has no types
@@ -32,5 +33,9 @@ def _place(extreme: Any, x: Any, axis: int | None, keepdims: bool) -> tf.Tensor:
     return tf.reshape(place, [1] * len(x.shape)) if axis is None else tf.expand_dims(place, axis)
 
 
-#: Keras operation -> its replacement in a package.
-SERVED: Final[Mapping[type, Any]] = {numpy.Argmax: ServedArgmax, numpy.Argmin: ServedArgmin}
+#: Keras operation or layer -> its replacement in a package.
+SERVED: Final[Mapping[type, Any]] = {
+    numpy.Argmax: ServedArgmax,
+    numpy.Argmin: ServedArgmin,
+    **SERVED_RECURRENT,
+}

@@ -66,10 +66,12 @@ def _gates(kernels: Sequence[Shape]) -> int:
 
 
 def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation, ...]:
-    """Return both kernels of a cell at every step, their sum, and a function and a product per gate."""
+    """Return a kernel for all steps, and for each the other kernel, their sum and the gates."""
     steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
+    (c_in, c_read), (c_state, c_out) = kernels
     return (
-        *(Operation(OperatorKind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
+        Operation(OperatorKind.DENSE, steps, c_in or 0, c_read or 0),
+        Operation(OperatorKind.DENSE, 1, c_state or 0, c_out or 0, times=steps),
         elementwise(OperatorKind.ADD, 1, gates * units, steps),
         elementwise(OperatorKind.ACTIVATION, 1, units, gates * steps),
         elementwise(OperatorKind.ADD, 1, units, gates * steps),
@@ -77,10 +79,10 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
 
 
 #: Number of gates -> operators per step, for a simple RNN, a GRU and an LSTM; a cell without units has none.
-_STEP_OPERATORS = {0: 0, 1: 4, 3: 17, 4: 14}
+_STEP_OPERATORS = {0: 0, 1: 3, 3: 14, 4: 12}
 
 
-#: Operators that make the initial state, for any batch size, and transpose the steps.
+#: Operators that make the initial state, for any batch size, and multiply and divide the inputs.
 _FIRST_OPERATORS = 10
 
 
