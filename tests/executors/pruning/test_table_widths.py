@@ -50,10 +50,10 @@ def least_loss(table, structure, limits):
     return min(loss(table, own) for own in named if not exceeded(costs(structure, own), limits))
 
 
-@pytest.mark.parametrize("share", [0.75, 0.5, 0.25, 0.1])
+@pytest.mark.parametrize("share", [0.6, 0.25, 0.1])
 @pytest.mark.parametrize("axes", [(FLOPS,), (PARAMS,), (SIZE,), (AXIS,), (FLOPS, AXIS)])
 def test_the_loss_is_nearly_the_least_of_all_widths(axes, share):
-    structure = structure_of(16, 8, 16)
+    structure = structure_of(12, 6, 12)
     table = table_of(structure)
     least, whole = (costs(structure, widths) for widths in (structure.least_widths, structure.widths))
     limits = {axis: least[axis] + share * (whole[axis] - least[axis]) for axis in axes}
