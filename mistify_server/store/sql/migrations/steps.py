@@ -353,8 +353,18 @@ def add_tags_and_removals(connection: Connection) -> None:
     connection.execute("ALTER TABLE jobs ADD COLUMN removed_unix_ms INTEGER")
 
 
-def add_graphs(connection: Connection) -> None:
-    """Create the table of the operators of networks, which are unknown for earlier packages."""
+def add_graphs_and_paces(connection: Connection) -> None:
+    """Create the table of the operators of networks, which are unknown for earlier packages.
+
+    Earlier plans keep their numbers of training steps, and all preparations of their algorithms are needed.
+    """
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        plan["recipe"] |= {"pace": 1.0, "source_pace": 1.0}
+        for profile in (plan["estimates"] or {"profiles": {}})["profiles"].values():
+            profile["preparation_pays_from"] = 0.0
+
+    _change_json(connection, "batches", "plan", change_plan)
     connection.execute(
         "CREATE TABLE graphs (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, graph JSON NOT NULL, "
         "PRIMARY KEY (job_id, goal_id), FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id))"
@@ -384,7 +394,7 @@ STEPS: tuple[Step, ...] = (
     add_tokens,  # to 30
     add_expected_work,  # to 31
     add_tags_and_removals,  # to 32
-    add_graphs,  # to 33
+    add_graphs_and_paces,  # to 33
 )
 
 
