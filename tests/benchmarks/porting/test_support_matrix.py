@@ -11,8 +11,14 @@ from benchmarks.porting.support_matrix import (
     look_at,
     markdown,
     masked,
+    random_inputs,
+    randomise,
 )
 from executors.structure import analyse, narrow
+from mistify.config.package.quantization import QuantizationConfig
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.template_making import make_template
+from mistify_server.worker.packaging.tflite.runner import run_network
 from tests.executors.structure.networks import randomised
 from tests.support.paths import REPOSITORY
 
@@ -88,3 +94,16 @@ def test_the_table_lists_all_architectures_as_supported():
     rows = [line.split("|")[1:-1] for line in MATRIX.read_text().splitlines() if line.startswith("| ")][1:]
     assert {row[0].strip() for row in rows} == set(architectures())
     assert {row[-1].strip() for row in rows} == {"adapted and packaged"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MobileNetV2", "BERT classifier", "ConvNeXtTiny", "DenseNet121"])
+def test_a_narrowed_architecture_is_written_as_it_is_converted(name):
+    structure = analyse(architectures()[name]())
+    randomise(structure.graph)
+    small = narrow(structure, half(structure))
+    network = make_template(analyse(small), QuantizationConfig()).written(analyse(small))
+    inputs = random_inputs(small)
+    written, converted = (run_network(one, inputs) for one in (network, convert(small)))
+    for output, expected in converted.items():
+        assert np.abs(written[output] - expected).max() <= 5e-7 * np.abs(expected).max()
