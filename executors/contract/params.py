@@ -67,7 +67,9 @@ class Params(TrainingParams):
             for name, value in self
             if name.endswith("_steps")
         }
-        return self.model_copy(update={**steps, "time": None})
+        paced = self.model_copy(update={**steps, "time": None})
+        paced.model_fields_set.intersection_update(self.model_fields_set)  # those of the config
+        return paced
 
 
 def parse_params(

@@ -20,6 +20,10 @@ def test_all_numbers_of_steps_are_multiplied_and_nothing_else(pace, factor) -> N
     assert paced == {**params.model_dump(), **expected, "time": None}
 
 
+def test_only_the_settings_of_the_config_count_as_given() -> None:
+    assert Params(tune_steps=10, seed=3).paced(0.5, 0.5).model_fields_set == {"tune_steps", "seed"}
+
+
 def test_steps_do_not_vanish() -> None:
     params = Params(source_steps=10, adapt_steps=20, tune_steps=0).paced(1 / 64, 1 / 64)
     assert (params.source_steps, params.adapt_steps, params.tune_steps) == (1, 1, 0)
