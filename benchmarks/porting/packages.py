@@ -234,6 +234,7 @@ def package_task(teacher: str, checkpoint: str, data: DataSource) -> PackageTask
         spec=PackageSpec(budget={}),
         costs={},
         accuracy=0.5,
+        shares_conversion=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import least
@@ -17,6 +18,9 @@ from mistify_server.tasks.tasks import (
     ReferenceTask,
     SourceTask,
 )
+
+#: The number of goals in a batch from which they share converted files: making one takes two conversions.
+_SHARING: Final = 3
 
 
 def source_task(plan: BatchPlan) -> SourceTask:
@@ -85,6 +89,7 @@ class TaskFactory:
             costs=adapted.costs,
             accuracy=adapted.accuracy,
             branches=branches,
+            shares_conversion=sum(len(each.goals) for each in self.plan.nodes) >= _SHARING,
         )
 
     def reference(self, threads: Iterable[int]) -> ReferenceTask:

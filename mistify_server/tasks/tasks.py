@@ -98,6 +98,7 @@ class PackageTask(Message):
         accuracy: Accuracy of the checkpoint on the validation data.
         branches: The networks that the package can switch between, including the checkpoint; None without
             branches.
+        shares_conversion: Whether the goal is one of so many that they share a converted file.
     """
 
     kind: Literal["package"] = "package"
@@ -109,6 +110,7 @@ class PackageTask(Message):
     costs: dict[str, float]
     accuracy: float
     branches: BranchResult | None = None
+    shares_conversion: bool = False
 
 
 class ReferenceTask(Message):

@@ -7,7 +7,7 @@ import keras
 from executors.contract.params import Params
 from executors.data import Dataset, HeldOut
 from executors.sources.contract import SourceModel
-from executors.structure import Structure, analyse
+from executors.structure import Structure, Widths, analyse
 from executors.structure.fingerprint import digest_of
 from executors.structure.reading.reader import read_graph
 from executors.timing import activity
@@ -26,7 +26,7 @@ from mistify_server.worker.packaging.conversion.branches import Branches, Branch
 from mistify_server.worker.packaging.conversion.slice_source import SliceSource
 from mistify_server.worker.packaging.conversion.templates import ConversionTemplates
 from mistify_server.worker.packaging.layers import layer_table, profile_of
-from mistify_server.worker.packaging.models import NO_RANGES, package_model
+from mistify_server.worker.packaging.models import NO_RANGES, Ready, needs_converter, package_model
 from mistify_server.worker.packaging.unchanged import package_unchanged
 from mistify_server.worker.params import params_of
 from mistify_server.worker.prepared_conversions import PreparedConversions
@@ -113,7 +113,7 @@ class Packager:
                 partial(self._conversions.assembler, recipe),
                 self._checkpoints.units(task.checkpoint),
             ),
-            written=partial(self._written, structure, recipe.seed),
+            written=self._written_as(task, structure, self._setups.source(recipe, params).widths),
         )
         made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
@@ -127,11 +127,18 @@ class Packager:
             }
         )
 
-    def _written(self, structure: Structure, seed: int, quantization: QuantizationConfig) -> bytes | None:
-        """Return a network from a template; the random state does not depend on whether it was made now."""
-        network = self._templates.written(structure, quantization)
-        keras.utils.set_random_seed(seed)
-        return network
+    def _written_as(self, task: PackageTask, structure: Structure, source: Widths) -> Ready:
+        """Return a function that writes a network into a template, if goals share their conversion.
+
+        The random state does not depend on whether a template was made.
+        """
+
+        def written(quantization: QuantizationConfig) -> bytes | None:
+            network = self._templates.written(structure, quantization, source)
+            keras.utils.set_random_seed(task.recipe.seed)
+            return network
+
+        return written if task.shares_conversion else needs_converter
 
     def _of_own_branch(self, task: PackageTask, branches: BranchResult, validation: Dataset) -> PackageTask:
         """Return the task for the goal's own branch, which has the shared base."""

@@ -54,7 +54,8 @@ NO_RANGES: Final[Mapping[str, Range]] = {}
 NO_SLICES: Final = SliceSource()
 
 
-def _needs_converter(_: QuantizationConfig) -> bytes | None:
+def needs_converter(_: QuantizationConfig) -> bytes | None:
+    """Return None: there is no network without conversion."""
     return None
 
 
@@ -70,7 +71,7 @@ def package_model(
     ranges: Mapping[str, Range] = NO_RANGES,
     parts: PackageParts = NO_PARTS,
     slices: SliceSource = NO_SLICES,
-    written: Ready = _needs_converter,
+    written: Ready = needs_converter,
 ) -> PackageFiles:
     """Compress and convert a checkpoint, compare both, and measure and describe the result.
 
@@ -109,7 +110,7 @@ def package_model(
         slices=slices,
     )
     if not _is_plain(task):
-        return package(ready=_needs_converter)
+        return package(ready=needs_converter)
     if slices.units is None and _are_written(ready := cache(written), task):
         try:
             _check(model, task, setup, ready)

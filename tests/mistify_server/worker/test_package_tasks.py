@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from executors.structure import Structure, analyse, narrow
@@ -23,13 +24,13 @@ def narrowed(structure: Structure, units: int) -> keras.Model:
     return randomised(narrow(structure, keep), units)
 
 
-def test_later_goals_of_a_source_are_packaged_without_conversion(tmp_path, monkeypatch):
+def test_goals_that_share_a_conversion_are_packaged_without_another_one(tmp_path, monkeypatch):
     artifacts = artifacts_of(tmp_path)
     checkpoints, runner = Checkpoints(artifacts), TaskRunner(artifacts, lambda progress: None)
     teacher = checkpoints.save(randomised(shallow()))
     structure = analyse(checkpoints.load(teacher))
 
-    def network_of(model: keras.Model) -> bytes:
+    def network_of(model: keras.Model, *, shares: bool = True) -> bytes:
         done: Any = runner.run(
             PackageTask(
                 recipe=taught(teacher),
@@ -39,6 +40,7 @@ def test_later_goals_of_a_source_are_packaged_without_conversion(tmp_path, monke
                 spec=PackageSpec({}),
                 costs={},
                 accuracy=0.5,
+                shares_conversion=shares,
             )
         )
         return artifacts.path(done.files["serve.tflite"]).read_bytes()
@@ -46,8 +48,7 @@ def test_later_goals_of_a_source_are_packaged_without_conversion(tmp_path, monke
     def fail(*_: object) -> None:
         raise AssertionError("something was converted")
 
-    for units in (7, 6):
-        network_of(narrowed(structure, units))
+    network_of(narrowed(structure, 7))
     monkeypatch.setattr(tf.lite.TFLiteConverter, "from_saved_model", fail)
     for units in (5, 8, 1):
         model = narrowed(structure, units)
@@ -55,3 +56,5 @@ def test_later_goals_of_a_source_are_packaged_without_conversion(tmp_path, monke
         session = Session(network_of(model), threads=1)
         ((_, outputs),) = session({next(iter(session.inputs)): images}).items()
         np.testing.assert_allclose(outputs, np.asarray(model(images)), atol=1e-5)
+    with pytest.raises(AssertionError, match="something was converted"):
+        network_of(narrowed(structure, 5), shares=False)

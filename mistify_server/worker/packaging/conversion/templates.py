@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from executors.structure import Structure
+from executors.structure import Structure, Widths, analyse
 from executors.structure.architecture import same_architecture
+from executors.structure.edits.widths import resized
 from executors.timing import activity
 from mistify.config.package.quantization import QuantizationConfig
 from mistify_server.worker.packaging.conversion.template import ConversionTemplate
@@ -14,51 +15,49 @@ from mistify_server.worker.packaging.conversion.template_making import NoTemplat
 _MOST: Final = 8
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Architecture:
     """An architecture at a precision.
 
     Attributes:
-        structure: The widest network of it so far.
+        structure: A network of it.
         quantization: The precision.
-        template: Its template; None as long as there is none.
-        needs_converter: Whether a template cannot be made.
+        template: Its template; None if it needs the converter.
     """
 
     structure: Structure
     quantization: QuantizationConfig
-    template: ConversionTemplate | None = None
-    needs_converter: bool = False
+    template: ConversionTemplate | None
 
 
 class ConversionTemplates:
     """Writes networks into templates.
 
-    A template takes two conversions. So the first network of an architecture is left to the
-    converter, and the template is made for the second one: a job never takes twice as long as without
-    templates, and many goals of a source, with whatever blocks, share a few conversions.
+    A template takes two conversions, and then many goals of a source, with whatever blocks, share it. What is
+    written depends on the network and its source alone, not on what was written before.
     """
 
     def __init__(self) -> None:
         self._architectures: list[_Architecture] = []
 
     @activity("converting")
-    def written(self, structure: Structure, quantization: QuantizationConfig) -> bytes | None:
+    def written(self, structure: Structure, quantization: QuantizationConfig, source: Widths) -> bytes | None:
         """Return the `.tflite` of a network; None if it needs the converter.
 
-        Integer activations need it, because each network has its own ranges.
+        Integer activations need it, because each network has its own ranges, and so do groups that the source
+        does not have.
 
         Args:
             structure: The structure of the network, which has its weights and must not be changed.
+            source: The widths of the source. Templates have them, because kernels of narrow networks may be
+                too small to be stored as integers.
         """
-        if quantization.precision.integer:
+        if quantization.precision.integer or not structure.widths.keys() <= source.keys():
             return None
         known = self._known(structure, quantization)
         if known is None:
-            self._architectures = [*self._architectures, _Architecture(structure, quantization)][-_MOST:]
-            return None
-        if known.template is None and not known.needs_converter:
-            _make(known, structure)
+            known = _Architecture(structure, quantization, _template(structure, quantization, source))
+            self._architectures = [*self._architectures, known][-_MOST:]
         return None if known.template is None else known.template.written(structure)
 
     def _known(self, structure: Structure, quantization: QuantizationConfig) -> _Architecture | None:
@@ -71,14 +70,12 @@ class ConversionTemplates:
         return None
 
 
-def _make(architecture: _Architecture, structure: Structure) -> None:
-    """Make the template of an architecture at the larger widths of two networks.
-
-    Kernels of narrow networks may be too small to be stored as integers.
-    """
-    if sum(structure.widths.values()) > sum(architecture.structure.widths.values()):
-        architecture.structure = structure
+def _template(
+    structure: Structure, quantization: QuantizationConfig, source: Widths
+) -> ConversionTemplate | None:
+    """Return the template of an architecture at the widths of its source; None if it needs the converter."""
     try:
-        architecture.template = make_template(architecture.structure, architecture.quantization)
+        at_source = resized(structure, {name: source[name] for name in structure.widths})
+        return make_template(analyse(at_source), quantization)
     except NoTemplateError:
-        architecture.needs_converter = True
+        return None

@@ -156,14 +156,27 @@ def test_a_network_whose_weights_the_converter_changes_has_no_template(make):
         make_template(analyse(randomised(make())), FLOAT32)
 
 
-def test_the_second_network_of_an_architecture_makes_its_template():
-    templates, structure = ConversionTemplates(), source(convolutional)
+def test_networks_are_written_as_they_are_whatever_was_written_before():
+    structure = source(convolutional)
     first, second = (goal(structure, share, 1) for share in (0.9, 0.5))
-    assert templates.written(analyse(first), FLOAT32) is None
-    assert_converted(templates.written(analyse(second), FLOAT32), second, Quantization.NONE)
-    assert templates.written(analyse(second), QuantizationConfig(precision=Quantization.FLOAT16)) is None
+    files = []
+    for order in ((first, second), (second, first)):
+        templates = ConversionTemplates()
+        written = {id(one): templates.written(analyse(one), FLOAT32, structure.widths) for one in order}
+        files.append([written[id(one)] for one in (first, second)])
+    assert files[0] == files[1]
+    assert_converted(files[0][0], first, Quantization.NONE)
+    assert_converted(files[0][1], second, Quantization.NONE)
+
+
+def test_integers_and_groups_that_the_source_does_not_have_need_the_converter():
+    templates, structure = ConversionTemplates(), source(convolutional)
+    network = analyse(goal(structure, 0.5, 1))
     int8 = QuantizationConfig(precision=Quantization.INT8)
-    assert templates.written(analyse(second), int8) is templates.written(analyse(second), int8) is None
+    assert templates.written(network, int8, structure.widths) is None
+    name, *_ = structure.widths
+    others = {group: width for group, width in structure.widths.items() if group != name}
+    assert templates.written(network, FLOAT32, others) is None
 
 
 def residual(*, strides: int = 1, kernel: int = 3) -> keras.Model:
@@ -187,10 +200,9 @@ def without_block() -> keras.Model:
 )
 def test_another_architecture_does_not_share_a_template(other):
     templates = ConversionTemplates()
-    assert [templates.written(analyse(residual()), FLOAT32) is None for _ in range(2)] == [True, False]
-    assert templates.written(analyse(other()), FLOAT32) is None
-    model = other()
-    assert_converted(templates.written(analyse(model), FLOAT32), model, Quantization.NONE)
+    for model in (residual(), other()):
+        structure = analyse(model)
+        assert_converted(templates.written(structure, FLOAT32, structure.widths), model, Quantization.NONE)
 
 
 def test_networks_with_other_statistics_of_their_data_need_the_converter():
@@ -200,14 +212,14 @@ def test_networks_with_other_statistics_of_their_data_need_the_converter():
         return analyse(randomised(keras.Model(x, layers.Dense(3, name="scores")(y)), seed))
 
     templates = ConversionTemplates()
-    networks = [templates.written(normalised(seed), FLOAT32) for seed in (0, 0, 1)]
-    assert [network is None for network in networks] == [True, False, True]
+    networks = [normalised(seed) for seed in (0, 1)]
+    written = [templates.written(each, FLOAT32, each.widths) for each in networks]
+    assert [network is None for network in written] == [False, True]
 
 
-def test_networks_of_single_units_make_a_template_for_wider_ones():
+def test_networks_of_single_units_share_a_template_with_wider_ones():
     templates, structure = ConversionTemplates(), analyse(residual())
     narrowest = narrow(structure, {name: np.arange(size) < 1 for name, size in structure.widths.items()})
-    first = [templates.written(analyse(narrowest), FLOAT32) for _ in range(2)]
-    assert first[0] is None
-    assert_converted(first[1], narrowest, Quantization.NONE)
-    assert_converted(templates.written(structure, FLOAT32), model_of(structure.graph), Quantization.NONE)
+    for network in (narrowest, model_of(structure.graph)):
+        written = templates.written(analyse(network), FLOAT32, structure.widths)
+        assert_converted(written, network, Quantization.NONE)
