@@ -39,7 +39,9 @@ JOB: Final = Job(
     ),
     0,
 )
-DONE: Final = replace(JOB, state=JobState.DONE)
+DONE: Final = replace(
+    JOB, state=JobState.DONE, goals=tuple(replace(goal, state=GoalState.MET) for goal in JOB.goals)
+)
 
 
 class Followed:
