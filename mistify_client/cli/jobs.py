@@ -182,13 +182,14 @@ def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
         "name": lambda part: part.job.name,
         "tags": lambda part: " ".join(part.job.tags),
         "state": lambda part: part.job.state.value,
-        "created": lambda part: _time(part.job.created_unix_ms),
+        "created (UTC)": lambda part: _time(part.job.created_unix_ms).removesuffix(" UTC"),
         "removed": lambda part: _time(part.job.removed_unix_ms) if part.job.removed_unix_ms else "",
         "by": lambda part: part.job.submitted_by,
         "goals met": lambda part: f"{part.goals_met}/{part.goal_count}",
     }
     needed = {title: value for title, value in columns.items() if not parts or any(map(value, parts))}
     table = plain_table(*needed)
+    table.columns[0].no_wrap = True  # for the next command
     for part in parts:
         table.add_row(*(value(part) for value in needed.values()))
     return table

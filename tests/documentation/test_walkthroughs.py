@@ -51,6 +51,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     CROWD: {
         "{": "takes minutes: tests/executors/algorithms/crowdhmt ports such goals",
         'model = mistify_client.load("out/goals/phones")': "a part of an app, for the package of these goals",
+        "mistify engines --package out/goals/phones": "measures the package of these goals",
         "openssl rand -hex 32 > token && chmod 600 token": _TWO_DEVICES,
         "mistify lend --package out/goals/phones --listen 0.0.0.0:7470 --token-file token": _TWO_DEVICES,
         "[lending]": _TWO_DEVICES,

@@ -23,7 +23,8 @@ def test_the_list_of_jobs_fits_80_columns(mistify, service, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = mistify("jobs", "--server", service.address).stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "2023-11-14 22:13:20 UTC" in lines[2]
+    assert "created (UTC)" in lines[0]
+    assert lines[2].split() == ["job-1", "done", "2023-11-14", "22:13:20", "1/2"]
 
 
 def test_a_job_is_shown_with_its_log_and_its_goals(mistify, service):
