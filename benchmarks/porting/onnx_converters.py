@@ -276,21 +276,21 @@ def _example(onnx: Path) -> tuple[Array, list[Array]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
-    (given,) = session.get_inputs()
+    (info,) = session.get_inputs()
     rng = np.random.default_rng(0)
-    whole = "int" in given.type
-    feed = rng.integers(0, 100, given.shape) if whole else rng.normal(size=given.shape).astype(np.float32)
-    return feed, session.run(None, {given.name: feed})
+    whole = "int" in info.type
+    feed = rng.integers(0, 100, info.shape) if whole else rng.normal(size=info.shape).astype(np.float32)
+    return feed, session.run(None, {info.name: feed})
 
 
 def _opened(file: Path, feed: Array) -> Interpreter:
     """Open a network with one input in LiteRT, with one thread, and set its input."""
     interpreter = open_interpreter(file, 1)
-    (given,) = interpreter.get_input_details()
-    placed = placed_as(feed, given["shape"])
-    interpreter.resize_tensor_input(given["index"], placed.shape)
+    (info,) = interpreter.get_input_details()
+    placed = placed_as(feed, info["shape"])
+    interpreter.resize_tensor_input(info["index"], placed.shape)
     interpreter.allocate_tensors()
-    interpreter.set_tensor(given["index"], placed.astype(given["dtype"]))
+    interpreter.set_tensor(info["index"], placed.astype(info["dtype"]))
     return interpreter
 
 

@@ -123,7 +123,7 @@ class _WholeWeight:
 
 @dataclass(frozen=True)
 class KernelResults:
-    """What a kernel computes before a cut, at some positions of its layer.
+    """The results of a kernel before a cut, at some positions of its layer.
 
     Attributes:
         rows: The results [places, outputs]; without a window the inputs [places, channels].

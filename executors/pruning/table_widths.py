@@ -112,12 +112,12 @@ class _Search:
             picks = cheapest_choices(losses, costs, room)
             if picks is None:
                 return None
-            found = {name: own[pick] for (name, own), pick in zip(choices.items(), picks, strict=True)}
-            if self._loss(found) >= before * (1 - _LEAST_GAIN):
+            better = {name: own[pick] for (name, own), pick in zip(choices.items(), picks, strict=True)}
+            if self._loss(better) >= before * (1 - _LEAST_GAIN):
                 return None
-            excess = self._used(found) - 1
+            excess = self._used(better) - 1
             if excess.max() <= 0:
-                return found
+                return better
             room = room - np.maximum(excess, 0)
         return None
 
@@ -142,12 +142,12 @@ class _Search:
         below, above = self._neighbours(name, width)
         low = min(below, width * 2 ** (-reach / _PER_HALVING))
         high = max(above, width * 2 ** (reach / _PER_HALVING))
-        return self._some([each for each in self._grids[name] if low <= each <= high], width)
+        return self._sampled([each for each in self._grids[name] if low <= each <= high], width)
 
     def _between(self, name: str, width: int) -> list[int]:
         """Return some widths of a group between its neighbours in its grid."""
         below, above = self._neighbours(name, width)
-        return self._some(range(below, above + 1), width)
+        return self._sampled(range(below, above + 1), width)
 
     def _neighbours(self, name: str, width: int) -> tuple[int, int]:
         """Return the next widths of a group's grid below and above a width, as far as there are any."""
@@ -155,8 +155,8 @@ class _Search:
         below, above = bisect_left(grid, width) - 1, bisect_right(grid, width)
         return grid[max(below, 0)], grid[min(above, len(grid) - 1)]
 
-    def _some(self, widths: Sequence[int], present: int) -> list[int]:
-        """Return as many of the widths as there is time for, with the present one."""
+    def _sampled(self, widths: Sequence[int], present: int) -> list[int]:
+        """Return evenly spaced widths, as many as there is time for, and the present one."""
         count = max(4, _NETWORKS // len(self._grids))
         places = np.linspace(0, len(widths) - 1, min(count, len(widths)))
         return sorted({present, *(int(widths[round(place)]) for place in places)})

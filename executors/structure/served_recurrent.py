@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import keras
 import tensorflow as tf
-from typing_extensions import override
 
 layers = keras.layers
 
@@ -17,7 +16,11 @@ _PACKAGE: Final = "served"
 
 
 class _Loop:
-    """The loop over all steps of a recurrent layer without a mask."""
+    """The loop over all steps of a recurrent layer without a mask.
+
+    Subclasses have a method `_step(cell, read, states)`, which returns the states after a step, the output
+    first; `read` is the product of the step's input and the kernel [n, gates * units], with the bias.
+    """
 
     def inner_loop(self, sequences: tf.Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:
         """Return the last output, all outputs or only the last [n, steps, units], and the last state."""
@@ -27,18 +30,10 @@ class _Loop:
         steps = tf.unstack(_projected(sequences, layer.cell), axis=1)
         states, outputs = list(keras.tree.flatten(initial_state)), []
         for read in reversed(steps) if layer.go_backwards else steps:
-            states = self._step(layer.cell, read, states)
+            states = layer._step(layer.cell, read, states)
             outputs.append(states[0])
         kept = outputs if layer.return_sequences else outputs[-1:]
         return outputs[-1], tf.stack(kept, axis=1), states
-
-    def _step(self, cell: Any, read: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return the states after a step, the output first.
-
-        Args:
-            read: The product of the step's input and the kernel [n, gates * units], with the bias.
-        """
-        raise NotImplementedError
 
 
 def _projected(sequences: tf.Tensor, cell: Any) -> tf.Tensor:
@@ -54,7 +49,6 @@ def _projected(sequences: tf.Tensor, cell: Any) -> tf.Tensor:
 class _SimpleRNN(_Loop, keras.layers.SimpleRNN):  # type: ignore[misc]  # Keras has no types
     """A simple recurrent layer."""
 
-    @override
     def _step(self, cell: Any, read: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         return [cell.activation(read + tf.matmul(states[0], cell.recurrent_kernel))]
 
@@ -63,7 +57,6 @@ class _SimpleRNN(_Loop, keras.layers.SimpleRNN):  # type: ignore[misc]  # Keras 
 class _LSTM(_Loop, keras.layers.LSTM):  # type: ignore[misc]
     """An LSTM."""
 
-    @override
     def _step(self, cell: Any, read: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         output, memory = states
         gates = tf.split(read + tf.matmul(output, cell.recurrent_kernel), 4, axis=1)
@@ -76,7 +69,6 @@ class _LSTM(_Loop, keras.layers.LSTM):  # type: ignore[misc]
 class _GRU(_Loop, keras.layers.GRU):  # type: ignore[misc]
     """A GRU whose reset is applied after or before the product with its previous output."""
 
-    @override
     def _step(self, cell: Any, read: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         (output,) = states
         of_update, of_reset, of_candidate = tf.split(read, 3, axis=1)

@@ -49,8 +49,10 @@ class Certificate:
             fix = "give it, or no --tls-client-ca"
             problems = [Problem(name, "nothing", expected, fix) for name in _FILES]
             raise invalid_config(problems, "the command line")
-        missing, given = _FILES if chain is None else _FILES[::-1]
-        problem = Problem(missing, "nothing", f"a PEM file, because {given} is given", "give both or neither")
+        missing, present = _FILES if chain is None else _FILES[::-1]
+        problem = Problem(
+            missing, "nothing", f"a PEM file, because {present} is given", "give both or neither"
+        )
         raise invalid_config([problem], "the command line")
 
     def credentials(self) -> grpc.ServerCredentials:

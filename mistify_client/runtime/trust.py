@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trust:
-    """What a device trusts.
+    """The signing keys and the packages that a device accepts.
 
     Attributes:
         entries: Signing keys as `ed25519:...`, and SHA-256 of the manifests of single packages as

@@ -59,7 +59,7 @@ class SourceTuner:
             return self._unchanged.store_as_root(task, source)
         return self._tune(task, source, source.network)
 
-    def _tune(self, task: SourceTask, given: SourceModel, network: keras.Model) -> SourceResult:
+    def _tune(self, task: SourceTask, loaded: SourceModel, network: keras.Model) -> SourceResult:
         recipe = task.recipe
         params, profiles = params_of(recipe), recipe.profiles
         source = scaled(network, recipe.data.settings.scale)
@@ -88,7 +88,7 @@ class SourceTuner:
             source_accuracy=source_accuracy,
             metric=metric,
             teacher=self._checkpoints.save_source(
-                KerasSource(teacher, given.interface, given.ranges if teacher is network else None)
+                KerasSource(teacher, loaded.interface, loaded.ranges if teacher is network else None)
             ),
             teacher_accuracy=scores.overall,
             teacher_scores=scores.outputs,

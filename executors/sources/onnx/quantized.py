@@ -59,7 +59,7 @@ _ACTIVATIONS: Final = frozenset(["Clip", "Relu"])
 _ZERO_POINT: Final = 2
 _SQUARE: Final = 2
 
-#: Steps between two integers that are neither numbers without a meaning nor leave any for sums.
+#: The least and the greatest scale of a range: with others, sums of integers vanish or overflow.
 _STEPS: Final = (1e-30, 1e30)
 
 #: Names of the bounds of a restored activation with a maximum.

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mistify.config.data.metric import Metric, OutputScore
+from mistify.config.data.metric import OutputScore
 from mistify.config.data.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, tightest_ratio
@@ -21,7 +21,7 @@ from mistify.jobs.plan import (
     PlannedEdge,
     PlannedPreparation,
 )
-from mistify_server.planning.forecast.accuracy import SourceForecast, interval_of, source_forecast_of
+from mistify_server.planning.forecast.accuracy import interval_of, source_forecast_of
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
 from mistify_server.planning.forecast.course import batch_seconds
 from mistify_server.planning.forecast.history import ForecastHistory
@@ -29,6 +29,7 @@ from mistify_server.planning.forecast.precisions import loss_of, reasons_for_pre
 from mistify_server.planning.forecast.preparing import planned_preparations, worthwhile
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
+from mistify_server.planning.forecast.scores import ScoreForecast, figures_after
 from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
@@ -49,15 +50,6 @@ _RECORDS: Final = 300
 #: Seconds to start a worker and to package a goal, measured with small networks.
 STARTING_SECONDS: Final = 5.0
 PACKAGING_SECONDS: Final = 1.0
-
-
-class _ScoreForecast(NamedTuple):
-    """A forecast of the tuned source for one metric of one output or `OVERALL`, with its basis."""
-
-    output: str
-    metric: Metric
-    forecast: SourceForecast
-    history: ForecastHistory
 
 
 class _Work(NamedTuple):
@@ -244,19 +236,19 @@ class Forecast:
         return dict(costs)
 
     @cached_property
-    def _source(self) -> _ScoreForecast | None:
+    def _source(self) -> ScoreForecast | None:
         """The forecast of the tuned source; None if it has never been measured."""
         metric = self.plan.recipe.data.metric
         known = self._history.source(self._subject, self._estimates.source_steps)
         forecast = source_forecast_of(metric, self._estimates, self._trial, known)
-        return None if forecast is None else _ScoreForecast(OVERALL, metric, forecast, self._history)
+        return None if forecast is None else ScoreForecast(OVERALL, metric, forecast, self._history)
 
     @cached_property
-    def _outputs(self) -> tuple[_ScoreForecast, ...]:
+    def _outputs(self) -> tuple[ScoreForecast, ...]:
         """The forecasts of the tuned source's outputs; empty if they were not measured."""
         return tuple(filter(None, map(self._output_forecast, self._estimates.output_scores)))
 
-    def _output_forecast(self, score: OutputScore) -> _ScoreForecast | None:
+    def _output_forecast(self, score: OutputScore) -> ScoreForecast | None:
         output, metric = score.output, score.metric
         history = self._history.of_output(self._subject, output, metric)
         known = None
@@ -268,9 +260,9 @@ class Forecast:
             trial = trial.model_copy(update={"accuracy": tried.get((output, metric))})
         came = self._estimates.model_copy(update={"accuracy": score.value})
         forecast = source_forecast_of(metric, came, trial, known)
-        return None if forecast is None else _ScoreForecast(output, metric, forecast, history)
+        return None if forecast is None else ScoreForecast(output, metric, forecast, history)
 
-    def _interval(self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
+    def _interval(self, source: ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
         """Return the figure of a network with losses relative to the source's figure.
 
         Args:
@@ -289,7 +281,7 @@ class Forecast:
         )
 
     def _estimate(
-        self, source: _ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0
+        self, source: ScoreForecast, losses: Sequence[Estimate] = (), steps: int = 0
     ) -> OutputEstimate:
         return OutputEstimate(source.output, source.metric, self._interval(source, losses, steps))
 
@@ -366,8 +358,7 @@ class Forecast:
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
         losses = [score.history.lost(cases) for score in scores]
         reached = [
-            expected_to_reach(node.targets, _figures_after(lost, scores))
-            for lost in zip(*losses, strict=True)
+            expected_to_reach(node.targets, figures_after(lost, scores)) for lost in zip(*losses, strict=True)
         ]
         first = reached.index(True) if any(reached) else -1
         case, rounding = cases[first], loss_of(precision)
@@ -404,13 +395,3 @@ def _branches(goal: Goal) -> int:
         return 0
     # The goal's own network is a branch too, unless another branch is larger.
     return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)
-
-
-def _figures_after(
-    losses: Iterable[Estimate], scores: Iterable[_ScoreForecast]
-) -> dict[tuple[str, Metric], float]:
-    """Return the figures of a network after relative losses on each score."""
-    return {
-        (score.output, score.metric): score.metric.after(score.forecast.figure(score.metric), lost.mean)
-        for score, lost in zip(scores, losses, strict=True)
-    }

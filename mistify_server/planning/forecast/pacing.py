@@ -23,14 +23,14 @@ _AIM: Final = 0.98
 _ENOUGH: Final = 0.94
 _REFINEMENTS: Final = 8
 
-#: The most nodes of a tree for which the choices are compared.
+#: The most nodes of a tree for which restrictions are compared.
 _MOST_COMPARED: Final = 64
 
-#: The pace of the source's tuning in relation to that of the goals, as a second choice: sources that were
+#: The pace of the source's tuning in relation to that of the goals, as an alternative: sources that were
 #: trained before gain little.
 _LITTLE_TUNING: Final = 0.25
 
-#: Share by which another algorithm has to be better than the usual choice.
+#: Share by which another algorithm has to be better than what is usually chosen.
 _TOLERANCE: Final = 0.002
 
 Forecaster: TypeAlias = Callable[[BatchPlan], Forecast | None]
@@ -55,8 +55,8 @@ class PacedPlan(NamedTuple):
     note: str
 
 
-class _Choice(NamedTuple):
-    """What a plan is restricted to.
+class _Restriction(NamedTuple):
+    """The algorithms to which a plan is restricted, and how much its source is tuned.
 
     Attributes:
         algorithms: The algorithms between which each node can choose.
@@ -77,7 +77,7 @@ class _Attempt:
     """
 
     pace: float
-    choice: _Choice
+    restriction: _Restriction
     plan: BatchPlan
     planned: PlannedBatch
 
@@ -123,7 +123,7 @@ class Pacing:
         Raises:
             TooShortError: No plan takes so little time.
         """
-        usual, *others = (self._longest(seconds, choice) for choice in self._choices())
+        usual, *others = (self._longest(seconds, each) for each in self._restrictions())
         fitting = [each for each in (usual, *others) if each.planned.seconds <= seconds]
         if not fitting:
             raise TooShortError(min(each.planned.seconds for each in (usual, *others)))
@@ -131,11 +131,11 @@ class Pacing:
         for each in fitting[1:]:
             if self._is_better(each, best):
                 best = each
-        longer = self._longest(2 * seconds, best.choice)
+        longer = self._longest(2 * seconds, best.restriction)
         recipe = best.plan.recipe
         estimates = self._estimates.paced(recipe.pace, recipe.source_pace)
         nodes = best.plan.nodes
-        if best.choice.algorithms.keys() != usual.choice.algorithms.keys():
+        if best.restriction.algorithms.keys() != usual.restriction.algorithms.keys():
             reason = (
                 f"expected to be best on average after {duration(seconds)}, with the steps that fit into it"
             )
@@ -143,29 +143,29 @@ class Pacing:
         plan = best.plan.model_copy(update={"estimates": estimates, "nodes": nodes})
         return PacedPlan(plan, self._note(seconds, best, longer))
 
-    def _choices(self) -> Iterator[_Choice]:
-        """Yield the choices to compare, the usual one first.
+    def _restrictions(self) -> Iterator[_Restriction]:
+        """Yield the restrictions to compare; the first one is none.
 
         Algorithms with shared training are not tried alone: they do not suit all goals.
         """
         profiles = self._estimates.profiles
-        yield _Choice(profiles)
+        yield _Restriction(profiles)
         if len(self._plan.nodes) > _MOST_COMPARED:
             return
         sets: list[Mapping[str, AlgorithmProfile]] = [profiles]
         if self._plan.recipe.algorithm == AUTO and len(profiles) > 1:
             sets += ({name: each} for name, each in profiles.items() if not each.shared_steps)
-            yield from map(_Choice, sets[1:])
+            yield from map(_Restriction, sets[1:])
         if self._source_is_known and self._estimates.source_steps:
-            yield from (_Choice(each, _LITTLE_TUNING) for each in sets)
+            yield from (_Restriction(each, _LITTLE_TUNING) for each in sets)
 
-    def _longest(self, seconds: float, choice: _Choice) -> _Attempt:
+    def _longest(self, seconds: float, restriction: _Restriction) -> _Attempt:
         """Return the attempt with the most steps that fit into a time; the shortest one if none fits.
 
         Times grow linearly with the pace as long as the algorithms stay the same, so that interpolation
         finds it at once.
         """
-        low, high = self._attempt(FASTEST, choice), self._attempt(SLOWEST, choice)
+        low, high = self._attempt(FASTEST, restriction), self._attempt(SLOWEST, restriction)
         if high.planned.seconds <= seconds:
             return high
         for _ in range(_REFINEMENTS):
@@ -173,21 +173,21 @@ class Pacing:
                 break
             slope = (high.pace - low.pace) / (high.planned.seconds - low.planned.seconds)
             aimed = low.pace + slope * (_AIM * seconds - low.planned.seconds)
-            attempt = self._attempt(aimed, choice)
+            attempt = self._attempt(aimed, restriction)
             if attempt.planned.seconds <= seconds:
                 low = attempt
             else:
                 high = attempt
         return low
 
-    def _attempt(self, pace: float, choice: _Choice) -> _Attempt:
-        paces = {"pace": pace, "source_pace": choice.source_share * pace}
-        restricted = self._estimates.model_copy(update={"profiles": dict(choice.algorithms)})
+    def _attempt(self, pace: float, restriction: _Restriction) -> _Attempt:
+        paces = {"pace": pace, "source_pace": restriction.source_share * pace}
+        restricted = self._estimates.model_copy(update={"profiles": dict(restriction.algorithms)})
         estimates, recipe = restricted.paced(**paces), self._plan.recipe.model_copy(update=paces)
         forecast = self._forecast_of(self._plan.model_copy(update={"recipe": recipe, "estimates": estimates}))
         if forecast is None:
             raise ValueError("a plan with estimates has a forecast")
-        return _Attempt(pace, choice, forecast.plan, forecast.planned(self._goals, self._slots))
+        return _Attempt(pace, restriction, forecast.plan, forecast.planned(self._goals, self._slots))
 
     def _is_better(self, attempt: _Attempt, other: _Attempt) -> bool:
         """Return whether the figure of an attempt is clearly better."""

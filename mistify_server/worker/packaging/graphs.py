@@ -49,13 +49,13 @@ def network_graph(
         LiteRtError: LiteRT cannot run the network.
     """
     graph = graph_of(network, signature)
-    found = list(operators(network, graph.number))
-    if len(found) > MOST_OPERATORS:
+    in_order = list(operators(network, graph.number))
+    if len(in_order) > MOST_OPERATORS:
         return None
     shapes = Example(network, signature, graph.number).shapes()
     known = {index: tuple(sizes) for index, sizes in shapes.items()}
     elements = tuple(prod(known.get(index, (0,))) for index in range(max(known) + 1))
-    names = (tensor.name for operator in found for tensor in (*operator.inputs, *operator.outputs))
+    names = (tensor.name for operator in in_order for tensor in (*operator.inputs, *operator.outputs))
     walk = _Walk(
         graph,
         known,
@@ -65,7 +65,7 @@ def network_graph(
         errors.by_tensor,
         are_repeated(names, layers),
     )
-    nodes = [*walk.inputs(found), *walk.operators(found)]
+    nodes = [*walk.inputs(in_order), *walk.operators(in_order)]
     return NetworkGraph(graph.name, profile.name, tuple(nodes), errors.examples)
 
 
@@ -93,9 +93,9 @@ class _Walk:
     unpacked: dict[int, FlatbufferTensor] = field(default_factory=dict)
     counted: set[int] = field(default_factory=set)
 
-    def inputs(self, found: Iterable[Operator]) -> Iterator[GraphNode]:
+    def inputs(self, in_order: Iterable[Operator]) -> Iterator[GraphNode]:
         """Yield the inputs that some operator reads."""
-        read = {tensor.index: tensor for operator in found for tensor in operator.inputs}
+        read = {tensor.index: tensor for operator in in_order for tensor in operator.inputs}
         for index, name in self.graph.inputs.items():
             if index in read:
                 self.writers[index] = len(self.writers)
@@ -112,11 +112,11 @@ class _Walk:
                     output=self.graph.outputs.get(index, ""),
                 )
 
-    def operators(self, found: Iterable[Operator]) -> Iterator[GraphNode]:
+    def operators(self, in_order: Iterable[Operator]) -> Iterator[GraphNode]:
         """Yield the operators, except those that unpack weights."""
         counted: set[int] = set()
         position = len(self.writers)
-        for number, of_any_batch in enumerate(found):
+        for number, of_any_batch in enumerate(in_order):
             operator = self._reading_weights(of_any_batch.shaped(self.shapes))
             if operator.name == "DEQUANTIZE" and operator.inputs[0].is_constant:
                 self.unpacked[operator.outputs[0].index] = operator.inputs[0]

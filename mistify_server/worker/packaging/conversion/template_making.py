@@ -208,14 +208,14 @@ def _constants(
     following: dict[TensorPlace, list[str]] = {}
     for one in lengths:
         following.setdefault(one.tensor, []).append(f"{one.index} {one.size}")
-    found: dict[Any, list[TensorPlace]] = {}
+    places: dict[Any, list[TensorPlace]] = {}
     for graph, own in enumerate(whole.subgraphs):
         for number, tensor in enumerate(own.tensors):
             place = (graph, number)
             if whole.buffers[tensor.buffer].data is not None:
                 key = tensor.buffer, tuple(following.get(place, ()))
-                found.setdefault(key, []).append(place)
-    for (_, follows), tensors in found.items():
+                places.setdefault(key, []).append(place)
+    for (_, follows), tensors in places.items():
         graph, number = tensors[0]
         tensor = whole.subgraphs[graph].tensors[number]
         held = next(_held(whole, tensor, weights), None)

@@ -71,10 +71,10 @@ class Sizes:
         Raises:
             UnknownSizeError: There is none, or there are several.
         """
-        found = [*self._having(wide, narrow, self._singles)] or [*self._having(wide, narrow, self._products)]
-        if len(found) != 1:
-            raise UnknownSizeError(f"{len(found)} sizes of the network change from {narrow} to {wide}")
-        return found[0]
+        sizes = [*self._having(wide, narrow, self._singles)] or [*self._having(wide, narrow, self._products)]
+        if len(sizes) != 1:
+            raise UnknownSizeError(f"{len(sizes)} sizes of the network change from {narrow} to {wide}")
+        return sizes[0]
 
     def _having(self, wide: int, narrow: int, candidates: Iterable[tuple[Channels, ...]]) -> Iterator[Size]:
         for factors in candidates:

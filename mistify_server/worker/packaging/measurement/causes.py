@@ -42,29 +42,29 @@ def largest_scale(network: bytes, layers: Collection[str] = ()) -> str:
         network: An integer network.
         layers: Names of the network's layers; without them, tensors are named.
     """
-    found = list(operators(network))
-    scales = {_names(operator): operator.outputs[0].scale for operator in found}
+    in_order = list(operators(network))
+    scales = {_names(operator): operator.outputs[0].scale for operator in in_order}
     name = max(scales, key=scales.__getitem__)
-    return f"a step of {_Names(found, layers).of(name)} is {scales[name]:.3g}"
+    return f"a step of {_Names(in_order, layers).of(name)} is {scales[name]:.3g}"
 
 
 def _beyond_float16(network: bytes, layers: Collection[str]) -> str:
     """Return the layer with weights furthest beyond float16, which the converter clips."""
-    found = list(operators(network))
+    in_order = list(operators(network))
     largest = {
         _names(operator): max(
             float(np.abs(tensor.content).max(initial=0))
             for tensor in operator.inputs
             if tensor.content is not None
         )
-        for operator in found
+        for operator in in_order
         if any(tensor.content is not None for tensor in operator.inputs)
     }
     name = max(largest, key=largest.__getitem__, default="")
     if not name or largest[name] <= _LARGEST_HALF:
         return ""
     return (
-        f"weights of {_Names(found, layers).of(name)} reach {largest[name]:.3g}, and float16 ends at "
+        f"weights of {_Names(in_order, layers).of(name)} reach {largest[name]:.3g}, and float16 ends at "
         f"{_LARGEST_HALF:,.0f}; float32 and dynamic keep them"
     )
 
@@ -85,15 +85,15 @@ class _Range:
 
 def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> str:
     """Return the concatenated tensor with the fewest steps left by another one on their shared scale."""
-    found = list(operators(network))
-    pairs = list(_neighbours(network, found, inputs))
+    in_order = list(operators(network))
+    pairs = list(_neighbours(network, in_order, inputs))
     if not pairs:
         return ""
     small, large = min(pairs, key=lambda pair: pair[0].width / pair[1].width)
     steps = _STEPS * small.width / large.width
     if steps >= _FEW_STEPS:
         return ""
-    names = _Names(found, layers)
+    names = _Names(in_order, layers)
     return (
         f"concatenated tensors share one scale: {names.of(large.name)} ranges over {large.width:.3g}, "
         f"which leaves {steps:.2g} of {_STEPS} steps for the {small.width:.3g} of "
@@ -102,9 +102,11 @@ def _on_one_scale(network: bytes, inputs: Arrays, layers: Collection[str]) -> st
     )
 
 
-def _neighbours(network: bytes, found: Iterable[Operator], inputs: Arrays) -> Iterator[tuple[_Range, _Range]]:
+def _neighbours(
+    network: bytes, in_order: Iterable[Operator], inputs: Arrays
+) -> Iterator[tuple[_Range, _Range]]:
     """Yield the tensors with the smallest and largest range of each concatenation."""
-    joins = [operator.inputs for operator in found if operator.name == "CONCATENATION"]
+    joins = [operator.inputs for operator in in_order if operator.name == "CONCATENATION"]
     reached = tensor_ranges(network, inputs) if joins else {}
     for joined in joins:
         bounds = {tensor.name: reached[tensor.index] for tensor in joined if tensor.index in reached}
@@ -117,9 +119,9 @@ def _neighbours(network: bytes, found: Iterable[Operator], inputs: Arrays) -> It
 class _Names:
     """The names of a network's layers, or of its tensors where those do not tell."""
 
-    def __init__(self, found: Iterable[Operator], layers: Collection[str]) -> None:
+    def __init__(self, in_order: Iterable[Operator], layers: Collection[str]) -> None:
         self._layers = layers
-        tensors = (tensor for operator in found for tensor in (*operator.inputs, *operator.outputs))
+        tensors = (tensor for operator in in_order for tensor in (*operator.inputs, *operator.outputs))
         self._repeated = are_repeated((tensor.name for tensor in tensors), layers)
 
     def of(self, tensor: str) -> str:

@@ -5,12 +5,8 @@ import sqlite3
 from typing import Any
 
 from mistify_server.store.plans import BatchPlan
-from mistify_server.store.sql.migrations.steps import (
-    add_expected_work,
-    add_served_tasks_and_adaptation,
-    add_threads,
-    move_preparations_from_roots,
-)
+from mistify_server.store.sql.migrations.early_steps import add_threads, move_preparations_from_roots
+from mistify_server.store.sql.migrations.steps import add_expected_work, add_served_tasks_and_adaptation
 from mistify_server.tasks.results import PrepareResult
 
 
