@@ -4,14 +4,12 @@
 
 import hashlib
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -26,8 +24,7 @@ from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFi
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
-from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions
-from mistify.package.records import describe_file
+from mistify.package.manifest import Branch
 from mistify.package.signature import KeyChain
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
@@ -37,8 +34,8 @@ from mistify.wire.porting import plan_to_proto
 from mistify_client.rpc.retry import Backoff
 from tests.support.paths import DATA
 from tests.support.targets import overall
+from tests.support.tiny_packages import COMPARISON, COSTS, IMAGE, LATENCY, PAIR, SCORES, make_package
 
-COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
 REPORT_PAGE = "<!doctype html>\n<title>\N{GREATER-THAN OR EQUAL TO} report</title>\n".encode()
 FILES = {"manifest.json": b"{}" * 40, "serve.tflite": bytes(range(256)) * 40}
 
@@ -307,48 +304,6 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def data() -> Path:
     return DATA
-
-
-def tensors(*names_and_shapes: tuple[str, tuple[int, ...]]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(name=name, dtype="float32", shape=shape) for name, shape in names_and_shapes)
-
-
-IMAGE, SCORES = tensors(("image", (-1, 4, 4, 1)), ("scores", (-1, 3)))
-PAIR = tensors(("left", (-1, 4)), ("right", (-1, 4)))
-COMPARISON = tensors(("mix", (-1, 2)), ("difference", (-1, 4)))
-
-
-LATENCY = MeasuredLatency(
-    median_ms=0.1, p95_ms=0.2, runs=50, threads=1, machine="x86_64", runtime="LiteRT 2.3.0"
-)
-
-
-def make_package(
-    directory: Path,
-    network: Path,
-    inputs: tuple[TensorInfo, ...],
-    outputs: tuple[TensorInfo, ...],
-    branches: tuple[Branch, ...] = (),
-) -> Path:
-    directory.mkdir()
-    shutil.copyfile(network, directory / "serve.tflite")
-    Manifest(
-        job="job-1",
-        goal="half",
-        budget={"flops": 500.0},
-        achieved=COSTS,
-        accuracy=0.75,
-        validation_accuracy=0.75,
-        latency=LATENCY,
-        inputs=inputs,
-        outputs=outputs,
-        branches=branches,
-        default_branch=len(branches) // 2,
-        versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
-        files={"serve.tflite": describe_file(directory / "serve.tflite")},
-        created=datetime(2026, 1, 2, tzinfo=UTC),
-    ).save(directory)
-    return directory
 
 
 @pytest.fixture

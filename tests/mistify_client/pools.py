@@ -22,9 +22,9 @@ from mistify_client.subnets.block_latencies import LatencyTable
 from mistify_client.subnets.search_session import TABLES
 from mistify_client.subnets.space import SubnetSpace
 from tests.mistify_client.chains import load_chain, stitch
-from tests.mistify_client.conftest import make_package
 from tests.support import block_stores, elastic_stores
 from tests.support.block_stores import HALVED, LAST_TWO, ORIGINAL, called, images, residual
+from tests.support.tiny_packages import make_package
 
 #: Two subnets; the second is the original network.
 FAST = (ORIGINAL[0], HALVED, LAST_TWO)

@@ -22,8 +22,8 @@ from mistify_client.tuning.installing import install_tuned
 from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
-from tests.mistify_client.conftest import COMPARISON, IMAGE, PAIR, SCORES, make_package
 from tests.support.paths import DATA, REPOSITORY
+from tests.support.tiny_packages import COMPARISON, IMAGE, PAIR, SCORES, make_package
 
 RECIPES = REPOSITORY / "docs" / "recipes"
 

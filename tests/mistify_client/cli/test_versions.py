@@ -8,7 +8,7 @@ import pytest
 from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.runtime.versions import current, install
-from tests.mistify_client.conftest import IMAGE, SCORES, make_package
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 TUNED_FROM = "0" * 64
 

@@ -20,8 +20,9 @@ from mistify.jobs.job import GoalState, JobEvent, ProgressUpdate
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
-from tests.mistify_client.conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
+from tests.mistify_client.conftest import PortingFake, ended_job, package_files
 from tests.support.signed_packages import sign_package
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 PATIENCE = 180.0
 

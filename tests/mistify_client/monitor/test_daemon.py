@@ -25,10 +25,10 @@ from mistify_client.cli.main import app
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, previous, state_directory
-from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.monitor.adapting import PATIENCE, held
 from tests.mistify_client.monitor.conftest import branch
 from tests.mistify_client.monitor.test_config import GOAL
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 MISTIFY = Path(sys.executable).parent / "mistify"
 CONFIG = 'interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20ms"\n'

@@ -10,9 +10,9 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import current, install
-from tests.mistify_client.conftest import make_package
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
+from tests.support.tiny_packages import make_package
 from tests.support.tokens import write_token
 
 

@@ -10,8 +10,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.blocks import BlockStore
 from mistify_client import load
 from mistify_client.runtime.versions import state_directory
-from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.pools import make_elastic_package
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 
 def test_outputs_agree_with_tensorflow(package, expected):

@@ -17,8 +17,9 @@ from mistify.package.opened import Package
 from mistify.package.signature import SIGNATURE_FILE, KeyChain, PackageSignature
 from mistify_client.runtime.trust import TRUSTED, Trust, require_trusted
 from mistify_client.runtime.versions import current, install
-from tests.mistify_client.conftest import IMAGE, SCORES, Service, make_package
+from tests.mistify_client.conftest import Service
 from tests.support.signed_packages import flipped, sign_package
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 PINNED, OTHER = PrivateKey.generate(), PrivateKey.generate()
 

@@ -17,9 +17,9 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import current
-from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.test_config import GOAL
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 SHORT = Shortfall(Targets(latency="1us"), ratio=2.0, fastest_ms=0.2)
 WHOLE_WAY = ["submitting", "adapting", "downloading", "validating", "installing", "probation"]

@@ -15,7 +15,7 @@ from mistify_client.monitor.replacement.candidate import (
     try_candidate,
 )
 from mistify_client.runtime.interpreter import open_network
-from tests.mistify_client.conftest import IMAGE, SCORES, make_package
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 
 @pytest.fixture
