@@ -35,7 +35,9 @@ class ActivationCheck:
         traced = tf.function(function.__call__, autograph=False).get_concrete_function(**specs)
         frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False).graph
         self._graph = frozen.as_graph_def()
-        self._feeds = {_argument(tensor): tensor.name for tensor in traced.inputs}
+        # Tensors that layers hold, such as statistics of data, are further inputs, which are constants now.
+        arguments = traced.inputs[: len(traced.inputs) - len(traced.captured_inputs)]
+        self._feeds = {_argument(tensor): tensor.name for tensor in arguments}
         self._names = list(_floats(frozen))
         self._function = function
         self._finite = tf.function(self._trace, autograph=False, reduce_retracing=True)

@@ -29,6 +29,14 @@ def data(*large, count=40, value=100):
     return Dataset({"x": x}, {"y": np.zeros(count, np.int64)})
 
 
+def test_constants_that_a_layer_holds_as_tensors_are_no_inputs():
+    """Keras traces the statistics of such a layer as further inputs of the function."""
+    inputs = keras.Input((3,), name="x")
+    hidden = layers.Normalization(mean=[0.1, 0.2, 0.3], variance=[1.0, 2.0, 3.0])(inputs)
+    model = keras.Model(inputs, layers.Activation("exponential", name="y")(hidden))
+    assert ActivationCheck(folded(model)).overflows({"x": data(7, value=1000).inputs["x"]}).keys() == {7}
+
+
 def test_examples_that_overflow_inside_a_network_are_left_out_and_named():
     sample = calibration([folded(exponential())], data(7, 21))
     assert len(sample.examples["x"]) == 38
