@@ -2,8 +2,8 @@
 
 `python -m benchmarks.device.context_app PACKAGE [HELPER TOKEN_FILE]`
 
-It prints the bytes of its process before it loads the package, but after it has run a small block and has
-connected to the helper once: the code of LiteRT, gRPC and Mistify is in memory by then.
+It prints the bytes of its process before it loads the package, but after it has run a small block with each
+execution and has connected to the helper once: the code of LiteRT, gRPC and Mistify is in memory by then.
 """
 
 import sys
@@ -16,7 +16,10 @@ import numpy as np
 import psutil  # noqa: F401 (would be imported when blocks are stitched)
 
 import mistify_client
-import mistify_client.runtime.helped  # would be imported with the package
+import mistify_client.assembly.paging
+import mistify_client.runtime.helped
+import mistify_client.runtime.loading
+import mistify_client.runtime.model  # as the others, it would be imported with the package
 from mistify.package.opened import Package
 from mistify_client.assembly.executions import Execution, open_network, part_that_runs
 from mistify_client.assembly.memory import return_memory
@@ -52,11 +55,12 @@ def main(package: Path, helper: tuple[str, ...]) -> None:
 
 
 def _run_block(package: Package) -> None:
-    """Run the first block of a package."""
+    """Run the first block of a package with each execution."""
     store = blocks_of(package)
     block = store.network_of(store.served)[0]
-    content = part_that_runs((package.directory / block.file).read_bytes(), Execution.INTERPRETER)
-    open_network(content, Execution.INTERPRETER, 1)(zeros_of(store.inputs))
+    content = (package.directory / block.file).read_bytes()
+    for execution in Execution:
+        open_network(part_that_runs(content, execution), execution, 1)(zeros_of(store.inputs))
 
 
 if __name__ == "__main__":

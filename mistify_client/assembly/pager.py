@@ -4,12 +4,14 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic
+from typing import Final, Generic
 
 from mistify_client.assembly.background_process import BackgroundProcess
 from mistify_client.assembly.chaining import Chain, Choice
 from mistify_client.assembly.executions import Array, Tensors
 from mistify_client.assembly.memory import return_memory
+
+_SETTLING_SECONDS: Final = 5.0
 
 
 class Pager(ABC, Generic[Choice]):
@@ -61,6 +63,10 @@ class Pager(ABC, Generic[Choice]):
             RuntimeError: The pager is closed, or no thread can be started.
         """
         return self._loader.submit(self._switch, chosen)
+
+    def settling_seconds(self, chosen: Choice) -> float:
+        """Return the seconds that a network runs before it is improved: another switch may follow soon."""
+        return _SETTLING_SECONDS
 
     def improve(self, example: Tensors) -> bool:
         """Make the current network faster in the background, after it has run for a while.

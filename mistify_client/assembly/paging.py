@@ -2,6 +2,7 @@
 
 A subnet first runs as a chain of blocks, until they have been stitched in the background into one network,
 which is faster, and whose weights can be mapped. If memory is short, the blocks keep running as a chain.
+A network whose weights are to be mapped is stitched soon, because its chain takes more memory than it.
 """
 
 import logging
@@ -32,6 +33,9 @@ _STITCHING: Final = 6
 #: Memory needed to load a network next to the current one, in multiples of its file: the file, and the
 #: weights packed by LiteRT.
 _LOADING: Final = 2.5
+
+#: Seconds that blocks run before they are stitched so that their weights can be mapped.
+_MAPPING_SECONDS: Final = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +103,10 @@ class PagedNetwork(Pager[ChosenBlocks]):
         """
         self._store.network_of(chosen.files)
         return super().switch(chosen)
+
+    def settling_seconds(self, chosen: ChosenBlocks) -> float:
+        """Return fewer seconds for weights to be mapped; see `Pager.settling_seconds`."""
+        return _MAPPING_SECONDS if self._weights_of(chosen, 1) else super().settling_seconds(chosen)
 
     def improve(self, example: Tensors) -> bool:
         """Stitch the current blocks; see `Pager.improve`."""
@@ -184,7 +192,10 @@ class PagedNetwork(Pager[ChosenBlocks]):
         size = sum(variant.content.size for variant in self._store.network_of(chosen.files))
         if not self._has_room(_PROCESS_BYTES + _STITCHING * size):
             return
-        problem = self._process.run(STITCHER, str(self._directory), str(stitched.directory), *chosen.files)
+        weights = self._weights_of(chosen, 1)
+        packed = () if weights is None else ("--weights", str(weights))
+        arguments = (str(self._directory), str(stitched.directory), *packed, *chosen.files)
+        problem = self._process.run(STITCHER, *arguments)
         if problem is not None:
             logger.warning(
                 "blocks keep running one after the other, because they cannot be stitched: %s", problem

@@ -10,7 +10,8 @@ from mistify_client.assembly.made_networks import key_of
 STITCHED: Final = "stitched"
 
 #: The program that stitches blocks of a package: its arguments are the package, the directory of stitched
-#: networks, and the files of the blocks.
+#: networks, `--weights` with the directory of mapped weights if the network maps them, and the files of the
+#: blocks.
 STITCHER: Final = "mistify_client.assembly.stitching"
 
 #: Version of the stitching. Changes to it need a new number, so that old files are not used.

@@ -1,11 +1,14 @@
 """Stitching: blocks of a store become one network, without a converter.
 
-`python -m mistify_client.assembly.stitching PACKAGE NETWORKS BLOCK...` stitches blocks of a package at low
-priority, and writes the network to NETWORKS.
+`python -m mistify_client.assembly.stitching PACKAGE NETWORKS [--weights DIR] BLOCK...` stitches blocks of a
+package, and writes the network to NETWORKS, and its packed weights to the directory of `mapped_weights`.
+Without the latter, it runs at low priority, because the network will only be faster. Weights that are not yet
+mapped take memory that the app was not meant to use, so they do not wait for other programs.
 """
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ from mistify.package.blocks import BlockVariant
 from mistify.package.opened import Package
 from mistify.tflite.combining import CombinedNetwork, names_of, read_network
 from mistify.wording import listed
+from mistify_client.assembly.chaining import LoadedBlock
+from mistify_client.assembly.executions import Execution
 from mistify_client.assembly.made_networks import MadeNetworks
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.assembly.stitched_networks import stitched_key
@@ -154,17 +159,28 @@ def _words(tensor: Any) -> str:
     return f"{kind} [{sizes}] of scale {quantization.scale[0]:.9g}, zero point {quantization.zeroPoint[0]}"
 
 
-def main(package: str, networks: str, *names: str) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Stitch blocks of a package, and write the network to a directory."""
-    os.nice(_NICE)
+    parser = ArgumentParser()
+    parser.add_argument("package", type=Path)
+    parser.add_argument("networks", type=Path)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("blocks", nargs="+")
+    options = parser.parse_args(arguments)
+    if options.weights is None:
+        os.nice(_NICE)
     try:
-        opened = Package.open(Path(package))
-        blocks = with_shipped(blocks_of(opened), opened).network_of(names)
+        opened, networks = Package.open(options.package), MadeNetworks(options.networks)
+        blocks = with_shipped(blocks_of(opened), opened).network_of(options.blocks)
+        key = stitched_key(blocks)
         with BlockFiles(opened.directory) as files:
-            MadeNetworks(Path(networks)).make(stitched_key(blocks), partial(stitch, files, blocks))
+            networks.make(key, partial(stitch, files, blocks))
+        if options.weights is not None and (network := networks.find(key)) is not None:
+            with BlockFiles(networks.directory) as files:
+                LoadedBlock(files, network, 1, Execution.COMPILED, options.weights)
     except (MistifyError, OSError) as error:
         sys.exit(" ".join(str(error).split()))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -28,9 +28,6 @@ from mistify_client.runtime.versions import shipped_package
 #: Seconds until a failed load is retried: the cause may have gone.
 RETRY_SECONDS: Final = 60.0
 
-#: Seconds that an option runs before it is improved, such as stitched: another switch may follow soon.
-SETTLED_SECONDS: Final = 5.0
-
 logger = logging.getLogger(__name__)
 
 
@@ -38,7 +35,7 @@ class PagedOptions(Generic[Choice]):
     """The options of a package, for one thread at a time.
 
     The chosen option runs once it is in memory. Until then, and if loading fails, the previous one runs;
-    loading is retried after `RETRY_SECONDS`. An option that has run for `SETTLED_SECONDS` is improved in the
+    loading is retried after `RETRY_SECONDS`. An option that has run for a while is improved in the
     background: the blocks of a subnet are stitched.
 
     Args:
@@ -65,7 +62,7 @@ class PagedOptions(Generic[Choice]):
         self._ran = network.running
         self._number = self._wanted = self._choices.index(self._ran)
         self._retry_at = math.inf
-        self._settled_at = clock() + SETTLED_SECONDS
+        self._settled_at = clock() + network.settling_seconds(self._ran)
         self._shapes: Shapes | None = None
 
     @property
@@ -116,10 +113,13 @@ class PagedOptions(Generic[Choice]):
             begun = self._network.improve(zeros(self.manifest.inputs, self._shapes))
         except RuntimeError:  # no thread can be started
             begun = False
-        self._settled_at = math.inf if begun else now + SETTLED_SECONDS
+        self._settled_at = math.inf if begun else self._settling_at(self._wanted, now)
+
+    def _settling_at(self, wanted: int, now: float) -> float:
+        return now + self._network.settling_seconds(self._choices[wanted])
 
     def _load(self, wanted: int, now: float) -> None:
-        self._wanted, self._retry_at, self._settled_at = wanted, math.inf, now + SETTLED_SECONDS
+        self._wanted, self._retry_at, self._settled_at = wanted, math.inf, self._settling_at(wanted, now)
         try:
             loading = self._network.switch(self._choices[wanted])
         except RuntimeError as error:  # no thread can be started

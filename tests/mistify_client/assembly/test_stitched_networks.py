@@ -48,9 +48,9 @@ def stitched(network):
     return network
 
 
-def stitch(package, names):
+def stitch(package, names, *options):
     """Stitch blocks in a process of their own, and return the reason if it fails."""
-    return BackgroundProcess().run(STITCHER, str(package), str(networks_of(package)), *names)
+    return BackgroundProcess().run(STITCHER, str(package), str(networks_of(package)), *options, *names)
 
 
 def join(network):
@@ -123,6 +123,22 @@ def test_stitching_replaces_a_damaged_network(package):
     path.write_bytes(b"")
     assert stitch(package, ORIGINAL) is None
     assert path.read_bytes() == content
+
+
+def test_weights_are_packed_by_the_process_that_stitches(package, tmp_path):
+    """Packing takes memory, which the app would keep."""
+    weights = tmp_path / "weights"
+    assert stitch(package, ORIGINAL, "--weights", str(weights)) is None
+    packed = {path: path.stat().st_ino for path in weights.rglob("*") if path.is_file()}
+    assert {path.suffix for path in packed} >= {".tflite", ".xnnpack"}
+    chosen = ChosenBlocks(files=ORIGINAL, execution=Execution.COMPILED, mapped_weights=True)
+    network = PagedNetwork(blocks_in(package)._replace(weights=weights), chosen, 1)
+    (block,) = network._current.blocks
+    assert block.weights == weights
+    assert {path: path.stat().st_ino for path in weights.rglob("*") if path.is_file()} == packed
+    expected = load_chain(package, ORIGINAL, 1, Execution.COMPILED)(inputs())["scores"]
+    np.testing.assert_array_equal(scores(network, 1), expected)
+    network.close()
 
 
 def test_only_the_two_most_recently_used_networks_are_kept(package):
