@@ -26,7 +26,7 @@ from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepositor
 from mistify_server.server import serve as run_server
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
-from mistify_server.store.directory import AUDIT, DATABASE, Store, open_store, serving
+from mistify_server.store.directory import AUDIT, Store, has_database, open_store, serving
 from mistify_server.store.lock import LOGS
 from mistify_server.store.package_signatures import sign_again
 from mistify_server.store.removal import remove_jobs
@@ -121,10 +121,10 @@ def _existing(store: Path) -> Path:
     Raises:
         MistifyError: NOT_FOUND, there is no store.
     """
-    if not (store / DATABASE).exists():
+    if not has_database(store):
         raise MistifyError(
             ErrorCode.NOT_FOUND,
-            f"--store: {store} is not a store, it has no {DATABASE}; give the --store of a server that has "
+            f"--store: {store} is not a store, it has no database; give the --store of a server that has "
             "been started",
         )
     return store.resolve()

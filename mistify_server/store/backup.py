@@ -2,28 +2,31 @@
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files.writing import replacing, sync_path
+from mistify.files.writing import replacing
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of, digest_of, writing
-from mistify_server.store.directory import AUDIT, DATABASE, UPLOADS, WEIGHTS, open_store, serving
+from mistify_server.store.directory import (
+    AUDIT,
+    UPLOADS,
+    WEIGHTS,
+    backend_of,
+    has_database,
+    open_store,
+    serving,
+)
 from mistify_server.store.lock import LOGS
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
-from mistify_server.store.sql.failures import translated
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS
 from mistify_server.store.uploads import uploaded_files
 
 #: File that marks a directory as a backup, so that no other store is overwritten.
 _MARK: Final = "backup"
-
-#: Suffixes of SQLite's files beside a database.
-_BESIDE: Final = ("-wal", "-shm")
 
 #: Attempts to copy a database with all its files while jobs are removed from the store.
 _ATTEMPTS: Final = 5
@@ -63,8 +66,8 @@ def back_up(directory: Path, target: Path) -> Backup:
         damaged: set[str] | None = None
         for _ in range(_ATTEMPTS):
             before = damaged
-            sizes += _copy_database_with_files(directory, target)
-            damaged = _lost(target)
+            copied, damaged = _copy_database_with_files(directory, target)
+            sizes += copied
             if not damaged or damaged == before:  # otherwise a job may have been removed meanwhile
                 break
         with suppress(FileNotFoundError):
@@ -83,7 +86,7 @@ def _check_target(directory: Path, target: Path) -> None:
     if target.exists() and os.path.samefile(directory, target):
         raise MistifyError(ErrorCode.CONFLICT, f"{target} is the store itself; use another directory")
     if target.exists() and any(target.iterdir()) and not (target / _MARK).exists():
-        content = "a store of its own" if (target / DATABASE).exists() else "other files"
+        content = "a store of its own" if has_database(target) else "other files"
         raise MistifyError(
             ErrorCode.CONFLICT,
             f"{target} contains {content}; use a new directory, or that of an earlier backup which no server "
@@ -91,28 +94,20 @@ def _check_target(directory: Path, target: Path) -> None:
         )
 
 
-def _copy_database_with_files(directory: Path, target: Path) -> list[int]:
-    """Copy the database and all files that its rows refer to, and return the sizes of new files in bytes."""
-    snapshot = target / f"{DATABASE}.part"
-    snapshot.unlink(missing_ok=True)
-    with (
-        translated(directory),
-        closing(sqlite3.connect(directory / DATABASE, timeout=BUSY_SECONDS)) as source,
-        closing(sqlite3.connect(snapshot)) as copy,
-    ):
-        # All pages at once: SQLite begins again after each write, and readers do not hold up writers.
-        source.backup(copy)
-    with _jobs(snapshot) as jobs:
-        referenced = jobs.referenced_digests()
+def _copy_database_with_files(directory: Path, target: Path) -> tuple[list[int], set[str]]:
+    """Copy the database and all files that its rows refer to.
+
+    Returns:
+        The sizes of new files in bytes, and the artifacts that rows refer to but that were not copied.
+    """
     sizes: list[int] = []
-    for name in (ARTIFACTS, WEIGHTS):
-        sizes += _copy_artifacts(Artifacts(directory / name), Artifacts(target / name), referenced)
-    for suffix in _BESIDE:
-        (target / f"{snapshot.name}{suffix}").unlink(missing_ok=True)
-        (target / f"{DATABASE}{suffix}").unlink(missing_ok=True)
-    snapshot.replace(target / DATABASE)
-    sync_path(target)
-    return sizes
+    with backend_of(directory).snapshot(target) as copied, _jobs(copied) as jobs:
+        referenced = jobs.referenced_digests()
+        for name in (ARTIFACTS, WEIGHTS):
+            sizes += _copy_artifacts(Artifacts(directory / name), Artifacts(target / name), referenced)
+        used = {reference.artifact for reference in jobs.references()}
+    artifacts = artifacts_of(target)
+    return sizes, {name for name in used if not artifacts.place(name).exists()}
 
 
 def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[str]) -> Iterator[int]:
@@ -126,14 +121,6 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
             except MistifyError as error:  # damaged, or removed meanwhile
                 if error.code is ErrorCode.UNAVAILABLE:  # the target cannot be written
                     raise
-
-
-def _lost(target: Path) -> set[str]:
-    """Return the artifacts that the database refers to, but that were not copied."""
-    artifacts = artifacts_of(target)
-    with _jobs(target / DATABASE) as jobs:
-        used = {reference.artifact for reference in jobs.references()}
-    return {name for name in used if not artifacts.place(name).exists()}
 
 
 def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
@@ -166,9 +153,9 @@ def _copied(path: Path, place: Path) -> int:
 
 
 @contextmanager
-def _jobs(path: Path) -> Iterator[SqlJobStore]:
+def _jobs(backend: Backend) -> Iterator[SqlJobStore]:
     """Yield the jobs in a database."""
-    database = Database.open(path, BUSY_SECONDS)
+    database = Database.open(backend, BUSY_SECONDS)
     try:
         yield SqlJobStore(database)
     finally:

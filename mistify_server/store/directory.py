@@ -14,18 +14,19 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
 from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS, is_outdated, make_shrinkable, migrate
+from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
 from mistify_server.store.sql.models import SqlModelStore
+from mistify_server.store.sql.sqlite import DATABASE, SqliteBackend
 from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
 #: Names in the directory of a store.
-DATABASE = "mistify.db"
 WEIGHTS = "weights"
 _INSPECTIONS = "inspections"
 
@@ -70,10 +71,11 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             it cannot be used.
     """
     make_store_directory(directory)
-    if is_outdated(directory / DATABASE):
+    backend = backend_of(directory)
+    if is_outdated(backend):
         with serving(directory):
             pass
-    database = Database.open(directory / DATABASE, busy_seconds)
+    database = Database.open(backend, busy_seconds)
     try:
         yield Store(
             jobs=SqlJobStore(database),
@@ -92,10 +94,14 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
         database.close()
 
 
-def database_bytes(directory: Path) -> int:
-    """Return the size of a store's database in bytes, including data not yet in its main file."""
-    files = directory / DATABASE, directory / f"{DATABASE}-wal"
-    return sum(path.stat().st_size for path in files if path.exists())
+def has_database(directory: Path) -> bool:
+    """Check whether a directory has been used as a store."""
+    return (directory / DATABASE).exists()
+
+
+def backend_of(directory: Path) -> Backend:
+    """Return the database of a store."""
+    return SqliteBackend(directory / DATABASE)
 
 
 @contextmanager
@@ -120,8 +126,9 @@ def bring_up_to_date(directory: Path) -> None:
     for files in (artifacts_of(directory), Artifacts(directory / WEIGHTS)):
         files.clear_incoming()
     _restrict_permissions(directory)
-    migrate(directory / DATABASE)
-    make_shrinkable(directory / DATABASE)
+    backend = backend_of(directory)
+    migrate(backend)
+    backend.tidy()
 
 
 def _restrict_permissions(directory: Path) -> None:

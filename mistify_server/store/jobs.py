@@ -260,6 +260,10 @@ class JobStore(ABC):
         """
 
     @abstractmethod
+    def size(self) -> int:
+        """Return the size of the database in bytes."""
+
+    @abstractmethod
     def shrink(self) -> int:
         """Release the disk space of removed jobs, and return the number of bytes freed."""
 
@@ -273,4 +277,4 @@ class JobStore(ABC):
 
     @abstractmethod
     def faults(self) -> list[str]:
-        """Return the faults of the database; empty if its file and the links between rows are intact."""
+        """Return the faults of the database; empty if its content and the links between rows are intact."""

@@ -13,7 +13,6 @@ from typing_extensions import override
 from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.running_jobs import RunningJobs
-from mistify_server.store.directory import database_bytes
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.uploads import Uploads
 
@@ -59,9 +58,7 @@ class ServerState(Collector):
         yield GaugeMetricFamily(
             "mistify_uploads_bytes", "Bytes of stored models and data", self._uploads.kept
         )
-        yield GaugeMetricFamily(
-            "mistify_database_bytes", "Size of the store's database", database_bytes(self._directory)
-        )
+        yield GaugeMetricFamily("mistify_database_bytes", "Size of the store's database", self._store.size())
         yield GaugeMetricFamily(
             "mistify_store_free_bytes",
             "Free space on the store's disk",

@@ -1,1 +1,1 @@
-"""SQLite implementations of the store's interfaces."""
+"""Implementations of the store's interfaces in a relational database."""

@@ -1,43 +1,30 @@
-"""The SQLite file of a store and its transactions."""
+"""The database of a store and its transactions."""
 
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
-from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import ConnectionPoolEntry
 
-from mistify_server.store.sql.failures import translated
+from mistify_server.store.sql.backend import Backend
 from mistify_server.store.sql.migrations.migrate import VERSION_KEY, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
 
-#: Statements that shrink the file: a commit in full mode moves all pages at once, whereas
-#: `PRAGMA incremental_vacuum` takes quadratic time.
-_SHRINKING = (
-    "PRAGMA auto_vacuum = FULL",
-    "BEGIN IMMEDIATE",
-    "COMMIT",
-    "PRAGMA auto_vacuum = INCREMENTAL",
-    "PRAGMA wal_checkpoint(TRUNCATE)",
-)
-
 
 class Database:
-    """Transactions on one SQLite file (WAL, every commit synced), with one writer at a time."""
+    """Transactions on a database, with one writer at a time."""
 
-    def __init__(self, path: Path, engine: Engine) -> None:
-        self._path = path
+    def __init__(self, backend: Backend, engine: Engine) -> None:
+        self._backend = backend
         self._engine = engine
-        self._writer = self._engine.execution_options(begin="BEGIN IMMEDIATE")
+        self._readers = engine.execution_options(**backend.read_options)
+        self._writers = engine.execution_options(**backend.write_options)
         self._writing = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, busy_seconds: float) -> "Database":
-        """Open a database with the current schema, or create one.
+    def open(cls, backend: Backend, busy_seconds: float) -> "Database":
+        """Open a database with the current schema, or create its tables.
 
         Args:
             busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
@@ -45,15 +32,7 @@ class Database:
         Raises:
             MistifyError: STORE_VERSION, the file is not a store; UNAVAILABLE, it cannot be read or written.
         """
-        engine = create_engine(
-            f"sqlite:///{path}",
-            connect_args={"timeout": busy_seconds},
-            json_serializer=_json,
-            json_deserializer=from_json,
-        )
-        event.listen(engine, "connect", _set_up)
-        event.listen(engine, "begin", _begin)
-        database = cls(path, engine)
+        database = cls(backend, backend.engine(busy_seconds))
         try:
             with database.write() as session:
                 Table.metadata.create_all(session.connection(), tables=[Table.metadata.tables["meta"]])
@@ -68,56 +47,30 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """Yield a read-only session with a consistent snapshot of the store."""
-        with translated(self._path.parent), Session(self._engine) as session:
+        with self._backend.translated(), Session(self._readers) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """Yield a session that is committed at the end of the block, or rolled back on an error."""
-        with self._writing, translated(self._path.parent), Session(self._writer) as session, session.begin():
+        with self._writing, self._backend.translated(), Session(self._writers) as session, session.begin():
             yield session
+
+    def size(self) -> int:
+        """Return the size of the database in bytes."""
+        with self.read() as session:
+            return self._backend.size(session)
 
     def shrink(self) -> int:
         """Release the disk space of removed rows, and return the number of bytes freed."""
-        before = self._path.stat().st_size
-        with self._writing, translated(self._path.parent), closing(self._engine.raw_connection()) as raw:
-            for statement in _SHRINKING:
-                raw.cursor().execute(statement).fetchall()
-        return max(0, before - self._path.stat().st_size)
+        with self._writing, self._backend.translated():
+            return self._backend.shrink(self._engine)
 
     def faults(self) -> list[str]:
-        """Return what SQLite finds wrong with the file, and rows that refer to missing ones."""
+        """Return what is wrong with the content of the database."""
         with self.read() as session:
-            connection = session.connection()
-            complaints = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-            orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
-            links = [
-                f"row {row} of {table} refers to a missing row of {other}" for table, row, other, _ in orphans
-            ]
-        return [fault for fault in complaints if fault != "ok"] + links
+            return self._backend.faults(session)
 
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
-
-
-def _json(value: object) -> str:
-    """Return a value as JSON, with infinite numbers as `Infinity`."""
-    return to_json(value, inf_nan_mode="constants").decode()
-
-
-def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin` says
-    connection.create_function(
-        "casefold", 1, str.casefold, deterministic=True
-    )  # SQLite's lower() is for ASCII
-    # Setting the mode waits for writers, and only affects new files. `migrate.make_shrinkable` rewrites files
-    # created by older versions.
-    if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -1,4 +1,4 @@
-"""Layers, operators and curves of goals in SQLite."""
+"""Layers, operators and curves of goals in the database."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Devices in SQLite."""
+"""Measured devices in the database."""
 
 from collections.abc import Sequence
 from dataclasses import replace

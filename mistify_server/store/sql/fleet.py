@@ -1,4 +1,4 @@
-"""Reports of devices in SQLite."""
+"""Reports of devices in the database."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

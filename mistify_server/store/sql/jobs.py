@@ -1,11 +1,11 @@
-"""Jobs in SQLite."""
+"""Jobs in the database."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from sqlalchemy import ColumnElement, delete, exists, func, or_, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -68,6 +68,7 @@ from mistify_server.store.sql.schema import (
     JobRow,
     LayersRow,
 )
+from mistify_server.store.sql.searching import found_by
 
 #: Tables with rows of a job, referring tables before the tables they refer to.
 _OF_JOB = (
@@ -90,7 +91,7 @@ def _unix_ms() -> int:
 
 
 class SqlJobStore(JobStore):
-    """Jobs in SQLite."""
+    """Jobs in the database."""
 
     def __init__(self, database: Database, now_ms: Callable[[], int] = _unix_ms) -> None:
         self._database = database
@@ -208,7 +209,7 @@ class SqlJobStore(JobStore):
     ) -> tuple[list[JobPart], bool]:
         with self._database.read() as session:
             newest_first = (
-                select(JobRow).where(*_found_by(search)).order_by(JobRow.number.desc()).limit(limit + 1)
+                select(JobRow).where(*found_by(search)).order_by(JobRow.number.desc()).limit(limit + 1)
             )
             if before is not None:
                 newest_first = newest_first.where(JobRow.number < job_row(session, before).number)
@@ -341,6 +342,10 @@ class SqlJobStore(JobStore):
         return self._database.faults()
 
     @override
+    def size(self) -> int:
+        return self._database.size()
+
+    @override
     def shrink(self) -> int:
         return self._database.shrink()
 
@@ -372,20 +377,6 @@ def _removable(session: Session, job_id: str) -> JobRow:
             f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
         )
     return job
-
-
-def _found_by(search: JobSearch) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions of a search."""
-    yield JobRow.removed_unix_ms.is_not(None) if search.removed else JobRow.removed_unix_ms.is_(None)
-    tag = func.json_each(JobRow.tags).table_valued("value").c.value
-    if search.text:
-        columns = JobRow.id, JobRow.name, JobRow.submitted_by
-        text = search.text.casefold()
-        contains = [func.casefold(column).contains(text, autoescape=True) for column in columns]
-        tagged = select(tag).where(func.casefold(tag).contains(text, autoescape=True))
-        yield or_(*contains, exists(tagged))
-    for wanted in search.tags:
-        yield exists(select(tag).where(func.casefold(tag) == wanted.casefold()))
 
 
 def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:

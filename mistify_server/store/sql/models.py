@@ -1,4 +1,4 @@
-"""Model names in SQLite."""
+"""Model names in the database."""
 
 from sqlalchemy import select
 from typing_extensions import override
@@ -10,7 +10,7 @@ from mistify_server.store.sql.schema import ModelRow
 
 
 class SqlModelStore(ModelStore):
-    """Model names in SQLite."""
+    """Model names in the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Tokens in SQLite."""
+"""Tokens in the database."""
 
 from sqlalchemy import select
 from typing_extensions import override
@@ -11,7 +11,7 @@ from mistify_server.store.sql.schema import TokenRow
 
 
 class SqlTokenStore(TokenStore):
-    """Tokens in SQLite."""
+    """Tokens in the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

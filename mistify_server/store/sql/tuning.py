@@ -1,4 +1,4 @@
-"""Groups, leases and publications in SQLite."""
+"""Groups, leases and publications in the database."""
 
 from uuid import uuid4
 

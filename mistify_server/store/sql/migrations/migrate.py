@@ -1,14 +1,12 @@
 """Migration of a database written by an older Mistify."""
 
 import logging
-import sqlite3
-from contextlib import closing
 from importlib.metadata import version as installed
-from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files.writing import write_bytes
-from mistify_server.store.sql.failures import disk_failure, translated
+from mistify_server.store.sql.backend import Backend
 from mistify_server.store.sql.migrations.steps import OLDEST, STEPS
 
 #: Version of the tables in `mistify_server.store.sql.schema`.
@@ -17,9 +15,6 @@ SCHEMA_VERSION = OLDEST + len(STEPS)
 #: Key of the schema version in the table `meta`.
 VERSION_KEY = "schema_version"
 _WRITER_KEY = "mistify_version"
-
-#: How long a writer waits for another writer.
-BUSY_SECONDS = 30
 
 _DISTRIBUTION = "mistify-porting"
 
@@ -31,117 +26,74 @@ def version_rows() -> list[tuple[str, str]]:
     return [(VERSION_KEY, str(SCHEMA_VERSION)), (_WRITER_KEY, installed(_DISTRIBUTION))]
 
 
-def is_outdated(path: Path) -> bool:
+def is_outdated(backend: Backend) -> bool:
     """Check whether a database needs migration; False if it does not exist.
 
     Raises:
         MistifyError: STORE_VERSION, a newer or a much older Mistify wrote it; UNAVAILABLE, it cannot be read.
     """
-    if not path.exists():
+    if not backend.exists():
         return False
-    with translated(path.parent), closing(_connect(path)) as connection:
+    with backend.translated(), backend.migration_engine().connect() as connection:
         meta = _meta(connection)
     version = meta.get(VERSION_KEY, str(SCHEMA_VERSION))
-    if not version.isdecimal() or not OLDEST <= int(version) <= SCHEMA_VERSION:
-        raise _unknown(version, meta.get(_WRITER_KEY), path.parent)
+    if not version.isdecimal() or not backend.oldest <= int(version) <= SCHEMA_VERSION:
+        raise _unknown(version, meta.get(_WRITER_KEY), backend)
     return int(version) < SCHEMA_VERSION
 
 
-def migrate(path: Path) -> None:
+def migrate(backend: Backend) -> None:
     """Migrate a database to the current schema by all missing steps, or leave it unchanged.
 
-    Before the first step, a copy is saved next to it, named after the old version. A database that is up to
+    Before the first step, a copy is kept if this kind of database can be copied. A database that is up to
     date or does not exist is not touched.
 
     Args:
-        path: A database without other writers.
+        backend: A database without other writers.
 
     Raises:
         MistifyError: STORE_VERSION, as in `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
     """
-    if not is_outdated(path):
+    if not is_outdated(backend):
         return
+    engine = backend.migration_engine().execution_options(**backend.write_options)
     try:
-        with closing(_connect(path)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with engine.begin() as connection:
             old = int(_meta(connection)[VERSION_KEY])
-            copy = _keep_copy(path, old)
+            copy = backend.keep_copy(old)
             for step in STEPS[old - OLDEST :]:
                 step(connection)
-            _check_foreign_keys(connection)
-            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", version_rows())
-            connection.execute("COMMIT")
+            backend.check_links(connection)
+            for key, value in version_rows():
+                connection.execute(text("DELETE FROM meta WHERE key = :key"), {"key": key})
+                row = {"key": key, "value": value}
+                connection.execute(text("INSERT INTO meta (key, value) VALUES (:key, :value)"), row)
     except Exception as error:
-        raise disk_failure(error, path.parent) or _failed(error, path.parent) from error
-    _log.info(
-        "migrated the store %s from schema %d to %d; %s has the old one",
-        path.parent,
-        old,
-        SCHEMA_VERSION,
-        copy,
-    )
+        raise backend.failure(error) or _failed(error, backend) from error
+    _log.info("migrated %s from schema %d to %d; %s", backend.name, old, SCHEMA_VERSION, copy)
 
 
-def make_shrinkable(path: Path) -> None:
-    """Rewrite a database once if it cannot release the disk space of removed rows.
-
-    This temporarily needs as much free space as the database uses; otherwise the database stays unchanged.
-    The file itself records whether it can shrink, independent of its schema.
-
-    Args:
-        path: A database without other users; no effect if it does not exist.
-    """
-    if not path.exists():
-        return
-    with closing(_connect(path)) as connection:
-        if connection.execute("PRAGMA auto_vacuum").fetchone() != (0,):
-            return
-        try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("VACUUM")
-        except sqlite3.Error as error:
-            _log.warning("%s does not shrink when jobs are removed: %s", path, error)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open a database; the caller begins and ends transactions."""
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-
-
-def _meta(connection: sqlite3.Connection) -> dict[str, str]:
+def _meta(connection: Connection) -> dict[str, str]:
     """Return the metadata of the store; empty for an empty database."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+    if not inspect(connection).has_table("meta"):
         return {}
-    return dict(connection.execute("SELECT key, value FROM meta"))
+    return {row.key: row.value for row in connection.execute(text("SELECT key, value FROM meta"))}
 
 
-def _keep_copy(path: Path, version: int) -> Path:
-    """Copy a database without its open transaction, and return the path of the copy."""
-    copy = path.with_name(f"{path.name}.v{version}")
-    with closing(_connect(path)) as source:
-        write_bytes(copy, source.serialize(), durable=True, private=True)
-    return copy
-
-
-def _check_foreign_keys(connection: sqlite3.Connection) -> None:
-    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-    if broken:
-        raise ValueError(f"rows refer to rows that are not there: {broken[:3]}")
-
-
-def _unknown(version: str, writer: str | None, store: Path) -> MistifyError:
-    own = f"its schema is {version}, Mistify {installed(_DISTRIBUTION)} reads {OLDEST} to {SCHEMA_VERSION}"
-    if version.isdecimal() and int(version) < OLDEST:
-        text = f"the store {store} is too old ({own}); run the Mistify that wrote it, or use another --store"
+def _unknown(version: str, writer: str | None, backend: Backend) -> MistifyError:
+    known = f"{backend.oldest} to {SCHEMA_VERSION}"
+    own = f"its schema is {version}, Mistify {installed(_DISTRIBUTION)} reads {known}"
+    if version.isdecimal() and int(version) < backend.oldest:
+        message = f"{backend.name} is too old ({own}); run the Mistify that wrote it, or use another --store"
     else:
         newer = f"Mistify {writer}" if writer else "a newer Mistify"
-        text = f"the store {store} was written by {newer} ({own}); run {newer}, or use another --store"
-    return MistifyError(ErrorCode.STORE_VERSION, text)
+        message = f"{backend.name} was written by {newer} ({own}); run {newer}, or use another --store"
+    return MistifyError(ErrorCode.STORE_VERSION, message)
 
 
-def _failed(error: Exception, store: Path) -> MistifyError:
+def _failed(error: Exception, backend: Backend) -> MistifyError:
     return MistifyError(
         ErrorCode.STORE_VERSION,
-        f"the store {store} cannot be migrated to schema {SCHEMA_VERSION} and is as it was "
+        f"{backend.name} cannot be migrated to schema {SCHEMA_VERSION} and is as it was "
         f"({type(error).__name__}: {error}); run the Mistify that wrote it, and report this",
     )

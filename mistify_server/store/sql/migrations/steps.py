@@ -7,7 +7,9 @@ can be rebuilt; they are checked after the last step.
 
 from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+import sqlalchemy
 
 from mistify_server.store.sql.migrations.early_steps import (
     add_details,
@@ -22,7 +24,12 @@ from mistify_server.store.sql.migrations.early_steps import (
 )
 from mistify_server.store.sql.migrations.json_columns import change_json
 
-Step: TypeAlias = Callable[[Connection], None]
+Step: TypeAlias = Callable[[sqlalchemy.Connection], None]
+
+
+def on_sqlite(step: Callable[[Connection], None]) -> Step:
+    """Return the step of a function that uses a connection of Python's `sqlite3`."""
+    return lambda connection: step(cast(Connection, connection.connection.driver_connection))
 
 
 def embed_recipes(connection: Connection) -> None:
@@ -168,24 +175,29 @@ def add_graphs_and_paces(connection: Connection) -> None:
 OLDEST = 13
 
 STEPS: tuple[Step, ...] = (
-    rename_prospects,  # to 14
-    add_threads,  # to 15
-    add_efficiency,  # to 16
-    separate_validation_from_test_scores,  # to 17
-    qualify_targets,  # to 18
-    add_fleet,  # to 19
-    add_details,  # to 20
-    move_preparations_from_roots,  # to 21
-    add_source_output_scores,  # to 22
-    embed_recipes,  # to 23
-    name_options,  # to 24
-    rename_profile_fields,  # to 25
-    embed_package_specs,  # to 26
-    add_tasks,  # to 27
-    add_served_tasks_and_adaptation,  # to 28
-    add_exits,  # to 29
-    add_tokens,  # to 30
-    add_expected_work,  # to 31
-    add_tags_and_removals,  # to 32
-    add_graphs_and_paces,  # to 33
+    *map(
+        on_sqlite,
+        (
+            rename_prospects,  # to 14
+            add_threads,  # to 15
+            add_efficiency,  # to 16
+            separate_validation_from_test_scores,  # to 17
+            qualify_targets,  # to 18
+            add_fleet,  # to 19
+            add_details,  # to 20
+            move_preparations_from_roots,  # to 21
+            add_source_output_scores,  # to 22
+            embed_recipes,  # to 23
+            name_options,  # to 24
+            rename_profile_fields,  # to 25
+            embed_package_specs,  # to 26
+            add_tasks,  # to 27
+            add_served_tasks_and_adaptation,  # to 28
+            add_exits,  # to 29
+            add_tokens,  # to 30
+            add_expected_work,  # to 31
+            add_tags_and_removals,  # to 32
+            add_graphs_and_paces,  # to 33
+        ),
+    ),
 )

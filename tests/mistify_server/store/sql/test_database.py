@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.sqlite import SqliteBackend
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database.open(tmp_path / "mistify.db", busy_seconds=0.01)
+    database = Database.open(SqliteBackend(tmp_path / "mistify.db"), busy_seconds=0.01)
     yield database
     database.close()
 

@@ -46,7 +46,7 @@ def set_meta(store: Path, **values: object) -> None:
 
 
 def step(statement: str) -> Step:
-    return lambda connection: [*connection.execute(statement)] and None
+    return lambda connection: connection.exec_driver_sql(statement) and None
 
 
 FIRST = step("UPDATE models SET name = name || '!'")

@@ -1,0 +1,108 @@
+"""Interface of the kinds of databases that can hold a store."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session
+
+from mistify.errors import MistifyError
+
+#: How long a writer waits for another writer by default, in seconds.
+BUSY_SECONDS: Final = 30.0
+
+
+class Backend(ABC):
+    """A database, with everything that differs between kinds of databases.
+
+    Attributes:
+        oldest: The oldest schema version that can be migrated.
+        read_options: Options of the engine for transactions that read one consistent snapshot.
+        write_options: Options of the engine for transactions that write, of which one runs at a time, even
+            if several processes use the database.
+    """
+
+    oldest: ClassVar[int]
+    read_options: ClassVar[Mapping[str, Any]]
+    write_options: ClassVar[Mapping[str, Any]]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The database in messages to the operator."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Check whether there may be a database that an earlier version has written."""
+
+    @abstractmethod
+    def engine(self, busy_seconds: float) -> Engine:
+        """Return an engine with a pool of connections.
+
+        Args:
+            busy_seconds: Seconds that a writer waits for other processes before it fails with UNAVAILABLE.
+        """
+
+    @abstractmethod
+    def migration_engine(self) -> Engine:
+        """Return an engine without a pool, which changes no settings of the database."""
+
+    @abstractmethod
+    def failure(self, error: BaseException) -> MistifyError | None:
+        """Return an error with advice for the operator; None for an error of the program.
+
+        The code is UNAVAILABLE if retrying may help, and otherwise STORE_VERSION.
+        """
+
+    @abstractmethod
+    def keep_copy(self, version: int) -> str:
+        """Copy the database before its migration, and say where the copy is.
+
+        Args:
+            version: The version of its schema.
+        """
+
+    @abstractmethod
+    def check_links(self, connection: Connection) -> None:
+        """Raise ValueError if rows refer to missing ones after a migration."""
+
+    @abstractmethod
+    def tidy(self) -> None:
+        """Bring an older database without users into the form of a new one, apart from its schema."""
+
+    @abstractmethod
+    def size(self, session: Session) -> int:
+        """Return the size of the database in bytes."""
+
+    @abstractmethod
+    def shrink(self, engine: Engine) -> int:
+        """Release the disk space of removed rows, and return the number of bytes freed."""
+
+    @abstractmethod
+    def faults(self, session: Session) -> list[str]:
+        """Return what is wrong with the content of the database."""
+
+    @abstractmethod
+    def snapshot(self, target: Path) -> AbstractContextManager["Backend"]:
+        """Yield the database in its current state for a backup into a directory.
+
+        If this kind of database can be copied, it is in the directory after the block.
+        """
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise failures of the database with advice for the operator, and program errors unchanged.
+
+        Raises:
+            MistifyError: UNAVAILABLE or STORE_VERSION, depending on the failure.
+        """
+        try:
+            yield
+        except Exception as error:
+            explained = self.failure(error)
+            if explained is None:
+                raise
+            raise explained from error

@@ -1,0 +1,206 @@
+"""SQLite as the database of a store: a file in its directory."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files.writing import sync_path, write_bytes
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
+from mistify_server.store.sql.migrations.steps import OLDEST
+
+#: Name of the file in the directory of a store.
+DATABASE: Final = "mistify.db"
+
+#: Suffixes of SQLite's files beside a database.
+_BESIDE: Final = ("-wal", "-shm")
+
+#: Statements that shrink the file: a commit in full mode moves all pages at once, whereas
+#: `PRAGMA incremental_vacuum` takes quadratic time.
+_SHRINKING: Final = (
+    "PRAGMA auto_vacuum = FULL",
+    "BEGIN IMMEDIATE",
+    "COMMIT",
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA wal_checkpoint(TRUNCATE)",
+)
+
+_ADVICE: Final = {
+    sqlite3.SQLITE_FULL: (ErrorCode.UNAVAILABLE, "is on a full disk; free space"),
+    sqlite3.SQLITE_READONLY: (ErrorCode.UNAVAILABLE, "is read-only; give the server write access to it"),
+    sqlite3.SQLITE_PERM: (ErrorCode.UNAVAILABLE, "cannot be accessed; give the server write access to it"),
+    sqlite3.SQLITE_CANTOPEN: (ErrorCode.UNAVAILABLE, "cannot be opened; give the server write access to it"),
+    sqlite3.SQLITE_IOERR: (ErrorCode.UNAVAILABLE, "cannot be read or written; check its disk"),
+    sqlite3.SQLITE_BUSY: (ErrorCode.UNAVAILABLE, "is busy with another process; try again later"),
+    sqlite3.SQLITE_CORRUPT: (ErrorCode.STORE_VERSION, "is damaged; restore a backup or use another --store"),
+    sqlite3.SQLITE_NOTADB: (
+        ErrorCode.STORE_VERSION,
+        f"holds a {DATABASE} that is not a database; use another --store",
+    ),
+}
+
+_log = logging.getLogger(__name__)
+
+
+class SqliteBackend(Backend):
+    """A SQLite file (WAL, every commit synced)."""
+
+    oldest = OLDEST
+    read_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN"}
+    write_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN IMMEDIATE"}
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"the store {self._path.parent}"
+
+    @override
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    @override
+    def engine(self, busy_seconds: float) -> Engine:
+        engine = create_engine(
+            f"sqlite:///{self._path}",
+            connect_args={"timeout": busy_seconds},
+            json_serializer=_json,
+            json_deserializer=from_json,
+        )
+        event.listen(engine, "connect", _set_up)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    @override
+    def migration_engine(self) -> Engine:
+        engine = create_engine(
+            f"sqlite:///{self._path}", connect_args={"timeout": BUSY_SECONDS}, poolclass=NullPool
+        )
+        event.listen(engine, "connect", _begin_explicitly)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    @override
+    def failure(self, error: BaseException) -> MistifyError | None:
+        cause = error.orig if isinstance(error, DatabaseError) else error
+        code = getattr(cause, "sqlite_errorcode", None)
+        advice = None if code is None else _ADVICE.get(code & 0xFF)
+        if advice is None:
+            return None
+        error_code, text = advice
+        return MistifyError(error_code, f"the server's store ({self._path.parent.name}) {text}")
+
+    @override
+    def keep_copy(self, version: int) -> str:
+        copy = self._path.with_name(f"{self._path.name}.v{version}")
+        # This connection does not see the open transaction of the migration.
+        with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as source:
+            write_bytes(copy, source.serialize(), durable=True, private=True)
+        return f"{copy} has the old one"
+
+    @override
+    def check_links(self, connection: Connection) -> None:
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+        if broken:
+            raise ValueError(f"rows refer to rows that are not there: {broken[:3]}")
+
+    @override
+    def tidy(self) -> None:
+        """Rewrite the file once if it cannot release the disk space of removed rows.
+
+        This temporarily needs as much free space as the database uses; otherwise the database stays
+        unchanged. The file itself records whether it can shrink, independent of its schema.
+        """
+        if not self._path.exists():
+            return
+        with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            if connection.execute("PRAGMA auto_vacuum").fetchone() != (0,):
+                return
+            try:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                _log.warning("%s does not shrink when jobs are removed: %s", self._path, error)
+
+    @override
+    def size(self, session: Session) -> int:
+        """Return the size of the file, including data not yet in it."""
+        files = self._path, self._path.with_name(f"{self._path.name}-wal")
+        return sum(path.stat().st_size for path in files if path.exists())
+
+    @override
+    def shrink(self, engine: Engine) -> int:
+        before = self._path.stat().st_size
+        with closing(engine.raw_connection()) as raw:
+            for statement in _SHRINKING:
+                raw.cursor().execute(statement).fetchall()
+        return max(0, before - self._path.stat().st_size)
+
+    @override
+    def faults(self, session: Session) -> list[str]:
+        """Return what SQLite finds wrong with the file, and rows that refer to missing ones."""
+        connection = session.connection()
+        complaints = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
+        links = [
+            f"row {row} of {table} refers to a missing row of {other}" for table, row, other, _ in orphans
+        ]
+        return [fault for fault in complaints if fault != "ok"] + links
+
+    @override
+    @contextmanager
+    def snapshot(self, target: Path) -> Iterator["SqliteBackend"]:
+        """Copy the file, and put the copy into a directory at the end of the block."""
+        copied = target / f"{DATABASE}.part"
+        copied.unlink(missing_ok=True)
+        with (
+            self.translated(),
+            closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as source,
+            closing(sqlite3.connect(copied)) as copy,
+        ):
+            # All pages at once: SQLite begins again after each write, and readers do not hold up writers.
+            source.backup(copy)
+        yield SqliteBackend(copied)
+        for suffix in _BESIDE:
+            (target / f"{copied.name}{suffix}").unlink(missing_ok=True)
+            (target / f"{DATABASE}{suffix}").unlink(missing_ok=True)
+        copied.replace(target / DATABASE)
+        sync_path(target)
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON, with infinite numbers as `Infinity`."""
+    return to_json(value, inf_nan_mode="constants").decode()
+
+
+def _begin_explicitly(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin` says
+
+
+def _set_up(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+    _begin_explicitly(connection, entry)
+    connection.create_function(
+        "casefold", 1, str.casefold, deterministic=True
+    )  # SQLite's lower() is for ASCII
+    # Setting the mode waits for writers, and only affects new files. `SqliteBackend.tidy` rewrites files
+    # created by older versions.
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
