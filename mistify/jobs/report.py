@@ -41,6 +41,8 @@ JUDGED: Final = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
 def report(job: Job) -> dict[str, object]:
     """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
 
+    - `name`, `tags`, `submitted_by`: as given at submission or later; empty if there are none.
+    - `state`: of the job and of each goal (`JobState`, `GoalState`); a goal is `met` in that state.
     - `flops`: multiply-adds of one inference.
     - `batch`: the number of the goal's batch (model, dataset, algorithm); `sources` has the source of each,
       and `source` is the one of batch 0.
@@ -72,6 +74,12 @@ def report(job: Job) -> dict[str, object]:
     sources = [_source_report(source, formats) for source in job.sources]
     return {
         "job": job.id,
+        "name": job.name,
+        "tags": list(job.tags),
+        "submitted_by": job.submitted_by,
+        "created_unix_ms": job.created_unix_ms,
+        "state": job.state.value,
+        "reason": job.reason,
         "seconds": job.seconds,
         "spent": longest_first(job.spent),
         "source": next((source for source in sources if source["batch"] == 0), None),
@@ -134,6 +142,7 @@ def _goal_report(goal: Goal, source: Source | None, formats: Sequence[AxisFormat
             {"share": branch.share, **_achieved(goal, branch, source, formats)}
             for branch in goal.branch_figures
         ],
+        "state": goal.state.value,
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
         "note": goal.note,

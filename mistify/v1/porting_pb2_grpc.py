@@ -100,6 +100,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
                 _registered_method=True)
+        self.GetConfig = channel.unary_unary(
+                '/mistify.v1.Porting/GetConfig',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.GetConfigRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.JobConfig.FromString,
+                _registered_method=True)
         self.GetSigningKeys = channel.unary_unary(
                 '/mistify.v1.Porting/GetSigningKeys',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.SerializeToString,
@@ -204,6 +209,13 @@ class PortingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetConfig(self, request, context):
+        """Returns the config with which a job was submitted, without goals that were added later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSigningKeys(self, request, context):
         """Returns the public keys with which the server signs and has signed packages.
         """
@@ -278,6 +290,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.FetchReport,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.FetchReportRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.ReportChunk.SerializeToString,
+            ),
+            'GetConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConfig,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.GetConfigRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.JobConfig.SerializeToString,
             ),
             'GetSigningKeys': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSigningKeys,
@@ -637,6 +654,33 @@ class Porting:
             '/mistify.v1.Porting/FetchReport',
             mistify_dot_v1_dot_porting__pb2.FetchReportRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.ReportChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/GetConfig',
+            mistify_dot_v1_dot_porting__pb2.GetConfigRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.JobConfig.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,9 +1,11 @@
-"""The command `mistify report`: a job as an HTML page, its goals as CSV, and its trade-offs as pictures."""
+"""The command `mistify report`: a job as an HTML page, as CSV, as pictures of its trade-offs, in MLflow."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -17,9 +19,22 @@ from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import OptionalServer, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
+from mistify_client.mlflow.recorded_job import RecordedJob, saved_job, served_job
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report_files import REPORT_PAGE, ReportParts, read_report
 from mistify_client.rpc.porting import PortingClient
+
+#: The experiment of jobs in MLflow, unless MLflow's own variable names one.
+_EXPERIMENT: Final = "mistify"
+_EXPERIMENT_VARIABLE: Final = "MLFLOW_EXPERIMENT_NAME"
+
+#: Settings of MLflow for a command: no reports of its usage to others, no progress bars between the command's
+#: lines, and an error for an unreachable server after seconds instead of minutes.
+_MLFLOW_DEFAULTS: Final = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -43,17 +58,43 @@ def report(
     csv: Annotated[
         Path | None, typer.Option(help="File for the goals and their figures as a table.", metavar="FILE")
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(
+            help="MLflow server or database to write the job and its packages into, such as "
+            "http://127.0.0.1:5000 or sqlite:///mlflow.db.",
+            metavar="URI",
+        ),
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(
+            help="Experiment for --mlflow.",
+            metavar="NAME",
+            show_default=f"${_EXPERIMENT_VARIABLE}, or else {_EXPERIMENT}",
+        ),
+    ] = None,
 ) -> None:
     """Write the report of a job: as one self-contained page, its goals as CSV, its trade-offs as pictures.
 
+    With --mlflow, the job becomes a run of MLflow with a nested run for each goal, and each package a model.
+    Repeat this to update them.
+
     Pictures need matplotlib, but no browser. Exit code 3: there is no such job, or nothing to draw yet.
+    Exit code 10: a package is damaged on the server; all others were written into MLflow.
     """
     console = Console()
     with reported_errors():
-        _check_wanted(job, server, html, wanted=any(each is not None for each in (png, html, csv)))
+        wanted = any(each is not None for each in (png, html, csv, mlflow))
+        _check_wanted(job, server, html, wanted=wanted)
+        if experiment is not None and mlflow is None:
+            raise MistifyError(ErrorCode.INVALID_CONFIG, "--experiment needs --mlflow URI")
         pictures = None if png is None else _pictures()
+        write = None if mlflow is None else _mlflow_writer(mlflow, experiment, console)
         if server is None:
             content = read_report(Path(job))
+            if write is not None:
+                write(saved_job(Path(job)))
         else:
             with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
                 content = ReportParts.of(report_of(client.job(job)))
@@ -61,6 +102,8 @@ def report(
                     output_directory(html.parent, "--html")
                     write_bytes(html, client.report_page(job))
                     print_line(console, f"report: {html}")
+                if write is not None:
+                    write(served_job(client, job))
         if csv is not None:
             output_directory(csv.parent, "--csv")
             write_bytes(csv, content.goals.encode())
@@ -73,7 +116,8 @@ def report(
 def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bool) -> None:
     if not wanted:
         raise MistifyError(
-            ErrorCode.INVALID_CONFIG, "nothing to write; give --png DIR, --html FILE, --csv FILE or several"
+            ErrorCode.INVALID_CONFIG,
+            "nothing to write; give --png DIR, --html FILE, --csv FILE, --mlflow URI or several",
         )
     if html is not None and server is None:
         raise MistifyError(
@@ -83,14 +127,45 @@ def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bo
 
 
 def _pictures() -> ModuleType:
-    try:
+    with _installed("--png", "plots"):
         from mistify_client.porting import pictures  # noqa: PLC0415 (matplotlib is optional)
+    return pictures
+
+
+def _mlflow_writer(uri: str, experiment: str | None, console: Console) -> Callable[[RecordedJob], None]:
+    """Return a function that writes a job into MLflow and prints where."""
+    for variable, value in _MLFLOW_DEFAULTS.items():
+        os.environ.setdefault(variable, value)
+    with _installed("--mlflow", "mlflow"):
+        from mistify_client.mlflow import runs  # noqa: PLC0415 (MLflow is optional)
+    name = experiment or os.environ.get(_EXPERIMENT_VARIABLE) or _EXPERIMENT
+
+    def write(job: RecordedJob) -> None:
+        run_id, damaged = runs.write_job(
+            job, uri, name, lambda goal_id, model: print_line(console, f"model of {goal_id}: {model}")
+        )
+        print_line(console, f'MLflow at {runs.shown(uri)}: run {run_id} in the experiment "{name}"')
+        damaged.check()
+
+    return write
+
+
+@contextmanager
+def _installed(option: str, extra: str) -> Iterator[None]:
+    """Say what to install if the block imports a module that is missing.
+
+    Args:
+        option: The option that needs the module.
+        extra: The extra of this package that installs it.
+    """
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"--png needs {error.name}, which is not installed; run pip install 'mistify-porting[plots]'",
+            f"{option} needs {error.name}, which is not installed; run "
+            f"pip install 'mistify-porting[{extra}]'",
         ) from error
-    return pictures
 
 
 def _drawn(pictures: ModuleType, along_costs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:

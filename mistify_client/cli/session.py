@@ -21,7 +21,8 @@ from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.files import FilesClient
-from mistify_client.rpc.porting import PortingClient, UnseenJobError, accepted
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.unseen import UnseenJobError, accepted
 
 
 def port_goals(

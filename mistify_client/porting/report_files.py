@@ -34,11 +34,13 @@ class ReportParts:
     """The parts of a job's report that `mistify report` writes.
 
     Attributes:
+        report: The content of `report.json`.
         job: The id of the job.
         trade_offs: Accuracy against each cost, for plots.
         goals: Its goals as CSV.
     """
 
+    report: Mapping[str, Any]
     job: str
     trade_offs: list[TradeOff]
     goals: str
@@ -46,7 +48,12 @@ class ReportParts:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "ReportParts":
         """Return the parts of a report (`mistify.jobs.report.report`)."""
-        return cls(data["job"], trade_offs(data), goals_csv(data))
+        return cls(data, data["job"], trade_offs(data), goals_csv(data))
+
+
+def directory_of(path: Path) -> Path:
+    """Return the output directory that a path names, itself or by its `report.json`."""
+    return path if path.is_dir() else path.parent
 
 
 def read_report(path: Path) -> ReportParts:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.connection import Traffic, UnansweredError
 from mistify_client.rpc.download import ReadFrom, download_package
 from mistify_client.rpc.retry import resumed, retried
+from mistify_client.rpc.unseen import accepted
 
 #: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
 SUBMIT_SECONDS = 300.0
@@ -42,39 +43,11 @@ GOALS_PAGE_SIZE = 1_000
 _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 
 
-class UnseenJobError(MistifyError):
-    """The server accepted a job, but the caller's token does not give access to it.
-
-    Args:
-        error: The server's refusal, with the missing scope.
-    """
-
-    def __init__(self, job_id: str, error: MistifyError) -> None:
-        message = f"job {job_id} was accepted, and runs, but its progress cannot be read: {error.message}"
-        super().__init__(error.code, message)
-        self.job_id = job_id
-
-
-@contextmanager
-def accepted(job_id: str) -> Iterator[None]:
-    """Say in the block that a job was accepted, if the caller may not see it.
-
-    Raises:
-        UnseenJobError: The token lacks a scope for a call.
-    """
-    try:
-        yield
-    except MistifyError as error:
-        if error.code is ErrorCode.PERMISSION_DENIED and not isinstance(error, UnseenJobError):
-            raise UnseenJobError(job_id, error) from error
-        raise
-
-
 class PortingClient(ServiceClient):
     """A client of the porting service.
 
-    `job`, `watch`, `fetch` and `report_page` wait for an unreachable server; `cancel` repeats a call without
-    a timely response; the other methods fail immediately.
+    `job`, `watch`, `fetch`, `config` and `report_page` wait for an unreachable server; `cancel` repeats a
+    call without a timely response; the other methods fail immediately.
     """
 
     @cached_property
@@ -329,6 +302,18 @@ class PortingClient(ServiceClient):
         return porting.keys_from_proto(
             retried(lambda: call(self._stub.GetSigningKeys, request, JOB_SECONDS), self._backoff)
         )
+
+    def config(self, job_id: str) -> str:
+        """Return the config with which a job was submitted, without goals that were added later.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is no such job.
+        """
+        request, call = pb.GetConfigRequest(job_id=job_id), self._connection.call
+        message: pb.JobConfig = retried(
+            lambda: call(self._stub.GetConfig, request, JOB_SECONDS), self._backoff
+        )
+        return message.config_json
 
     def report_page(self, job_id: str) -> bytes:
         """Return the current state of a job as a self-contained HTML page, in UTF-8.

@@ -124,6 +124,12 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         for offset in range(0, len(page), CHUNK):
             yield pb.ReportChunk(data=page[offset : offset + CHUNK])
 
+    async def GetConfig(  # noqa: N802
+        self, request: pb.GetConfigRequest, context: Any
+    ) -> pb.JobConfig:
+        """Return the config with which a job was submitted."""
+        return pb.JobConfig(config_json=await self._service.config_text(request.job_id))
+
     async def GetSigningKeys(  # noqa: N802
         self, request: pb.GetSigningKeysRequest, context: Any
     ) -> pb.SigningKeys:

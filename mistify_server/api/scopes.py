@@ -22,6 +22,7 @@ _PORTING: Final = {
     "GetGoalDetails": Scope.READ,
     "FetchPackage": Scope.READ,
     "FetchReport": Scope.READ,
+    "GetConfig": Scope.READ,
     "GetSigningKeys": Scope.READ,
 }
 _DEVICES: Final = {

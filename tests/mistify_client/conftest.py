@@ -91,6 +91,7 @@ class PortingFake(PortingServicer):
     job: Job
     plan: Plan = field(default_factory=lambda: Plan(()))
     details: GoalDetails = field(default_factory=lambda: GoalDetails(None, (), 0))
+    config: str = "[]"
     watch_faults: list[int] = field(default_factory=list)
     fetch_faults: list[int] = field(default_factory=list)
     report_faults: list[int] = field(default_factory=list)
@@ -194,6 +195,10 @@ class PortingFake(PortingServicer):
                 self.on_fault(context)
             left -= 1
             yield pb.PackageChunk(data=data[offset : offset + 1024])
+
+    def GetConfig(self, request, context):
+        self._note(request, context)
+        return pb.JobConfig(config_json=self.config)
 
     def GetSigningKeys(self, request, context):
         self._note(request, context)

@@ -105,11 +105,12 @@ def test_missing_files_and_options_are_reported(mistify, service, tmp_path):
     at = ("--server", service.address)
     pytest.importorskip("matplotlib")
     for arguments, code, words in (
-        (["job-1", *at], ErrorCode.INVALID_CONFIG, "give --png DIR, --html FILE, --csv FILE or several"),
+        (["job-1", *at], ErrorCode.INVALID_CONFIG, "give --png DIR, --html FILE, --csv FILE, --mlflow URI"),
         ([tmp_path, *html], ErrorCode.INVALID_CONFIG, f"mistify port writes {tmp_path / 'report.html'}"),
         (["job-9", *at, *html], ErrorCode.NOT_FOUND, "there is no job 'job-9'"),
         (["job-1", *at, *png], ErrorCode.NOT_FOUND, "fewer than two goals of job-1 have a package (yet)"),
         (["job-1", *png], ErrorCode.NOT_FOUND, "there is no job-1; expected the output directory"),
+        (["job-1", *at, *html, "--experiment", "a"], ErrorCode.INVALID_CONFIG, "needs --mlflow URI"),
     ):
         result = mistify("report", *arguments)
         assert (result.exit_code, words in result.stderr) == (code.exit_code, True), result.stderr
@@ -127,10 +128,15 @@ def test_an_invalid_report_is_refused(mistify, tmp_path, content):
     assert f"{tmp_path / 'report.json'} is not a report" in result.stderr
 
 
-def test_without_matplotlib_the_error_says_what_to_install(tmp_path):
-    """Runs in a separate process in which matplotlib cannot be imported."""
-    script = "import sys; sys.modules['matplotlib'] = None; from mistify_client.cli.main import app; app()"
-    command = [sys.executable, "-c", script, "report", str(tmp_path), "--png", str(tmp_path / "png")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("module", "extra", "option"),
+    [("matplotlib", "plots", ("--png", "png")), ("mlflow", "mlflow", ("--mlflow", "sqlite:///mlflow.db"))],
+)
+def test_without_an_optional_library_the_error_says_what_to_install(tmp_path, module, extra, option):
+    """Runs in a separate process in which the library cannot be imported."""
+    script = f"import sys; sys.modules[{module!r}] = None; from mistify_client.cli.main import app; app()"
+    command = [sys.executable, "-c", script, "report", str(tmp_path), *option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == ErrorCode.UNAVAILABLE.exit_code
-    assert "pip install 'mistify-porting[plots]'" in done.stderr
+    assert f"pip install 'mistify-porting[{extra}]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

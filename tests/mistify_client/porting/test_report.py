@@ -61,6 +61,7 @@ MET_GOAL = {
     },
     "outputs": [],
     "branches": [],
+    "state": "met",
     "met": True,
     "reason": "",
     "note": "",
@@ -99,6 +100,7 @@ UNMET_GOAL = {
     },
     "outputs": [],
     "branches": [],
+    "state": "failed",
     "met": False,
     "reason": "no room",
     "note": "",
@@ -120,6 +122,12 @@ def test_the_report_has_exactly_the_documented_form(service):
     )
     assert report(replace(service.fake.job, sources=(source,))) == {
         "job": "job-1",
+        "name": "",
+        "tags": [],
+        "submitted_by": "",
+        "created_unix_ms": 1_700_000_000_000,
+        "state": "done",
+        "reason": "",
         "seconds": 4.5,
         "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
         "source": SOURCE,
