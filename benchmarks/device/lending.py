@@ -7,7 +7,8 @@ None, one or three other programs compete with the device for its core. MobileNe
 images of 224 x 224, of bytes, in turns: on the device alone, as in an app with a helper, at each cut, and at
 the best cut for idle devices, which Neurosurgeon and DADS (the same in a chain of blocks) would choose and
 which sends float32, while the others round tensors between blocks to bytes. The best of the cuts and of the
-device alone is the oracle. All of them run before other programs of the machine.
+device alone is the oracle. The helper grants more inferences than the device can ask for. All of them run
+before other programs of the machine.
 DIR keeps the packages for later runs. Needs root.
 
 - `saved`: mean share of latency saved against the device alone, over the cases with competitors;
@@ -200,7 +201,7 @@ def _package(packages: Path, network: str) -> Path:
 def _helper(link: NamespaceLink, package: Path) -> Iterator[str]:
     """Run a helper, and yield its address for the device."""
     listen = f"{link.addresses[1]}:0"
-    token = ["--token-file", str(_token(package.with_suffix(".token")))]
+    token = ["--token-file", str(_token(package.with_suffix(".token"))), "--rate", "1000"]
     mistify = str(Path(sys.executable).parent / "mistify")
     command = [mistify, "lend", "--package", str(package), "--listen", listen, "--memory", "2GB", *token]
     with _started([*link.inside(1, _HELPER), *command]) as process:

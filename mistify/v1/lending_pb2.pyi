@@ -81,10 +81,12 @@ class RunResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[NetworkReady, _Mapping]] = ..., answer: _Optional[_Union[InferenceAnswer, _Mapping]] = ...) -> None: ...
 
 class NetworkReady(_message.Message):
-    __slots__ = ("segment_ms",)
+    __slots__ = ("segment_ms", "rate")
     SEGMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
     segment_ms: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, segment_ms: _Optional[_Iterable[float]] = ...) -> None: ...
+    rate: float
+    def __init__(self, segment_ms: _Optional[_Iterable[float]] = ..., rate: _Optional[float] = ...) -> None: ...
 
 class InferenceAnswer(_message.Message):
     __slots__ = ("number", "tensors", "computing_ms", "serving_ms", "transfer_ms")

@@ -1,10 +1,7 @@
 """The best chain of devices for the segments of a network, by dynamic programming (CrowdHMTware III-B2).
 
 Tensors go from one helper to the next through this device. A part of a chain therefore costs the same
-whichever parts are before and behind it, so that the search is exact on an idle device.
-
-A device with other work runs its own parts at once, as long as it waits for helpers often enough: while it
-waits, it saves its share of the processor. Beyond this share it is as slow as without helpers.
+whichever parts are before and behind it, so that the search is exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,17 +44,6 @@ class HelperTimes:
         return inf if size is None else self.byte_ms * size
 
 
-def inference_ms(own_ms: float, helped_ms: float, ratio: float) -> float:
-    """Return the milliseconds of an inference with helpers.
-
-    Args:
-        own_ms: Milliseconds of the blocks on this device when it is idle.
-        helped_ms: Milliseconds for which it waits for helpers.
-        ratio: The time of the whole network on this device alone, in relation to when it is idle.
-    """
-    return max(min(1.0, ratio) * own_ms + helped_ms, ratio * own_ms)
-
-
 class _Path(NamedTuple):
     """The fastest way to get the tensors before a segment to a device.
 
@@ -91,19 +77,17 @@ class ChainTimes:
     """The times of which those of all chains consist.
 
     Attributes:
-        local_ms: Milliseconds of each segment on this device when it is idle.
+        local_ms: Milliseconds of each segment on this device.
         helpers: Address of each helper that can be asked -> what it takes.
         sizes: Bytes of the tensors before each segment, and of the outputs; None if they cannot be sent.
-        local_ratio: The time of the whole network on this device alone, in relation to when it is idle.
     """
 
     local_ms: Sequence[float]
     helpers: Mapping[str, HelperTimes]
     sizes: Sequence[int | None]
-    local_ratio: float = 1.0
 
     def part_ms(self, part: Part) -> float:
-        """Return the milliseconds of a part: of an idle device, or of a helper with message and answer."""
+        """Return the milliseconds of a part; those of a helper with its message and its answer."""
         if part.helper is None:
             return sum(self.local_ms[part.start : part.end])
         helper = self.helpers[part.helper]
@@ -112,21 +96,10 @@ class ChainTimes:
 
     def chain_ms(self, chain: Sequence[Part]) -> float:
         """Return the milliseconds of a chain."""
-        own_ms = sum(self.part_ms(part) for part in chain if part.helper is None)
-        helped_ms = sum(self.part_ms(part) for part in chain if part.helper is not None)
-        return inference_ms(own_ms, helped_ms, self.local_ratio)
+        return sum(map(self.part_ms, chain))
 
     def best_chain(self) -> tuple[Part, ...]:
         """Return the chain with helpers that takes the least time; no parts if there is none.
-
-        With other work on this device, it is the better one of two: the best if its parts ran at once, and
-        the best if they were as slow as without helpers.
-        """
-        chains = [self._best_chain(ratio) for ratio in {min(1.0, self.local_ratio), self.local_ratio}]
-        return min(filter(None, chains), key=self.chain_ms, default=())
-
-    def _best_chain(self, ratio: float) -> tuple[Part, ...]:
-        """Return the best chain if all times of this device were multiplied.
 
         The time to reach a device before a segment is the least over staying there and coming from another
         one: positions x devices.
@@ -134,8 +107,7 @@ class ChainTimes:
         alone = _Path(0.0, (), 0)
         back = _Path(inf, (), 0)  # on this device, after a helper
         there: dict[str, _Path] = {}
-        for segment, idle_ms in enumerate(self.local_ms):
-            own_ms = ratio * idle_ms
+        for segment, own_ms in enumerate(self.local_ms):
             here = alone if alone.ms <= back.ms else back
             alone, back = alone.after(own_ms), back.after(own_ms)
             for address, helper in self.helpers.items():

@@ -36,6 +36,9 @@ _LEAST_DEADLINE_MS: Final = 20.0
 _CHECKED: Final = 0.01
 _CHECKED_SECONDS: Final = 5.0
 
+#: The most seconds after a check that shows a faster device.
+_REPEATED_SECONDS: Final = 0.3
+
 #: Number of inferences after which it is seen again whether the inputs can be sent as bytes.
 _INPUTS_CHECKED: Final = 50
 
@@ -162,11 +165,13 @@ class OffloadingNetwork:
         if self._counts.total() % _INPUTS_CHECKED == 0:
             self._input_bytes = sent_bytes(inputs)
         placement = replace(self.chooser.choose(reachable, self._input_bytes), is_decided_by_monitor=alone)
+        if not all(self.helpers[each].allows() for each in placement.helpers):
+            placement = replace(placement, parts=(), is_beyond_rate=True)
         started = time.perf_counter()
         if placement.is_local:
             outputs = self._whole(inputs)
             milliseconds = self._finished("local", placement, started)
-            if is_single:
+            if is_single and not placement.is_beyond_rate:  # those between others with helpers are faster
                 self.speed.observe(milliseconds)
             return outputs
         if self._is_due() or not all(self.helpers[each].is_trusted for each in placement.helpers):
@@ -247,7 +252,7 @@ class OffloadingNetwork:
             own_ms += 1e3 * (time.perf_counter() - began)
             if asks and helper is not None:
                 asks = self._is_right(helper, placed, tensors)
-        self.speed.observe_segments(own_ms)
+        self.speed.observe_check(own_ms)
         self._finished("checked", placement, started)
         return dict(tensors)
 
@@ -292,7 +297,8 @@ class OffloadingNetwork:
 
     def _is_due(self) -> bool:
         """Check whether an inference has to run here as well, for a check and to know this device's speed."""
-        return self.speed.age >= _CHECKED_SECONDS or self._random.random() < _CHECKED
+        seconds = _REPEATED_SECONDS if self.speed.has_changed else _CHECKED_SECONDS
+        return self.speed.age >= seconds or self._random.random() < _CHECKED
 
     def _finished(self, kind: str, placement: Placement, started: float) -> float:
         """Count an inference, and return its milliseconds.

@@ -1,13 +1,13 @@
 """Where the blocks of a network run: all on this device, or some of them on helpers."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from itertools import accumulate
 from typing import Final
 
-from mistify_client.lending.chains import ChainTimes, HelperTimes, Part, inference_ms
+from mistify_client.lending.chains import ChainTimes, HelperTimes, Part
+from mistify_client.lending.corrections import CorrectionHistory, Corrections, helpers_of
 from mistify_client.lending.cuts import Cut
 from mistify_client.lending.gains import is_much_faster
 from mistify_client.lending.links import HelperSpeed, Link
@@ -19,13 +19,7 @@ _DWELL_SECONDS: Final = 0.5
 #: Seconds for which a decision holds: it takes a part of a millisecond, and conditions change more slowly.
 _DECISION_SECONDS: Final = 0.02
 
-#: Seconds for which the difference between predicted and measured times counts.
-_CORRECTION_SECONDS: Final = 30.0
-
-#: The number of differences that count, and the fewest that say anything. The first inferences after a change
-#: are slower than the following ones, and do not count.
-_RECENT: Final = 9
-_FEWEST: Final = 5
+#: The first inferences after a change are slower than the following ones, and teach nothing.
 _FIRST: Final = 3
 
 
@@ -36,8 +30,7 @@ class PlacedPart:
     Attributes:
         part: The segments, and the device.
         sent: Bytes that are sent to a helper; 0 for this device.
-        expected_ms: Milliseconds of the part, with message and answer; for this device, without what it waits
-            for its processor.
+        expected_ms: Milliseconds of the part, with message and answer.
     """
 
     part: Part
@@ -55,6 +48,7 @@ class Placement:
         local_ms: Milliseconds of an inference on this device alone.
         correction_ms: Part of the prediction that was learned from measured times.
         is_decided_by_monitor: True if a monitor has decided that no helper is asked.
+        is_beyond_rate: True if a helper that was chosen grants no further inferences at the moment.
     """
 
     parts: tuple[PlacedPart, ...]
@@ -62,6 +56,7 @@ class Placement:
     local_ms: float
     correction_ms: float = 0.0
     is_decided_by_monitor: bool = False
+    is_beyond_rate: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -69,9 +64,14 @@ class Placement:
         return not self.parts
 
     @property
+    def chain(self) -> tuple[Part, ...]:
+        """The parts without their times."""
+        return tuple(each.part for each in self.parts)
+
+    @property
     def helpers(self) -> tuple[str, ...]:
         """The addresses of the helpers, in the order of their parts."""
-        return tuple(each.part.helper for each in self.parts if each.part.helper is not None)
+        return helpers_of(self.chain)
 
     @property
     def reason(self) -> str:
@@ -79,6 +79,8 @@ class Placement:
         alone = f"this device alone takes {self.local_ms:.1f} ms"
         if self.is_decided_by_monitor:
             return f"{alone}, and the monitor has chosen so"
+        if self.is_beyond_rate:
+            return f"{alone}, and the helper grants no more inferences a second"
         if self.is_local:
             return f"{alone}, and no helper is faster"
         is_first = self.parts[0].part.helper is None
@@ -122,8 +124,8 @@ class Reachable:
 class PlacementChooser:
     """Chooses the placement of each inference by predicted times.
 
-    The time of a chain is that of the blocks here, of the links and of the blocks there. What differs from
-    it, such as what a device waits for its own processor after an answer, is learned from measured times.
+    The time of a chain is that of the blocks here, of the links and of the blocks there. What a device waits
+    for its own processor after an answer is learned from the difference to measured times.
 
     Args:
         cuts: The cuts worth having.
@@ -147,7 +149,7 @@ class PlacementChooser:
         self._since = 0.0
         self._observed = 0
         self._decision: tuple[float, tuple[object, ...], Placement] | None = None
-        self._corrections: dict[tuple[str, ...], deque[tuple[float, float]]] = {}
+        self._history = CorrectionHistory(clock)
 
     def choose(self, helpers: Mapping[str, Reachable], input_bytes: int) -> Placement:
         """Return the placement of the next inference.
@@ -169,11 +171,12 @@ class PlacementChooser:
         first, *others = self._sizes
         sizes = (None if first is None else input_bytes, *others)
         known = {address: _times(helper) for address, helper in helpers.items()}
-        times = ChainTimes(self._local.idle_ms, known, sizes, self._local.ratio)
+        times = ChainTimes(self._local.segment_ms, known, sizes)
+        corrections = self._history.corrections
         can_stay = all(part.helper is None or part.helper in helpers for part in self._current)
-        here = self._placed((), times)
-        current = self._placed(self._current, times) if can_stay else here
-        offers = [self._placed(chain, times) for chain in self._chains(times)]
+        here = self._placed((), times, corrections)
+        current = self._placed(self._current, times, corrections) if can_stay else here
+        offers = [self._placed(chain, times, corrections) for chain in _chains(times, corrections)]
         best = min(offers, key=lambda each: each.predicted_ms, default=here)
         return self._entered(self._better(here, current, best))
 
@@ -181,49 +184,13 @@ class PlacementChooser:
         """Learn from an inference with helpers."""
         self._observed += 1
         if self._observed > _FIRST:
-            correction = milliseconds - placement.predicted_ms + placement.correction_ms
-            known = self._corrections.setdefault(placement.helpers, deque(maxlen=_RECENT))
-            known.append((self._clock(), correction))
+            self._history.add(
+                placement.chain, milliseconds - placement.predicted_ms + placement.correction_ms
+            )
 
     def correction(self, address: str) -> float:
         """Return the milliseconds by which inferences with a helper took longer than predicted."""
-        return self._correction((address,))
-
-    def _correction(self, helpers: tuple[str, ...]) -> float:
-        """Return the milliseconds by which inferences with some helpers took longer than predicted.
-
-        Until enough is known of several helpers, only what each of them takes longer counts.
-        """
-        since = self._clock() - _CORRECTION_SECONDS
-        recent = [each for at, each in self._corrections.get(helpers, ()) if at >= since]
-        if len(recent) >= _FEWEST:
-            return median(recent)
-        return 0.0 if len(helpers) <= 1 else sum(max(0.0, self.correction(each)) for each in helpers)
-
-    def _chains(self, times: ChainTimes) -> list[tuple[Part, ...]]:
-        """Return the best chain of all, and the best one with a single cut; without any, no parts.
-
-        The search adds what each helper takes longer than predicted. What was learned of a whole chain, or a
-        helper that takes less, it cannot know, so that single cuts are compared as well.
-        """
-        corrections = {address: self.correction(address) for address in times.helpers}
-        slower = {
-            address: replace(helper, fixed_ms=helper.fixed_ms + max(0.0, corrections[address]))
-            for address, helper in times.helpers.items()
-        }
-        last = len(times.local_ms)
-        singles = {
-            (own, part): inference_ms(
-                times.part_ms(own), max(0.0, times.part_ms(part) + correction), times.local_ratio
-            )
-            for address, correction in corrections.items()
-            for cut in range(last)
-            if times.sizes[cut] is not None
-            for own, part in [(Part(None, 0, cut), Part(address, cut, last))]
-        }
-        single = min(singles, key=lambda chain: singles[chain], default=())
-        chains = [replace(times, helpers=slower).best_chain(), single]
-        return [tuple(part for part in chain if part.start < part.end) for chain in chains if chain]
+        return self._history.corrections.of_helper(address)
 
     def _better(self, here: Placement, current: Placement, best: Placement) -> Placement:
         """Return the placement to use: this device comes first, and small gains change nothing."""
@@ -234,29 +201,49 @@ class PlacementChooser:
         return best if gains and not stays else current
 
     def _entered(self, placement: Placement) -> Placement:
-        chosen = tuple(each.part for each in placement.parts)
-        if chosen != self._current:
-            self._current, self._since, self._observed = chosen, self._clock(), 0
+        if placement.chain != self._current:
+            self._current, self._since, self._observed = placement.chain, self._clock(), 0
         return placement
 
-    def _placed(self, chain: Sequence[Part], times: ChainTimes) -> Placement:
+    def _placed(self, chain: tuple[Part, ...], times: ChainTimes, corrections: Corrections) -> Placement:
         """Return the placement of a chain; without any, that on this device alone."""
         local_ms = self._local.predicted_ms
         if not chain:
             return Placement((), local_ms, local_ms)
-        helpers = tuple(part.helper for part in chain if part.helper is not None)
-        correction_ms = self._correction(helpers)
+        helped = len(helpers_of(chain))
+        correction_ms = corrections.of_chain(chain)
         parts = []
         for part in chain:
             if part.helper is None:
                 parts.append(PlacedPart(part, 0, times.part_ms(part)))
             else:
-                expected_ms = max(0.0, times.part_ms(part) + correction_ms / len(helpers))
+                expected_ms = max(0.0, times.part_ms(part) + correction_ms / helped)
                 parts.append(PlacedPart(part, times.sizes[part.start] or 0, expected_ms))
-        own_ms = sum(each.expected_ms for each in parts if each.part.helper is None)
-        helped_ms = sum(each.expected_ms for each in parts if each.part.helper is not None)
-        predicted_ms = inference_ms(own_ms, helped_ms, times.local_ratio)
+        predicted_ms = sum(each.expected_ms for each in parts)
         return Placement(tuple(parts), predicted_ms, local_ms, correction_ms)
+
+
+def _chains(times: ChainTimes, corrections: Corrections) -> list[tuple[Part, ...]]:
+    """Return the best chain of all, and the best one with a single cut; without any, no parts.
+
+    The search adds what each helper takes longer than predicted. What was learned of a whole chain, or a
+    helper that takes less, it cannot know, so that single cuts are compared as well.
+    """
+    slower = {
+        address: replace(helper, fixed_ms=helper.fixed_ms + max(0.0, corrections.of_helper(address)))
+        for address, helper in times.helpers.items()
+    }
+    last = len(times.local_ms)
+    before_ms = tuple(accumulate(times.local_ms, initial=0.0))
+    singles = {}
+    for address in times.helpers:
+        for cut in (cut for cut in range(last) if times.sizes[cut] is not None):
+            part = Part(address, cut, last)
+            chain = (Part(None, 0, cut), part) if cut else (part,)
+            helped_ms = times.part_ms(part) + corrections.of_chain(chain)
+            singles[chain] = before_ms[cut] + max(0.0, helped_ms)
+    single = min(singles, key=lambda chain: singles[chain], default=())
+    return [chain for chain in (replace(times, helpers=slower).best_chain(), single) if chain]
 
 
 def _times(helper: Reachable) -> HelperTimes:

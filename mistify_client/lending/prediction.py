@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mistify.package.blocks import BlockVariant
-from mistify_client.lending.chains import ChainTimes, HelperTimes, inference_ms
+from mistify_client.lending.chains import ChainTimes, HelperTimes
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class NetworkCuts:
     def _single_ms(self, ratio: float, helper: HelperFigures, share: float, sent: int) -> float:
         """Return the milliseconds with one helper from a cut on."""
         exchange_ms = max(0.0, helper.fixed_ms + helper.byte_ms * (sent + self.outputs))
-        helped_ms = exchange_ms + helper.ratio * (1 - share) * self.idle_ms
-        return inference_ms(share * self.idle_ms, helped_ms, ratio)
+        return ratio * share * self.idle_ms + exchange_ms + helper.ratio * (1 - share) * self.idle_ms
 
     def _chain_ms(self, ratio: float, helpers: Sequence[HelperFigures]) -> float | None:
         """Return the milliseconds with the fastest chain, in which `fixed_ms` counts as at least 0."""
@@ -71,13 +70,9 @@ class NetworkCuts:
             for number, each in enumerate(helpers)
         }
         sizes = (*(sent for _, sent in self.cuts), self.outputs)
-        times = ChainTimes(segment_ms, known, sizes, ratio)
+        times = ChainTimes([ratio * each for each in segment_ms], known, sizes)
         chain = times.best_chain()
-        if not chain:
-            return None
-        own_ms = sum(times.part_ms(part) for part in chain if part.helper is None)
-        helped_ms = sum(times.part_ms(part) for part in chain if part.helper is not None)
-        return inference_ms(shares[0] * self.idle_ms + own_ms, helped_ms, ratio)
+        return ratio * shares[0] * self.idle_ms + times.chain_ms(chain) if chain else None
 
 
 def shares_before(blocks: Sequence[BlockVariant], starts: Sequence[int]) -> tuple[float, ...]:

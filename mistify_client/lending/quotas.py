@@ -57,26 +57,23 @@ class RateLimit:
 
     Args:
         rate: Events a second.
+        share: The share of them that may be used.
         clock: Returns seconds.
     """
 
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._most = max(_LEAST_AT_ONCE, rate)
+    def __init__(self, rate: float, share: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = share * rate
+        self._most = share * max(_LEAST_AT_ONCE, rate)
         self._left = self._most
         self._clock = clock
         self._counted_at = clock()
 
-    def count(self) -> None:
-        """Count an event.
-
-        Raises:
-            MistifyError: NO_ROOM, there have been too many.
-        """
+    def allows(self) -> bool:
+        """Count an event; return False, and do not count it, if there have been too many."""
         now = self._clock()
         self._left = min(self._most, self._left + self._rate * (now - self._counted_at))
         self._counted_at = now
         if self._left < 1:
-            message = f"more than {self._rate:g} inferences a second; start the helper with a higher --rate"
-            raise MistifyError(ErrorCode.NO_ROOM, message)
+            return False
         self._left -= 1
+        return True

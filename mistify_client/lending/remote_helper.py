@@ -13,6 +13,7 @@ from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
+from mistify_client.lending.quotas import RateLimit
 from mistify_client.lending.status import NOT_CONNECTED
 from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
 from mistify_client.lending.tensors import (
@@ -46,6 +47,9 @@ _PROBES: Final = 3
 #: Seconds until a helper that failed is used again; doubled with each failure.
 _LEAST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+
+#: The share of the rate that a helper grants which is used, because messages travel at different speeds.
+_USED: Final = 0.9
 
 #: Seconds without a helper that gave a wrong answer.
 WRONG_SECONDS: Final = 3600.0
@@ -85,6 +89,7 @@ class RemoteHelper:
         self._config = config
         self._token = config.token()
         self._clock = clock
+        self._rate: RateLimit | None = None
         self._stream: HelperStream | None = None
         self._using = threading.Lock()
         self._pause = _LEAST_PAUSE
@@ -101,6 +106,10 @@ class RemoteHelper:
         if stream is None or self._clock() < self._rests_until or self._using.locked():
             return False
         return stream.owes_since is None or self._late_answer_came(stream)
+
+    def allows(self) -> bool:
+        """Return True if it grants an inference now, and count that as asked for."""
+        return self._rate is None or self._rate.allows()
 
     def start(self, start: int, end: int, tensors: Tensors) -> int:
         """Send an inference, whose outputs `finish` returns.
@@ -213,9 +222,9 @@ class RemoteHelper:
                 break
             stream = HelperStream(self.address, self._token, self._config.ca)
             try:
-                self.speed = HelperSpeed(
-                    stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
-                )
+                ready = stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
+                self.speed = HelperSpeed(ready.segment_ms)
+                self._rate = RateLimit(ready.rate, _USED, self._clock) if ready.rate else None
                 for _ in range(_PROBES):
                     self._probe(stream)
             except HelperError as error:
@@ -250,14 +259,17 @@ class RemoteHelper:
             self._using.release()
 
     def _probe(self, stream: HelperStream) -> None:
-        """Measure the round trip, the bandwidth and the speed of the helper."""
-        self._observe(stream.probe(0, _GONE_SECONDS))
+        """Measure the round trip, the bandwidth and the speed of the helper, if its rate allows that."""
         cut = self._probing_cut
+        is_small = cut is None or cut.size < MEASURING_BYTES
+        if not all(self.allows() for _ in range(1 + (cut is not None) + is_small)):
+            return
+        self._observe(stream.probe(0, _GONE_SECONDS))
         if cut is not None:
             self._asked = cut.segment, len(self._network.starts)
             messages = self._messages(cut.segment, zeros_of(self._network.inputs_of(cut.segment)))
             self._observe(stream.ask_inference(*self._asked, messages, _GONE_SECONDS))
-        if cut is None or cut.size < MEASURING_BYTES:
+        if is_small:
             self._observe(stream.probe(_PROBE_BYTES, _GONE_SECONDS))
         self._measured_at = self._clock()
 

@@ -105,9 +105,12 @@ class LendingReporter:
         now = self._clock()
         if now - self._looked_at < _CHANGED_SECONDS:
             return
+        unchanged_for = now - self._written_at
+        if status.placement.is_beyond_rate and unchanged_for < _UNCHANGED_SECONDS:
+            return  # others are helped
         self._looked_at, times = now, predict()
         shown = status.placement.helpers, status.placement.is_decided_by_monitor, status.problems
-        if self._written is not None and now - self._written_at < _UNCHANGED_SECONDS:
+        if self._written is not None and unchanged_for < _UNCHANGED_SECONDS:
             before, then = self._written
             if shown == before and not times.differ(then):
                 return

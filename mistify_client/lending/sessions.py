@@ -29,7 +29,7 @@ class Session:
         self._packages = packages
         self._quotas = quotas
         self._clock = clock
-        self._rate = RateLimit(quotas.rate, clock)
+        self._rate = RateLimit(quotas.rate, clock=clock)
         self._network: BlockNetwork | None = None
         self._worker: WorkerProcess | None = None
         self._announced: float | None = None
@@ -75,13 +75,18 @@ class Session:
         network = self._packages.network(message.blocks, message.starts)
         self._worker = WorkerProcess(network, self._quotas.worker)
         self._network = network
-        return pb.RunResponse(ready=pb.NetworkReady(segment_ms=self._worker.segment_ms))
+        ready = pb.NetworkReady(segment_ms=self._worker.segment_ms, rate=self._quotas.rate)
+        return pb.RunResponse(ready=ready)
 
     def _answer(
         self, request: Any, arrived: float, answer: Callable[[Any], pb.InferenceAnswer]
     ) -> pb.RunResponse:
         """Return the answer to an inference or a probe, with its times."""
-        self._rate.count()
+        if not self._rate.allows():
+            raise MistifyError(
+                ErrorCode.NO_ROOM,
+                f"more than {self._quotas.rate:g} inferences a second; start the helper with a higher --rate",
+            )
         if request.number <= self._last:
             raise _out_of_order(f"the number {request.number} after {self._last}")
         self._last = request.number

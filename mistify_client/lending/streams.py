@@ -73,16 +73,13 @@ class HelperStream:
         self._owed: tuple[int, float] | None = None
         threading.Thread(target=self._receive, name="mistify-helper-answers", daemon=True).start()
 
-    def load(self, digests: Sequence[str], starts: Sequence[int], seconds: float) -> Sequence[float]:
+    def load(self, digests: Sequence[str], starts: Sequence[int], seconds: float) -> pb.NetworkReady:
         """Name the network of the session, and wait until the helper has loaded it.
 
         Args:
             digests: SHA-256 of each block in hex.
             starts: Indices of the blocks with which its segments begin.
             seconds: Time until the deadline.
-
-        Returns:
-            Milliseconds of each segment there.
 
         Raises:
             HelperError: The helper has not loaded it.
@@ -92,7 +89,7 @@ class HelperStream:
         times = response.ready.segment_ms
         if len(times) != len(starts) or not all(0 < one < float("inf") for one in times):
             raise HelperError(f"{self.address} reports impossible times")
-        return tuple(times)
+        return response.ready
 
     @property
     def owes_since(self) -> float | None:

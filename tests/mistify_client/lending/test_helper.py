@@ -195,15 +195,18 @@ def exhaust(client: RawClient) -> None:
 
 def test_the_rate_is_that_of_the_helper_after_a_few_requests_at_once() -> None:
     now = [0.0]
-    limit = RateLimit(2, lambda: now[0])
-    for _ in range(16):
-        limit.count()
-    with pytest.raises(MistifyError, match="more than 2 inferences a second"):
-        limit.count()
+    limit = RateLimit(2, clock=lambda: now[0])
+    assert [limit.allows() for _ in range(17)] == [True] * 16 + [False]
     now[0] = 0.5
-    limit.count()
-    with pytest.raises(MistifyError):
-        limit.count()
+    assert [limit.allows() for _ in range(2)] == [True, False]
+
+
+def test_a_share_of_the_rate_is_a_share_of_the_requests_at_once_as_well() -> None:
+    now = [0.0]
+    limit = RateLimit(100, 0.9, lambda: now[0])
+    assert sum(limit.allows() for _ in range(200)) == 90
+    now[0] = 0.1
+    assert sum(limit.allows() for _ in range(200)) == 9
 
 
 def test_more_inferences_than_allowed_are_refused(float_package) -> None:

@@ -100,8 +100,29 @@ def test_the_speed_of_this_device_is_that_of_the_last_seconds() -> None:
     assert (speed.predicted_ms, speed.ratio) == (10.5, 3.0)
     clock.now = 10.0
     assert speed.age == 10.0
-    speed.observe_segments(4.0)  # once is enough if the others are old
+    speed.observe(3.5)  # once is enough if the others are old
     assert (speed.predicted_ms, speed.age) == (3.5, 0.0)
+
+
+def test_the_slowest_of_several_checks_counts() -> None:
+    """A device that has waited for a helper runs at once, even if it is busy."""
+    clock = Clock()
+    speed = LocalSpeed(3.5, [1.0, 3.0], clock)
+    clock.now = 3.0
+    speed.observe(10.5)
+    clock.now = 4.0
+    speed.observe_check(4.0)
+    assert (speed.ratio, speed.has_changed, speed.age) == (3.0, True, 0.0)
+    speed.observe_check(16.0)
+    assert (speed.ratio, speed.has_changed) == (4.0, False)
+    speed.observe_check(4.0)
+    assert (speed.ratio, speed.has_changed) == (4.0, True)
+    for _ in range(2):
+        speed.observe_check(4.8)
+    assert (speed.ratio, speed.has_changed) == (pytest.approx(1.2), False)
+    clock.now = 10.0
+    speed.observe(7.0)  # on this device alone
+    assert (speed.ratio, speed.has_changed) == (2.0, False)
 
 
 def store_and_blocks() -> tuple[BlockStore, tuple[BlockVariant, ...]]:

@@ -137,8 +137,19 @@ def test_a_helper_that_sends_nonsense_is_left(float_package, monkeypatch) -> Non
         assert "was damaged on the way" in slow.problem
 
 
-def test_a_device_beyond_its_quota_goes_on_alone(float_package) -> None:
-    """Even at this rate, the device can begin a session."""
+def test_a_device_asks_no_more_than_a_helper_grants(float_package) -> None:
+    """Even at this rate, the device can begin a session. Later ones are granted at times."""
+    with helper(float_package, rate=4) as address, device(float_package, address) as slow:
+        slow.runs_until("offloaded", 1)
+        until(lambda: slow.runs() and slow.network.status.placement.is_beyond_rate)
+        assert slow.network.status.placement.reason.endswith("the helper grants no more inferences a second")
+        assert not slow.network.helped
+        slow.runs_until("offloaded", 1)
+        assert (slow.problem, slow.counts["failed"]) == ("", 0)
+
+
+def test_a_device_that_asks_too_often_goes_on_alone(float_package, monkeypatch) -> None:
+    monkeypatch.setattr(RemoteHelper, "allows", lambda helper: True)
     with helper(float_package, rate=1) as address, device(float_package, address) as slow:
         slow.runs_until("offloaded", 1)
         slow.runs_until("failed", 1)
