@@ -8,6 +8,7 @@ from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify.errors import Problem, invalid_config
+from mistify.rollouts import DeviceRollouts
 
 #: Maximum length of a name, in characters.
 LONGEST_NAME: Final = 200
@@ -107,6 +108,7 @@ class DeviceStatus:
         last_switch: None if the monitor has not switched since it started.
         pool: The subnets behind the options; None for a package without blocks.
         adaptation: None if the monitor does not adapt the package.
+        rollouts: None if the server may not replace the package by roll-outs.
     """
 
     name: str
@@ -124,6 +126,7 @@ class DeviceStatus:
     last_switch: LastSwitch | None = None
     pool: DevicePool | None = None
     adaptation: DeviceAdaptation | None = None
+    rollouts: DeviceRollouts | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
             yield Problem(place, str(unix_ms), expected, "set the device's clock")
     if status.adaptation is not None:
         yield from _problems_of_adaptation(status.adaptation)
+    if status.rollouts is not None:
+        yield from _problems_of_rollouts(status.rollouts)
     if status.pool is not None:
         yield from _problems_of_pool(status.pool)
     for place, texts in _texts(status):
@@ -187,6 +192,10 @@ def _names(status: DeviceStatus) -> Iterator[tuple[str, str]]:
         yield place, getattr(status, place)
     if status.last_switch is not None:
         yield "last_switch.previous", status.last_switch.previous
+    if status.rollouts is not None:
+        yield "rollouts.package", status.rollouts.package
+        if status.rollouts.installation is not None:
+            yield "rollouts.installation.rollout", status.rollouts.installation.rollout
 
 
 def _moments(status: DeviceStatus) -> Iterator[tuple[str, int]]:
@@ -201,6 +210,13 @@ def _problems_of_adaptation(adaptation: DeviceAdaptation) -> Iterator[Problem]:
         yield Problem("adaptation.shift", f"{adaptation.shift:g}", "at least 0", "measure it again")
     if adaptation.examples < 0:
         yield Problem("adaptation.examples", str(adaptation.examples), "at least 0", "count them again")
+
+
+def _problems_of_rollouts(rollouts: DeviceRollouts) -> Iterator[Problem]:
+    agreement = None if rollouts.installation is None else rollouts.installation.agreement
+    if agreement is not None and not 0 <= agreement <= 1:
+        place = "rollouts.installation.agreement"
+        yield Problem(place, f"{agreement:g}", "a share from 0 to 1", "measure it again")
 
 
 def _problems_of_pool(pool: DevicePool) -> Iterator[Problem]:
@@ -220,11 +236,22 @@ def _times(status: DeviceStatus) -> Iterator[tuple[str, float]]:
         yield "pool.original_ms", status.pool.original_ms
         for number, subnet in enumerate(status.pool.subnets):
             yield f"pool.subnets[{number}].latency_ms", subnet.latency_ms
+    if status.rollouts is not None:
+        yield from _times_of_rollouts(status.rollouts)
+
+
+def _times_of_rollouts(rollouts: DeviceRollouts) -> Iterator[tuple[str, float]]:
+    if rollouts.measured_ms is not None:
+        yield "rollouts.measured_ms", rollouts.measured_ms
+    if rollouts.installation is not None and rollouts.installation.before_ms is not None:
+        yield "rollouts.installation.before_ms", rollouts.installation.before_ms
 
 
 def _texts(status: DeviceStatus) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "reason", (status.reason,)
     if status.last_switch is not None:
         yield "last_switch.reason", (status.last_switch.reason,)
+    if status.rollouts is not None and status.rollouts.installation is not None:
+        yield "rollouts.installation.reason", (status.rollouts.installation.reason,)
     for place, texts in (("targets", status.targets), ("problems", status.problems)):
         yield place, (*texts, *texts.values())

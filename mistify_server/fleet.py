@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -62,6 +62,10 @@ class Fleet:
         names = sorted(name for name in self._reports if name > after)
         shown = [self._reports[name] for name in islice(names, size)]
         return shown, shown[-1].status.name if len(names) > size else ""
+
+    def reports(self) -> Iterator[DeviceReport]:
+        """Yield the last report of each device."""
+        yield from self._reports.values()
 
     def summary(self) -> FleetSummary:
         """Count the devices."""

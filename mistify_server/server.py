@@ -22,6 +22,8 @@ from mistify.v1 import (
     files_pb2_grpc,
     porting_pb2,
     porting_pb2_grpc,
+    rollouts_pb2,
+    rollouts_pb2_grpc,
     tuning_pb2,
     tuning_pb2_grpc,
 )
@@ -32,6 +34,7 @@ from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
 from mistify_server.api.porting import PortingServicer
+from mistify_server.api.rollouts import RolloutsServicer
 from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.engines.base import TaskEngine
@@ -51,6 +54,7 @@ from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.rollouts.service import RolloutService
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
@@ -90,6 +94,7 @@ _OBJECTS_PER_COLLECTION = 100_000
 _SERVICES = (
     porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
     devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
+    rollouts_pb2.DESCRIPTOR.services_by_name["Rollouts"].full_name,
     files_pb2.DESCRIPTOR.services_by_name["Files"].full_name,
     tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
 )
@@ -212,6 +217,7 @@ async def serving_with(engine: TaskEngine, settings: ServerSettings) -> AsyncIte
             asyncio.create_task(services.tuning.watch_leases()),
             asyncio.create_task(_collect_uploads(services.uploads)),
             asyncio.create_task(services.fleet.keep_written()),
+            asyncio.create_task(services.rollouts.keep_advancing()),
             asyncio.create_task(services.removals.keep_removing()),
         ]
         try:
@@ -253,11 +259,23 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
         packages = PackageFiles(store)
         devices = DeviceService(store.devices, store.jobs)
         fleet = Fleet(store.fleet)
+        rollouts = RolloutService(store.rollouts, store.jobs, fleet)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
         with closing(AuditLog(store.logs / AUDIT)) as audit:
             access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
             yield Services(
-                porting, removals, packages, tuning, devices, fleet, uploads, models, jobs, metrics, access
+                porting=porting,
+                removals=removals,
+                packages=packages,
+                tuning=tuning,
+                devices=devices,
+                fleet=fleet,
+                rollouts=rollouts,
+                uploads=uploads,
+                models=models,
+                jobs=jobs,
+                metrics=metrics,
+                access=access,
             )
 
 
@@ -309,7 +327,9 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
         PortingServicer(services.porting, services.removals, services.packages, report_page), server
     )  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
-    devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices, services.fleet), server)  # type: ignore[no-untyped-call]
+    devices = DevicesServicer(services.devices, services.fleet, services.rollouts)
+    devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
+    rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
     files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server

@@ -12,6 +12,7 @@ from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.tuning.service import TuningService
@@ -36,6 +37,7 @@ class Services:
     tuning: TuningService
     devices: DeviceService
     fleet: Fleet
+    rollouts: RolloutService
     uploads: Uploads
     models: ModelRepository
     jobs: RunningJobs

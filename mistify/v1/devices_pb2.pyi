@@ -119,7 +119,7 @@ class DeviceSetting(_message.Message):
     def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...
 
 class DeviceStatus(_message.Message):
-    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool", "option", "options", "adaptation")
+    __slots__ = ("name", "job_id", "goal_id", "branch", "branches", "latency_ms", "expected_ms", "idle", "fits", "reason", "targets", "problems", "last_switch", "pool", "option", "options", "adaptation", "rollouts")
     class TargetsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,7 @@ class DeviceStatus(_message.Message):
     OPTION_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     ADAPTATION_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_id: str
     goal_id: str
@@ -168,7 +169,32 @@ class DeviceStatus(_message.Message):
     option: str
     options: int
     adaptation: DeviceAdaptation
-    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ..., option: _Optional[str] = ..., options: _Optional[int] = ..., adaptation: _Optional[_Union[DeviceAdaptation, _Mapping]] = ...) -> None: ...
+    rollouts: DeviceRollouts
+    def __init__(self, name: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., branch: _Optional[int] = ..., branches: _Optional[int] = ..., latency_ms: _Optional[float] = ..., expected_ms: _Optional[float] = ..., idle: _Optional[bool] = ..., fits: _Optional[bool] = ..., reason: _Optional[str] = ..., targets: _Optional[_Mapping[str, str]] = ..., problems: _Optional[_Mapping[str, str]] = ..., last_switch: _Optional[_Union[LastSwitch, _Mapping]] = ..., pool: _Optional[_Union[DevicePool, _Mapping]] = ..., option: _Optional[str] = ..., options: _Optional[int] = ..., adaptation: _Optional[_Union[DeviceAdaptation, _Mapping]] = ..., rollouts: _Optional[_Union[DeviceRollouts, _Mapping]] = ...) -> None: ...
+
+class DeviceRollouts(_message.Message):
+    __slots__ = ("package", "measured_ms", "installation")
+    PACKAGE_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_MS_FIELD_NUMBER: _ClassVar[int]
+    INSTALLATION_FIELD_NUMBER: _ClassVar[int]
+    package: str
+    measured_ms: float
+    installation: DeviceInstallation
+    def __init__(self, package: _Optional[str] = ..., measured_ms: _Optional[float] = ..., installation: _Optional[_Union[DeviceInstallation, _Mapping]] = ...) -> None: ...
+
+class DeviceInstallation(_message.Message):
+    __slots__ = ("rollout", "phase", "reason", "before_ms", "agreement")
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    AGREEMENT_FIELD_NUMBER: _ClassVar[int]
+    rollout: str
+    phase: str
+    reason: str
+    before_ms: float
+    agreement: float
+    def __init__(self, rollout: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., before_ms: _Optional[float] = ..., agreement: _Optional[float] = ...) -> None: ...
 
 class DeviceAdaptation(_message.Message):
     __slots__ = ("adapted_unix_ms", "shift", "examples")
@@ -213,5 +239,21 @@ class LastSwitch(_message.Message):
     def __init__(self, unix_ms: _Optional[int] = ..., previous_place: _Optional[int] = ..., reason: _Optional[str] = ..., previous: _Optional[str] = ...) -> None: ...
 
 class ReportStatusResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("wanted", "withdrawn")
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    wanted: WantedPackage
+    withdrawn: str
+    def __init__(self, wanted: _Optional[_Union[WantedPackage, _Mapping]] = ..., withdrawn: _Optional[str] = ...) -> None: ...
+
+class WantedPackage(_message.Message):
+    __slots__ = ("rollout", "job_id", "goal_id", "digest")
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    rollout: str
+    job_id: str
+    goal_id: str
+    digest: str
+    def __init__(self, rollout: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...

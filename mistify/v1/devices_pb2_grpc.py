@@ -84,7 +84,8 @@ class DevicesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportStatus(self, request, context):
-        """Stores the status of a device, in place of its previous status.
+        """Stores the status of a device, in place of its previous status. The response says which package the device
+        should run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -8,6 +8,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.fleet import DeviceStatus
 from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.validation import unknown_name
+from mistify.rollouts import Instruction
 from mistify.v1 import devices_pb2 as pb
 from mistify.wire.messages import Converter
 
@@ -63,6 +64,16 @@ def status_to_proto(status: DeviceStatus) -> pb.DeviceStatus:
 def status_from_proto(message: pb.DeviceStatus) -> DeviceStatus:
     """Return the status in a message, including messages from before options had ids."""
     return _CONVERTER.from_message(message if message.option else _with_ids(message), DeviceStatus)
+
+
+def instruction_to_proto(instruction: Instruction) -> pb.ReportStatusResponse:
+    """Return the response to a status as a message."""
+    return _CONVERTER.to_message(instruction, pb.ReportStatusResponse)
+
+
+def instruction_from_proto(message: pb.ReportStatusResponse) -> Instruction:
+    """Return the response to a status in a message."""
+    return _CONVERTER.from_message(message, Instruction)
 
 
 def _with_ids(message: pb.DeviceStatus) -> pb.DeviceStatus:

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from socket import gethostname
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -111,18 +111,34 @@ def _check_name(name: str) -> str:
     raise InvalidValue(f"{len(name)} characters", expected, "leave it out for the name of the host")
 
 
+class RolloutConfig(Settings):
+    """Settings of roll-outs, by which the server replaces the package.
+
+    Attributes:
+        package: The id of the goal that the package on this device was shipped for. It says which package the
+            server may replace.
+        examples: `.npz` file with an array of typical examples for each input. The device reports on how many
+            of them a new package agrees with the current one.
+    """
+
+    package: str = Field(description="the goal of the package", examples=["phone"])
+    examples: Path | None = None
+
+
 class FleetConfig(ServerConfig):
     """Settings for status reports of this device, which the server shows on its fleet page.
 
     Attributes:
         name: The device's name in the fleet; it has to be unique.
         every: Seconds between reports if nothing changes; changes are reported at once.
+        rollouts: Settings of roll-outs; without them, the server cannot replace the package.
     """
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
         default_factory=gethostname, description="a unique name of this device", examples=["kitchen-7"]
     )
     every: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
+    rollouts: RolloutConfig | None = None
 
 
 class AdaptationConfig(Settings):
@@ -134,6 +150,8 @@ class AdaptationConfig(Settings):
 
     every: Seconds = Field(default=2.0, description='a time such as "2s"', examples=["2s"])
 
+
+_Table = TypeVar("_Table", bound=Settings)
 
 #: Tables of the config that name a server.
 _SERVER_TABLES: Final = ("replacement", "reporting", "fleet")
@@ -262,6 +280,17 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
 
 def _resolved(table: ServerConfig, directory: Path) -> ServerConfig:
     """Return a copy with absolute paths, after checking that its token can be read."""
-    paths = {name: directory / value for name, value in table if isinstance(value, Path)}
-    read_token(paths.get("token_file"))
-    return table.model_copy(update=paths)
+    resolved = _absolute(table, directory)
+    read_token(resolved.token_file)
+    return resolved
+
+
+def _absolute(table: _Table, directory: Path) -> _Table:
+    """Return a copy of a table, and of the tables in it, with absolute paths."""
+    changed: dict[str, object] = {}
+    for name, value in table:
+        if isinstance(value, Path):
+            changed[name] = directory / value
+        elif isinstance(value, Settings):
+            changed[name] = _absolute(value, directory)
+    return table.model_copy(update=changed)

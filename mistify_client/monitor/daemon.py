@@ -29,6 +29,7 @@ from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
+from mistify_client.monitor.rollouts.following import RolloutFollower, check_rollouts
 from mistify_client.monitor.searching import SubnetSearch
 from mistify_client.monitor.sensing.bottleneck import Cause
 from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
@@ -36,7 +37,13 @@ from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import LiveTargets
-from mistify_client.monitor.status import adaptation_status, replacement_status, status, targets
+from mistify_client.monitor.status import (
+    adaptation_status,
+    replacement_status,
+    rollout_status,
+    status,
+    targets,
+)
 from mistify_client.monitor.traces.writing import TraceWriter
 from mistify_client.runtime.trust import require_trusted
 from mistify_client.runtime.versions import current
@@ -82,6 +89,7 @@ class Monitor:
         self._background: BackgroundReplacement | None = None
         self._reporting: Reporting | None = None
         self._fleet: FleetReports | None = None
+        self._follower: RolloutFollower | None = None
         self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
         self._slices = BackgroundSlices(package, journal, clock)
@@ -126,6 +134,8 @@ class Monitor:
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
                 self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
+            if self._follower is not None:
+                self._follower.observe(outcome)
             if self._fleet is not None:
                 self._fleet.observe(now, outcome, self._last_switch, self._adaptation_state)
         self._write_status(now)
@@ -155,7 +165,7 @@ class Monitor:
             self._trace.close()
 
     def _stop_threads(self) -> None:
-        for path in (self._background, self._reporting, self._fleet, self._adaptation):
+        for path in (self._background, self._reporting, self._fleet, self._follower, self._adaptation):
             if path is not None:
                 path.stop()
 
@@ -166,11 +176,13 @@ class Monitor:
         if asks is not None and asks.examples is not None:
             # Report unsuitable examples now, not when a new package is compared on them.
             read_examples(asks.examples, Manifest.load(self._package))
+        if fleet is not None and fleet.rollouts is not None:
+            check_rollouts(self._package, fleet.rollouts)
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware, self._slices)
         self._stop_threads()
         self._config, self._foreground, self._search.config = config, foreground, config.search
-        self._background = self._reporting = self._fleet = self._adaptation = None
+        self._background = self._reporting = self._fleet = self._follower = self._adaptation = None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
             self._background = BackgroundReplacement(
@@ -179,7 +191,11 @@ class Monitor:
         if reports is not None:
             self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
         if fleet is not None:
-            self._fleet = FleetReports(fleet, self._journal)
+            if fleet.rollouts is not None:
+                self._follower = RolloutFollower(
+                    self._package, self._state, fleet, fleet.rollouts, self._journal, trust=trust
+                )
+            self._fleet = FleetReports(fleet, self._journal, self._follower)
         if config.adaptation is not None:
             self._adaptation = BackgroundAdaptation(self._package, config.adaptation.every, self._journal)
 
@@ -304,6 +320,7 @@ class Monitor:
                 "searched_ms": self._search.budget_ms,
                 "cutting": self._slices.cutting,
                 "replacement": replacement_status(replacement),
+                "rollout": rollout_status(None if self._follower is None else self._follower.installation),
                 "adaptation": adaptation_status(self._adaptation_state),
                 "lending": [report.model_dump(mode="json") for report in self._outcome.reports],
                 "problems": self._journal.problems,

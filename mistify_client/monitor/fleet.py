@@ -14,11 +14,13 @@ from mistify.fleet import (
     LastSwitch,
 )
 from mistify.package.manifest import Manifest
+from mistify.rollouts import DeviceRollouts
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.config import FleetConfig
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.rollouts.following import RolloutFollower
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.status import targets
 from mistify_client.rpc.devices import DevicesClient
@@ -36,12 +38,21 @@ class FleetReports:
     Args:
         config: Settings of the reports.
         journal: The log for problems.
+        follower: Follows the instructions in the responses; None to ignore them.
         retry: The delay after a failure; the number of attempts is not limited.
     """
 
-    def __init__(self, config: FleetConfig, journal: Journal, *, retry: Backoff = RETRY) -> None:
+    def __init__(
+        self,
+        config: FleetConfig,
+        journal: Journal,
+        follower: RolloutFollower | None = None,
+        *,
+        retry: Backoff = RETRY,
+    ) -> None:
         self._config = config
         self._journal = journal
+        self._follower = follower
         self._access = ServerAccess(config, DevicesClient, retry)
         self._thread: threading.Thread | None = None
         self._newest: DeviceStatus | None = None
@@ -64,7 +75,10 @@ class FleetReports:
             adaptation: The state of the adaptation; None without one.
         """
         problems = self._journal.problems
-        self._newest = device_status(self._config.name, outcome, last_switch, problems, adaptation)
+        rollouts = None if self._follower is None else self._follower.report
+        self._newest = device_status(
+            self._config.name, outcome, last_switch, problems, adaptation, rollouts=rollouts
+        )
         changed = self._reported is None or _state(self._newest) != _state(self._reported)
         busy = self._thread is not None and self._thread.is_alive()
         if busy or not (changed or now - self._reported_at >= self._config.every):
@@ -88,12 +102,14 @@ class FleetReports:
             return True
         try:
             with self._access.connected() as client:
-                client.report_status(status)
+                instruction = client.report_status(status)
         except (MistifyError, OSError) as error:
             if not self._access.stopped:
                 self._journal.problem(_ABOUT, str(error))
             return not passes(error)
         self._journal.problem(_ABOUT, None)
+        if self._follower is not None:
+            self._follower.follow(instruction)
         return True
 
 
@@ -109,7 +125,12 @@ def _state(status: DeviceStatus) -> tuple[object, ...]:
         status.last_switch,
         status.pool,
         None if status.adaptation is None else status.adaptation.adapted_unix_ms,
+        None if status.rollouts is None else _rollout_state(status.rollouts),
     )
+
+
+def _rollout_state(rollouts: DeviceRollouts) -> tuple[object, ...]:
+    return rollouts.package, rollouts.installation, rollouts.measured_ms is None
 
 
 def device_status(
@@ -118,6 +139,8 @@ def device_status(
     last_switch: LastSwitch | None,
     problems: Mapping[str, str],
     adaptation: AdaptationState | None = None,
+    *,
+    rollouts: DeviceRollouts | None = None,
 ) -> DeviceStatus:
     """Return the status of a device.
 
@@ -127,6 +150,7 @@ def device_status(
         last_switch: The last change of the option.
         problems: Part of the monitor -> its problem.
         adaptation: The state of the adaptation; None without one.
+        rollouts: The state of roll-outs; None if the device follows none.
     """
     option, situation = outcome.decision.option, outcome.situation
     expected_ms = {each.id: each.costs.latency_ms for each in situation.options}
@@ -146,6 +170,7 @@ def device_status(
         last_switch=last_switch,
         pool=None if outcome.pool is None else _pool(outcome.pool),
         adaptation=None if adaptation is None else _adaptation(adaptation, outcome.manifest),
+        rollouts=rollouts,
     )
 
 

@@ -10,6 +10,7 @@ from mistify.wording import counted
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.ledger import Replacement
+from mistify_client.monitor.rollouts.ledger import Installation
 from mistify_client.monitor.state.targets import Targets
 
 _DIGITS = 3
@@ -19,6 +20,7 @@ _LATER = (
     "ladder",
     "cutting",
     "adaptation",
+    "rollout",
     "lending",
     "computing_share",
     "memory_for_option",
@@ -79,6 +81,11 @@ def replacement_status(replacement: Replacement | None) -> dict[str, object] | N
     return None if replacement is None else replacement.model_dump(mode="json", exclude={"config", "key"})
 
 
+def rollout_status(installation: Installation | None) -> dict[str, object] | None:
+    """Return the last package of a roll-out as plain data; None if there was none."""
+    return None if installation is None else installation.model_dump(mode="json")
+
+
 def adaptation_status(state: AdaptationState | None) -> dict[str, object] | None:
     """Return the state of the adaptation as plain data; None without one."""
     return None if state is None else state.model_dump(mode="json")
@@ -132,6 +139,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"searching for other subnets within {format_time(searched_ms, _DIGITS)} on an idle device"
     if (replacement := status["replacement"]) is not None:
         yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
+    if (rollout := status["rollout"]) is not None:
+        yield (f"roll-out {rollout['rollout']} of {rollout['goal']}: {rollout['phase']}, {rollout['reason']}")
     if (adaptation := status["adaptation"]) is not None:
         adapted = "adapted to the data" if adaptation["adapted"] else "not adapted to the data"
         yield f"{adapted}: shift {adaptation['shift']:.2f} after {counted(adaptation['examples'], 'example')}"

@@ -6,6 +6,7 @@ from functools import cached_property
 from mistify.costs.devices import Device, DeviceTable
 from mistify.fleet import DeviceStatus
 from mistify.parsing.quantities import format_time
+from mistify.rollouts import Instruction
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify.wire import devices as wire
@@ -72,15 +73,19 @@ class DevicesClient(ServiceClient):
         answer = retried(lambda: call(self._stub.ReportLatency, request, LIST_SECONDS), self._backoff)
         return Refinement(measured_ms, answer.predicted_ms, answer.factor)
 
-    def report_status(self, status: DeviceStatus) -> None:
+    def report_status(self, status: DeviceStatus) -> Instruction:
         """Report the status of a device, which replaces its previous one.
+
+        Returns:
+            The package that the device should run, if the server's roll-outs want one.
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, the server has too many
                 devices.
         """
         request, call = wire.status_to_proto(status), self._connection.call
-        retried(lambda: call(self._stub.ReportStatus, request, LIST_SECONDS), self._backoff)
+        answer = retried(lambda: call(self._stub.ReportStatus, request, LIST_SECONDS), self._backoff)
+        return wire.instruction_from_proto(answer)
 
     def devices(self) -> list[Device]:
         """Return all devices, sorted by name."""

@@ -7,14 +7,16 @@ from mistify.v1 import devices_pb2_grpc
 from mistify.wire import devices as wire
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
+from mistify_server.rollouts.service import RolloutService
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     """Adapter from gRPC to the services."""
 
-    def __init__(self, service: DeviceService, fleet: Fleet) -> None:
+    def __init__(self, service: DeviceService, fleet: Fleet, rollouts: RolloutService) -> None:
         self._service = service
         self._fleet = fleet
+        self._rollouts = rollouts
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
         """Register a device."""
@@ -35,6 +37,7 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))
 
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
-        """Store the status of a device."""
-        self._fleet.report(wire.status_from_proto(request))
-        return pb.ReportStatusResponse()
+        """Store the status of a device, and return which package it should run."""
+        status = wire.status_from_proto(request)
+        self._fleet.report(status)
+        return wire.instruction_to_proto(self._rollouts.instruction(status))

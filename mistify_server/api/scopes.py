@@ -31,10 +31,24 @@ _DEVICES: Final = {
     "ReportStatus": Scope.REPORT,
     "ListDevices": Scope.READ,
 }
+_ROLLOUTS: Final = {
+    "StartRollout": Scope.ADMIN,
+    "PauseRollout": Scope.ADMIN,
+    "ResumeRollout": Scope.ADMIN,
+    "RollBack": Scope.ADMIN,
+    "ListRollouts": Scope.READ,
+    "GetRollout": Scope.READ,
+}
 _FILES: Final = {"FindFiles": Scope.SUBMIT, "UploadFile": Scope.SUBMIT}
 _TUNING: Final = dict.fromkeys(("Join", "Publish", "Peers", "Leave"), Scope.TUNE)
 
-_OF_SERVICES: Final = {"Porting": _PORTING, "Devices": _DEVICES, "Files": _FILES, "Tuning": _TUNING}
+_OF_SERVICES: Final = {
+    "Porting": _PORTING,
+    "Devices": _DEVICES,
+    "Rollouts": _ROLLOUTS,
+    "Files": _FILES,
+    "Tuning": _TUNING,
+}
 
 #: Path of a call -> the scope that it needs.
 SCOPES: Final[Mapping[str, Scope]] = {

@@ -25,7 +25,7 @@ MEANINGS: Final[Mapping[Scope, str]] = {
     Scope.SUBMIT: "plan, submit, extend, cancel and remove jobs; upload files; add measured devices",
     Scope.TUNE: "tune with other members of a group",
     Scope.REPORT: "report a device's state and the latency of its packages",
-    Scope.ADMIN: "everything, including tokens",
+    Scope.ADMIN: "everything, including tokens and roll-outs",
 }
 
 

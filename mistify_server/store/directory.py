@@ -13,6 +13,7 @@ from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
+from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
@@ -21,6 +22,7 @@ from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
 from mistify_server.store.sql.models import SqlModelStore
+from mistify_server.store.sql.rollouts import SqlRolloutStore
 from mistify_server.store.sql.sqlite import DATABASE, SqliteBackend
 from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
@@ -38,7 +40,7 @@ AUDIT = "audit.jsonl"
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, model names, devices, tuning with peers, tokens, keys, artifacts, and worker logs.
+    """An open store: jobs, model names, devices, roll-outs, tuning, tokens, keys, artifacts, and worker logs.
 
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
@@ -48,6 +50,7 @@ class Store:
     models: ModelStore
     devices: DeviceStore
     fleet: FleetStore
+    rollouts: RolloutStore
     tuning: TuningStore
     tokens: TokenStore
     signing_keys: SigningKeys
@@ -82,6 +85,7 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             models=SqlModelStore(database),
             devices=SqlDeviceStore(database),
             fleet=SqlFleetStore(database),
+            rollouts=SqlRolloutStore(database),
             tuning=SqlTuningStore(database),
             tokens=SqlTokenStore(database),
             signing_keys=SigningKeys(directory / SIGNING_KEYS),

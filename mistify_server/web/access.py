@@ -26,8 +26,10 @@ LOGIN: Final = "/login"
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
 _OPEN_PREFIXES: Final = ("/static/", f"{INDEX}/")
 
-#: Paths for administrators; all other paths need `read`, or `submit` for methods with side effects.
+#: Paths for administrators, and paths where only they may change something. All other paths need `read`, or
+#: `submit` for methods with side effects.
 _ADMIN_PATHS: Final = ("/tokens", "/v1/tokens")
+_ADMIN_CHANGES: Final = ("/v1/rollouts",)
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -147,9 +149,16 @@ def _is_recorded(scope: Scope) -> bool:
 
 def scope_of(method: str, path: str) -> CallerScope:
     """Return the scope that a request needs."""
-    if any(path == each or path.startswith(f"{each}/") for each in _ADMIN_PATHS):
+    if _is_below(path, _ADMIN_PATHS):
         return CallerScope.ADMIN
-    return CallerScope.READ if method in _SAFE_METHODS else CallerScope.SUBMIT
+    if method in _SAFE_METHODS:
+        return CallerScope.READ
+    return CallerScope.ADMIN if _is_below(path, _ADMIN_CHANGES) else CallerScope.SUBMIT
+
+
+def _is_below(path: str, others: Collection[str]) -> bool:
+    """Return whether a path is one of others, or below one."""
+    return any(path == each or path.startswith(f"{each}/") for each in others)
 
 
 def _is_closed(path: str) -> bool:

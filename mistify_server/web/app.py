@@ -25,6 +25,7 @@ from mistify_server.web.pages.routes import page_routes
 from mistify_server.web.pages.scenarios import scenario_routes
 from mistify_server.web.problems import add_handlers, responses
 from mistify_server.web.reports import report_routes
+from mistify_server.web.rollouts import rollout_routes
 from mistify_server.web.sessions import COOKIE, SESSION_SECONDS, Sessions, session_of
 from mistify_server.web.tokens import token_pages, token_routes
 from mistify_server.web.uploads import upload_routes
@@ -79,6 +80,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.include_router(report_routes(services.porting))
     app.include_router(upload_routes(services.uploads))
     app.include_router(fleet_routes(services))
+    app.include_router(rollout_routes(services.rollouts))
     app.include_router(page_routes(services))
     app.include_router(scenario_routes(services))
     app.include_router(asset_routes())

@@ -26,6 +26,7 @@ from mistify.fleet import (
     FleetSummary,
     LastSwitch,
 )
+from mistify.rollouts import DeviceInstallation, DeviceRollouts, InstallationPhase
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
 from mistify_server.fleet import Fleet
@@ -53,6 +54,11 @@ STATUS = DeviceStatus(
 POOL = DevicePool(
     Metric.AGREEMENT, 100, 10.0, (DeviceSubnet(4.0, 0.7), DeviceSubnet(8.0, 0.954), DeviceSubnet(10.0, 1.0))
 )
+
+
+def installing(**changes: Any) -> DeviceRollouts:
+    installation = DeviceInstallation("r", InstallationPhase.INSTALLED)
+    return DeviceRollouts("phone", installation=replace(installation, **changes))
 
 
 class Clock:
@@ -165,6 +171,12 @@ def test_reports_are_written_later_if_the_disk_is_full(store: Store) -> None:
         ({"last_switch": LastSwitch(1, "branch-1", "x" * 1_001)}, "last_switch.reason"),
         ({"last_switch": LastSwitch(1, "", "why")}, "last_switch.previous"),
         ({"option": "x" * 201}, "option"),
+        ({"rollouts": DeviceRollouts("")}, "rollouts.package"),
+        ({"rollouts": DeviceRollouts("phone", 0.0)}, "rollouts.measured_ms"),
+        ({"rollouts": installing(rollout="")}, "rollouts.installation.rollout"),
+        ({"rollouts": installing(before_ms=float("inf"))}, "rollouts.installation.before_ms"),
+        ({"rollouts": installing(agreement=1.1)}, "rollouts.installation.agreement"),
+        ({"rollouts": installing(reason="x" * 1_001)}, "rollouts.installation.reason"),
     ],
 )
 def test_an_impossible_status_is_refused(store: Store, changes: dict[str, Any], place: str) -> None:
@@ -275,6 +287,7 @@ def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> 
         reports=[DeviceReport(status, datetime(2026, 11, 25, tzinfo=UTC))],
         summary=FleetSummary(devices=1, missing=0),
         next_page_token="",
+        rollouts=[],
         devices=[],
         groups=[],
     )

@@ -4,9 +4,15 @@ from typing import Any
 
 import grpc
 
-from mistify.v1 import devices_pb2, files_pb2, porting_pb2, tuning_pb2
+from mistify.v1 import devices_pb2, files_pb2, porting_pb2, rollouts_pb2, tuning_pb2
 
-_SERVICES = {"Porting": porting_pb2, "Devices": devices_pb2, "Files": files_pb2, "Tuning": tuning_pb2}
+_SERVICES = {
+    "Porting": porting_pb2,
+    "Devices": devices_pb2,
+    "Rollouts": rollouts_pb2,
+    "Files": files_pb2,
+    "Tuning": tuning_pb2,
+}
 
 
 def described_calls() -> dict[str, Any]:

@@ -11,6 +11,14 @@ from mistify.costs.devices import Device, DeviceTable, Setting
 from mistify.fleet import DeviceAdaptation, DevicePool, DeviceReport, DeviceStatus, DeviceSubnet, LastSwitch
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate, Source
+from mistify.rollouts import (
+    DeviceInstallation,
+    DeviceRollouts,
+    InstallationPhase,
+    Rollout,
+    RolloutCriteria,
+    RolloutState,
+)
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.store.changes import (
@@ -51,6 +59,8 @@ def fill(store: Store) -> None:
     create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT], 365)
     create_token(store.tokens, "phone-of-the-lab-on-the-third-floor", [Scope.READ, Scope.REPORT])
     store.fleet.put([DeviceReport(status, _SEEN) for status in _statuses(twenty)])
+    for rollout in _rollouts(twenty):
+        store.rollouts.put(rollout)
     setting = Setting(False, 1, 0.031, 0.094)
     device = Device("my-board", "Cortex-A72", "LiteRT 2.2", (setting, replace(setting, integer=True)), _SEEN)
     store.devices.put(device, DeviceTable("my-board", "Cortex-A72", "LiteRT 2.2", (), ()), [])
@@ -208,6 +218,9 @@ def _statuses(job: Job) -> list[DeviceStatus]:
         "kitchen", "twenty", first.id, "branch-0", 3, 4.2, 3.9, False, True,
         "the most accurate option that fits", {"latency": "5 ms"},
         adaptation=DeviceAdaptation(None, 0.4, 1_200),
+        rollouts=DeviceRollouts(
+            "kitchen", 4.2, DeviceInstallation("running", InstallationPhase.INSTALLED, "", 4.0, 0.98)
+        ),
     )  # fmt: skip
     pool = DevicePool(Metric.ACCURACY, 40, 8.0, (DeviceSubnet(5.1, 0.9), DeviceSubnet(3.3, 0.85)))
     busy = DeviceStatus(
@@ -216,5 +229,24 @@ def _statuses(job: Job) -> list[DeviceStatus]:
         "no option is fast enough: the fastest one takes 9.7 ms", {"latency": "8 ms", "accuracy": "90%"},
         {"energy": "the battery's current cannot be read: permission denied"},
         LastSwitch(int(_SEEN.timestamp() * 1000), "subnet-0", "latency rose from 5.1 ms to 9.7 ms"), pool,
+        rollouts=DeviceRollouts(
+            "kitchen", None,
+            DeviceInstallation("running", InstallationPhase.FAILED, "there is no room for the package"),
+        ),
     )  # fmt: skip
     return [fine, busy]
+
+
+def _rollouts(job: Job) -> list[Rollout]:
+    """Return a roll-out that has stopped, and one that is running."""
+    now_ms = int(_SEEN.timestamp() * 1000)
+    reason = "the latency is 1.53 times that before, with a limit of 1.2: kitchen (1.61x) and hall (1.45x)"
+    stopped = Rollout(
+        "stopped", job.id, job.goals[0].id, "0" * 64, "kitchen", "*", (0.01, 0.1, 1.0), RolloutCriteria(),
+        RolloutState.STOPPED, 1, now_ms, reason, now_ms, "ci",
+    )  # fmt: skip
+    running = replace(
+        stopped, id="running", criteria=RolloutCriteria(errors=0.5), state=RolloutState.RUNNING,
+        reason="the stage of 1% has passed: 1 device reported, errors 0%",
+    )  # fmt: skip
+    return [stopped, running]

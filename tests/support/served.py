@@ -12,14 +12,23 @@ from mistify_server.server import ServerSettings, running_server
 @contextmanager
 def served(store: Path, token: str | None = None) -> Iterator[str]:
     """Serve a store over HTTP within the block, and yield the URL."""
-    settings = ServerSettings(store, listen="127.0.0.1:0", http="127.0.0.1:0", token=token, resume=False)
+    with served_at(store, token=token) as (_, url):
+        yield url
+
+
+@contextmanager
+def served_at(
+    store: Path, listen: str = "127.0.0.1:0", *, token: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """Serve a store within the block, and yield the address and the URL."""
+    settings = ServerSettings(store, listen=listen, http="127.0.0.1:0", token=token, resume=False)
     started, loop = threading.Event(), asyncio.new_event_loop()
-    url, stopping = "", asyncio.Event()
+    address, url, stopping = "", "", asyncio.Event()
 
     async def run() -> None:
-        nonlocal url
-        async with running_server(settings) as (_, address):
-            url = str(address)
+        nonlocal address, url
+        async with running_server(settings) as bound:
+            address, url = bound[0], str(bound[1])
             started.set()
             await stopping.wait()
 
@@ -34,7 +43,7 @@ def served(store: Path, token: str | None = None) -> Iterator[str]:
     started.wait()
     try:
         assert url, "the server has not started"
-        yield url
+        yield address, url
     finally:
         loop.call_soon_threadsafe(stopping.set)
         thread.join()

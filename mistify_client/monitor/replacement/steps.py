@@ -8,16 +8,16 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent
-from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
+from mistify_client.monitor.installed import install_candidate, take_back
 from mistify_client.monitor.replacement.candidate import Trial, try_candidate
 from mistify_client.monitor.replacement.ledger import Phase, Replacement
 from mistify_client.origin import note_token_file
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime.trust import Trust, check_trusted
-from mistify_client.runtime.versions import announce, current, install, roll_back, state_directory
+from mistify_client.runtime.versions import state_directory
 
 #: A trial may need too much memory and crash the daemon; more trials would fail in the same way.
 _MOST_TRIALS: Final = 3
@@ -142,26 +142,12 @@ class ReplacementSteps:
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
-        if self._is_installed(replacement):  # a crash occurred before that was recorded
-            announce(self._package)
-        else:
-            install(self._package, self._candidate)
-        shutil.rmtree(self._candidate, ignore_errors=True)
+        install_candidate(self._package, self._candidate, replacement.job, replacement.goal)
         return replacement.at(Phase.PROBATION, "installed")
 
     def _roll_back(self, replacement: Replacement) -> Replacement:
-        if not self._is_installed(replacement):  # already rolled back, as above
-            announce(self._package)
-        while self._is_installed(replacement):  # repeated if it was tuned in the meantime
-            roll_back(self._package)
+        take_back(self._package, replacement.job, replacement.goal)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
-
-    def _is_installed(self, replacement: Replacement) -> bool:
-        """Return True if the current version is the new package, or was tuned from it."""
-        version = current(self._package)
-        manifest = Manifest.load(version)
-        is_of_goal = (manifest.job, manifest.goal) == (replacement.job, replacement.goal)
-        return is_of_goal and version != self._package
 
 
 def _ends(event: JobEvent, goal_id: str) -> bool:

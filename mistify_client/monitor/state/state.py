@@ -68,6 +68,16 @@ class MonitorState:
         """The download directory for a new package."""
         return self.directory / "candidate"
 
+    @property
+    def rollout(self) -> Path:
+        """The file with the last package of a roll-out, and the phase of its installation."""
+        return self.directory / "rollout.json"
+
+    @property
+    def rollout_candidate(self) -> Path:
+        """The download directory for the package of a roll-out."""
+        return self.directory / "rollout"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock that makes this process the package's only daemon.

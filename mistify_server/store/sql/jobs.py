@@ -41,6 +41,7 @@ from mistify_server.store.sql.references import (
     artifact_references,
     rows_with_digests,
 )
+from mistify_server.store.sql.removing import removable
 from mistify_server.store.sql.rows import (
     GoalEvent,
     addition_row,
@@ -64,7 +65,6 @@ from mistify_server.store.sql.schema import (
     FileRow,
     GoalRow,
     GraphRow,
-    GroupRow,
     JobRow,
     LayersRow,
 )
@@ -233,7 +233,7 @@ class SqlJobStore(JobStore):
     @override
     def hide(self, job_id: str, unix_ms: int) -> None:
         with self._database.write() as session:
-            row = _removable(session, job_id)
+            row = removable(session, job_id)
             row.removed_unix_ms = unix_ms if row.removed_unix_ms is None else row.removed_unix_ms
 
     @override
@@ -306,7 +306,7 @@ class SqlJobStore(JobStore):
     @override
     def remove(self, job_id: str, hidden_before_ms: int | None = None) -> None:
         with self._database.write() as session:
-            job = _removable(session, job_id)
+            job = removable(session, job_id)
             if (
                 hidden_before_ms is not None
                 and not (job.removed_unix_ms or hidden_before_ms) < hidden_before_ms
@@ -357,26 +357,6 @@ class SqlJobStore(JobStore):
 
 def _event(row: EventRow) -> JobEvent:
     return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
-
-
-def _removable(session: Session, job_id: str) -> JobRow:
-    """Return the row of a job that can be removed.
-
-    Raises:
-        MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
-    """
-    job = job_row(session, job_id)
-    if not JobState(job.state).ended:
-        raise MistifyError(
-            ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait until it finishes or cancel it"
-        )
-    group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
-    if group is not None:
-        raise MistifyError(
-            ErrorCode.CONFLICT,
-            f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
-        )
-    return job
 
 
 def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:

@@ -243,6 +243,20 @@ class FleetRow(Table):
     seen_unix_ms: Mapped[int] = mapped_column(index=True)
 
 
+class RolloutRow(Table):
+    """A roll-out of a package (`Rollout`); `number` is its position in the order of their starts.
+
+    The job is no foreign key: a roll-out that has ended outlives its job.
+    """
+
+    __tablename__ = "rollouts"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    job_id: Mapped[str] = mapped_column(index=True)
+    state: Mapped[str]
+    rollout: Mapped[dict[str, object]]
+
+
 class DeviceRow(Table):
     """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles.
 

@@ -126,6 +126,7 @@ def _add_other_pages(router: APIRouter, services: Services) -> None:
             "fleet.html",
             reports=reports,
             summary=services.fleet.summary(),
+            rollouts=services.rollouts.newest(),
             next_page_token=token,
             devices=await asyncio.to_thread(services.devices.devices),
             groups=await asyncio.to_thread(services.tuning.groups),

@@ -66,7 +66,7 @@ async def test_a_route_needs_exactly_its_scope(serve: Any, secrets: dict[Scope, 
 
 def needed(method: str, path: str) -> Scope:
     """Return the scope of a route, by rules that are independent of the server's."""
-    if "/tokens" in path:
+    if "/tokens" in path or ("/rollouts" in path and method == "POST"):
         return Scope.ADMIN
     return Scope.READ if method == "GET" else Scope.SUBMIT
 
@@ -78,6 +78,8 @@ def bearer(secret: str) -> dict[str, str]:
 def test_unknown_methods_need_a_scope() -> None:
     assert scope_of("BREW", "/v1/jobs") is Scope.SUBMIT
     assert scope_of("GET", "/v1/tokensmith") is Scope.READ
+    assert scope_of("BREW", "/v1/rollouts/r") is Scope.ADMIN
+    assert scope_of("POST", "/v1/rollouts-of-others") is Scope.SUBMIT
 
 
 async def test_jobs_know_who_submitted_them(

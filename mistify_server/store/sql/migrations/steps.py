@@ -171,6 +171,19 @@ def add_graphs_and_paces(connection: Connection) -> None:
     )
 
 
+def add_rollouts(connection: sqlalchemy.Connection) -> None:
+    """Create the table of roll-outs."""
+    sqlalchemy.Table(
+        "rollouts",
+        sqlalchemy.MetaData(),
+        sqlalchemy.Column("number", sqlalchemy.Integer, primary_key=True),
+        sqlalchemy.Column("id", sqlalchemy.String, nullable=False, unique=True),
+        sqlalchemy.Column("job_id", sqlalchemy.String, nullable=False, index=True),
+        sqlalchemy.Column("state", sqlalchemy.String, nullable=False),
+        sqlalchemy.Column("rollout", sqlalchemy.JSON, nullable=False),
+    ).create(connection)
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -200,4 +213,5 @@ STEPS: tuple[Step, ...] = (
             add_graphs_and_paces,  # to 33
         ),
     ),
+    add_rollouts,  # to 34
 )

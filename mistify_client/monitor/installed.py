@@ -1,0 +1,63 @@
+"""Packages of goals as versions of a monitored package: whether one is installed, and how it comes and goes.
+
+Each function may be repeated after a crash.
+"""
+
+import shutil
+from pathlib import Path
+
+from mistify.package.manifest import Manifest
+from mistify_client.runtime.versions import announce, current, install, roll_back
+
+
+def is_installed(package: Path, job: str | None, goal: str) -> bool:
+    """Return True if the current version is the package of a goal, or was tuned from it.
+
+    The shipped package itself does not count.
+
+    Args:
+        package: The directory of the shipped package.
+        job: The job of the goal.
+    """
+    version = current(package)
+    return version != package and runs(package, job, goal)
+
+
+def runs(package: Path, job: str | None, goal: str) -> bool:
+    """Return True if the current version, shipped or installed, is of a goal."""
+    manifest = Manifest.load(current(package))
+    return (manifest.job, manifest.goal) == (job, goal)
+
+
+def install_candidate(package: Path, candidate: Path, job: str | None, goal: str) -> None:
+    """Make a downloaded package of a goal the current version, and remove the download.
+
+    Args:
+        package: The directory of the shipped package.
+        candidate: The directory of the download.
+        job: The job of the goal.
+
+    Raises:
+        MistifyError, OSError: As for `install`.
+    """
+    if is_installed(package, job, goal):  # a crash occurred before that was recorded
+        announce(package)
+    else:
+        install(package, candidate)
+    shutil.rmtree(candidate, ignore_errors=True)
+
+
+def take_back(package: Path, job: str | None, goal: str) -> None:
+    """Return from the package of a goal to the version before it.
+
+    Args:
+        package: The directory of the shipped package.
+        job: The job of the goal.
+
+    Raises:
+        MistifyError: As for `roll_back`.
+    """
+    if not is_installed(package, job, goal):  # already rolled back, as above
+        announce(package)
+    while is_installed(package, job, goal):  # repeated if it was tuned in the meantime
+        roll_back(package)

@@ -1,0 +1,41 @@
+"""Servicer of roll-outs."""
+
+# ruff: noqa: N802 (gRPC names the methods of a servicer)
+
+from typing import Any
+
+from mistify.v1 import rollouts_pb2 as pb
+from mistify.v1 import rollouts_pb2_grpc
+from mistify.wire import rollouts as wire
+from mistify_server.rollouts.service import RolloutService
+
+
+class RolloutsServicer(rollouts_pb2_grpc.RolloutsServicer):
+    """Adapter from gRPC to the service."""
+
+    def __init__(self, service: RolloutService) -> None:
+        self._service = service
+
+    async def StartRollout(self, request: pb.StartRolloutRequest, context: Any) -> pb.RolloutProgress:
+        """Start a roll-out."""
+        return wire.progress_to_proto(self._service.start(wire.new_rollout_from_proto(request)))
+
+    async def ListRollouts(self, request: pb.ListRolloutsRequest, context: Any) -> pb.ListRolloutsResponse:
+        """Return the newest roll-outs."""
+        return pb.ListRolloutsResponse(rollouts=map(wire.progress_to_proto, self._service.newest()))
+
+    async def GetRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
+        """Return a roll-out."""
+        return wire.progress_to_proto(self._service.get(request.id))
+
+    async def PauseRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
+        """Pause a roll-out."""
+        return wire.progress_to_proto(self._service.pause(request.id))
+
+    async def ResumeRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
+        """Resume a roll-out."""
+        return wire.progress_to_proto(self._service.resume(request.id))
+
+    async def RollBack(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
+        """Roll back a roll-out."""
+        return wire.progress_to_proto(self._service.roll_back(request.id))

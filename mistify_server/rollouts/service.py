@@ -1,0 +1,256 @@
+"""The service of roll-outs: started, followed and ended. Independent of gRPC and HTTP."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.fleet import DeviceStatus
+from mistify.package.manifest import MANIFEST
+from mistify.parsing.quantities import format_share
+from mistify.rollouts import (
+    Instruction,
+    NewRollout,
+    Rollout,
+    RolloutProgress,
+    RolloutState,
+    check_new_rollout,
+)
+from mistify_server.fleet import Fleet
+from mistify_server.identity.callers import current_caller
+from mistify_server.rollouts.judging import judged, progress_of
+from mistify_server.rollouts.members import (
+    Member,
+    first_devices,
+    has_begun,
+    is_addressed,
+    members_of,
+    stage_of,
+)
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.rollouts import RolloutStore
+
+#: Maximum number of roll-outs in a list.
+MOST_LISTED: Final = 20
+
+#: Interval between looks at the reports of devices.
+_INTERVAL_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class RolloutService:
+    """The roll-outs of a store, and the devices of its fleet that they address.
+
+    Which device has which package is in the reports of the fleet, so that only the roll-outs themselves are
+    stored. For use by one thread.
+    """
+
+    def __init__(
+        self, store: RolloutStore, jobs: JobStore, fleet: Fleet, now: Callable[[], datetime] = _now
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._fleet = fleet
+        self._now = now
+        self._rollouts = {rollout.id: rollout for rollout in store.all()}
+        self._first: dict[str, frozenset[str]] = {}
+        for rollout in self._under_way():
+            self._members(rollout)
+
+    def start(self, new: NewRollout) -> RolloutProgress:
+        """Start a roll-out.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem; NOT_FOUND, there is no such goal, or it has no
+                package; CONFLICT, another roll-out of the same package is under way; UNAVAILABLE, the store
+                cannot be written.
+        """
+        check_new_rollout(new)
+        digest = self._digest(new.job_id, new.goal_id)
+        for other in self._under_way():
+            if other.package == new.package:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'the roll-out {other.id} of the package "{new.package}" is {other.state}; wait until '
+                    f"it is done, or end it: mistify rollout back {other.id}",
+                )
+        now = self._now()
+        rollout = Rollout(
+            id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+            job_id=new.job_id,
+            goal_id=new.goal_id,
+            digest=digest,
+            package=new.package,
+            devices=new.devices,
+            stages=new.stages,
+            criteria=new.criteria,
+            state=RolloutState.RUNNING,
+            stage=0,
+            since_unix_ms=self._now_ms(),
+            reason="started",
+            created_unix_ms=self._now_ms(),
+            started_by=current_caller().name,
+        )
+        return self._saved(rollout)
+
+    def newest(self) -> list[RolloutProgress]:
+        """Return up to `MOST_LISTED` roll-outs, the newest first."""
+        newest = islice(reversed(self._rollouts.values()), MOST_LISTED)
+        return [self._progress(rollout) for rollout in newest]
+
+    def get(self, rollout_id: str) -> RolloutProgress:
+        """Return a roll-out.
+
+        Raises:
+            MistifyError: NOT_FOUND.
+        """
+        return self._progress(self._rollout(rollout_id))
+
+    def pause(self, rollout_id: str) -> RolloutProgress:
+        """Admit no further devices and stages; limits still apply.
+
+        Raises:
+            MistifyError: NOT_FOUND; CONFLICT, it has ended; UNAVAILABLE, the store cannot be written.
+        """
+        return self._with_state(rollout_id, RolloutState.PAUSED, f"paused by {current_caller().name}")
+
+    def resume(self, rollout_id: str) -> RolloutProgress:
+        """Undo `pause`; the minimum time of the stage starts again.
+
+        Raises:
+            MistifyError: As for `pause`.
+        """
+        return self._with_state(rollout_id, RolloutState.RUNNING, f"resumed by {current_caller().name}")
+
+    def roll_back(self, rollout_id: str) -> RolloutProgress:
+        """End a roll-out, even one that is done; its devices return to their previous package.
+
+        Raises:
+            MistifyError: NOT_FOUND; CONFLICT, it was stopped before, or a later roll-out has replaced its
+                package; UNAVAILABLE, the store cannot be written.
+        """
+        rollout = self._rollout(rollout_id)
+        if not rollout.state.in_force:
+            raise MistifyError(
+                ErrorCode.CONFLICT,
+                f"the roll-out {rollout.id} is {rollout.state} already, and its devices return to their "
+                "previous package with their next reports",
+            )
+        later = [each for each in self._rollouts.values() if each.package == rollout.package]
+        for other in later[later.index(rollout) + 1 :]:
+            if other.state.in_force:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f"the later roll-out {other.id} replaces the package of {rollout.id}; roll that one back "
+                    f"first: mistify rollout back {other.id}",
+                )
+        return self._saved(self._at(rollout, RolloutState.ROLLED_BACK, f"by {current_caller().name}"))
+
+    def instruction(self, status: DeviceStatus) -> Instruction:
+        """Return which package a device should run, in response to its status."""
+        if status.rollouts is None:
+            return Instruction()
+        installation = status.rollouts.installation
+        if installation is not None and installation.phase.begun:
+            followed = self._rollouts.get(installation.rollout)
+            if followed is not None and not followed.state.in_force:
+                return Instruction(withdrawn=followed.id)
+        for rollout in reversed(self._rollouts.values()):
+            if rollout.state.in_force and is_addressed(rollout, status) and self._includes(rollout, status):
+                return Instruction(wanted=rollout.wanted)
+        return Instruction()
+
+    def advance(self) -> None:
+        """Start the next stages of roll-outs, and stop those beyond their limits.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the store cannot be written; the next call retries.
+        """
+        for rollout in self._under_way():
+            following = judged(rollout, self._members(rollout), self._now_ms())
+            if following != rollout:
+                self._saved(following)
+
+    async def keep_advancing(self) -> None:
+        """Call `advance` every few seconds until cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL_SECONDS)
+            try:
+                self.advance()
+            except MistifyError as error:
+                _log.warning("roll-outs could not be advanced: %s", error)
+
+    def _under_way(self) -> list[Rollout]:
+        return [rollout for rollout in self._rollouts.values() if rollout.state.under_way]
+
+    def _includes(self, rollout: Rollout, status: DeviceStatus) -> bool:
+        """Return whether a device that a roll-out addresses should have its package by now."""
+        if rollout.state is RolloutState.DONE or has_begun(rollout, status):
+            return True
+        if rollout.state is RolloutState.PAUSED:
+            return False
+        return stage_of(rollout, status.name, self._first[rollout.id]) <= rollout.stage
+
+    def _members(self, rollout: Rollout) -> list[Member]:
+        """Return the devices of a roll-out, and remember those that are always in the first stage."""
+        reports = [each for each in self._fleet.reports() if is_addressed(rollout, each.status)]
+        now = self._now()
+        first = self._first[rollout.id] = first_devices(rollout, reports, now)
+        return members_of(rollout, reports, first, now)
+
+    def _progress(self, rollout: Rollout) -> RolloutProgress:
+        return progress_of(rollout, self._members(rollout))
+
+    def _rollout(self, rollout_id: str) -> Rollout:
+        rollout = self._rollouts.get(rollout_id)
+        if rollout is None:
+            message = f'there is no roll-out "{rollout_id}"; see the list of roll-outs'
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        return rollout
+
+    def _with_state(self, rollout_id: str, state: RolloutState, reason: str) -> RolloutProgress:
+        rollout = self._rollout(rollout_id)
+        if not rollout.state.under_way:
+            message = f"the roll-out {rollout.id} is {rollout.state}; start another one"
+            raise MistifyError(ErrorCode.CONFLICT, message)
+        if rollout.state is state:
+            return self._progress(rollout)
+        return self._saved(self._at(rollout, state, reason))
+
+    def _at(self, rollout: Rollout, state: RolloutState, reason: str) -> Rollout:
+        return replace(rollout, state=state, reason=reason, since_unix_ms=self._now_ms())
+
+    def _saved(self, rollout: Rollout) -> RolloutProgress:
+        self._store.put(rollout)
+        self._rollouts[rollout.id] = rollout
+        _log.info(
+            "the roll-out %s is %s, stage %s: %s",
+            rollout.id,
+            rollout.state.value,
+            format_share(rollout.stages[rollout.stage]),
+            rollout.reason,
+            extra={"job": rollout.job_id, "goal": rollout.goal_id},
+        )
+        return self._progress(rollout)
+
+    def _digest(self, job_id: str, goal_id: str) -> str:
+        """Return the SHA-256 of the manifest of a goal's package."""
+        goal = self._jobs.goal(job_id, goal_id)
+        for file in goal.files:
+            if file.name == MANIFEST:
+                return file.sha256
+        message = f'the goal "{goal_id}" has no package; its state is {goal.state.value}'
+        raise MistifyError(ErrorCode.NOT_FOUND, message)
+
+    def _now_ms(self) -> int:
+        return int(self._now().timestamp() * 1000)

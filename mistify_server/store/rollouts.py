@@ -1,0 +1,17 @@
+"""Interface of the store of roll-outs."""
+
+from abc import ABC, abstractmethod
+
+from mistify.rollouts import Rollout
+
+
+class RolloutStore(ABC):
+    """Store of roll-outs. Every method is one transaction, as with `JobStore`."""
+
+    @abstractmethod
+    def all(self) -> list[Rollout]:
+        """Return all roll-outs, in the order in which they were started."""
+
+    @abstractmethod
+    def put(self, rollout: Rollout) -> None:
+        """Store a roll-out, replacing its earlier state."""

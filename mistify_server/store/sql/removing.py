@@ -1,0 +1,40 @@
+"""Which jobs can be removed: none that something else still needs."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import JobState
+from mistify.rollouts import RolloutState
+from mistify_server.store.sql.reading import job_row
+from mistify_server.store.sql.schema import GroupRow, JobRow, RolloutRow
+
+
+def removable(session: Session, job_id: str) -> JobRow:
+    """Return the row of a job that can be removed.
+
+    Raises:
+        MistifyError: CONFLICT, the job is unfinished, a group tunes its packages, or one of them is being
+            rolled out.
+    """
+    job = job_row(session, job_id)
+    if not JobState(job.state).ended:
+        raise MistifyError(
+            ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait until it finishes or cancel it"
+        )
+    group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
+    if group is not None:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
+        )
+    under_way = [state.value for state in RolloutState if state.under_way]
+    rollouts = select(RolloutRow.id).filter_by(job_id=job_id).where(RolloutRow.state.in_(under_way))
+    rollout = session.scalar(rollouts)
+    if rollout is not None:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"the roll-out {rollout} installs a package of the job {job_id}; wait until it is done, or "
+            f"end it: mistify rollout back {rollout}",
+        )
+    return job

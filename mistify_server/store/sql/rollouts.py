@@ -1,0 +1,35 @@
+"""Roll-outs in the database."""
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from typing_extensions import override
+
+from mistify.rollouts import Rollout
+from mistify_server.store.rollouts import RolloutStore
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.schema import RolloutRow
+
+_ROLLOUT = TypeAdapter(Rollout)
+
+
+class SqlRolloutStore(RolloutStore):
+    """The table `rollouts`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def all(self) -> list[Rollout]:
+        with self._database.read() as session:
+            rows = session.scalars(select(RolloutRow.rollout).order_by(RolloutRow.number))
+            return [_ROLLOUT.validate_python(rollout) for rollout in rows]
+
+    @override
+    def put(self, rollout: Rollout) -> None:
+        content = _ROLLOUT.dump_python(rollout, mode="json")
+        with self._database.write() as session:
+            row = session.scalar(select(RolloutRow).filter_by(id=rollout.id))
+            if row is None:
+                row = RolloutRow(id=rollout.id, job_id=rollout.job_id)
+                session.add(row)
+            row.state, row.rollout = rollout.state.value, content
