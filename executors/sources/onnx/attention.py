@@ -5,6 +5,7 @@ between them, so that neither the order of these layers nor that of queries, key
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import takewhile
 from math import prod, sqrt
 from typing import Any, Final, NamedTuple
@@ -14,14 +15,18 @@ import numpy as np
 
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.builder import Builder, set_weights
+from executors.sources.onnx.masks import is_causal, without_masks
 from executors.structure import keras_internals
 
 layers = keras.layers
 
 _MATMUL: Final = keras_internals.numpy.Matmul
 
-#: Layers that move entries, or multiply all of them by the same number.
-_MOVING: Final = (layers.Reshape, layers.Permute, layers.Rescaling, keras_internals.numpy.GetItem)
+#: Layers that move or repeat entries, or multiply all of them by the same number.
+_MOVING: Final = (
+    *(layers.Reshape, layers.Permute, layers.Rescaling),
+    *(keras_internals.numpy.GetItem, keras_internals.numpy.Repeat),
+)
 
 #: Number of entries that float32 can count.
 _MOST_ENTRIES: Final = 2**24
@@ -35,12 +40,28 @@ class _Projection(NamedTuple):
         name: The name of the dense layer that contains it.
         kernel: [channels, heads, width].
         bias: [heads, width].
+        columns: The output of the dense layer that each entry of a head is [heads, width].
     """
 
     source: Any
     name: str
     kernel: Array
     bias: Array
+    columns: Array
+
+
+class _Scores(NamedTuple):
+    """The product of queries and keys whose softmax is a factor.
+
+    Attributes:
+        product: Its call.
+        scale: The factor of its entries.
+        masks: Arrays or Keras tensors of truth values, all of which must be true to read a key.
+    """
+
+    product: Any
+    scale: float
+    masks: Sequence[Any]
 
 
 def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array | None) -> Any:
@@ -55,53 +76,85 @@ def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array
     if path is None:
         return None
     product, moves = path
-    scores, scale = _scores(product)
-    if scores is None:
+    scores, order = _scores(product), _order(product, moves, mixed)
+    if scores is None or order is None:
         return None
-    query, key = (_projection(scores, place, axis) for place, axis in ((0, 2), (1, 3)))
-    value = _projection(product, 1, 2)
-    if query is None or key is None or value is None:
+    query, key = (_projection(scores.product, place, axis) for place, axis in ((0, 2), (1, 3)))
+    value, masks = _projection(product, 1, 2), _mask_arguments(scores.masks)
+    if query is None or key is None or value is None or masks is None:
         return None
-    order = _order(product, moves, mixed)
-    if order is None:
-        return None
-    heads, width = query.kernel.shape[1:]
-    if not heads == key.kernel.shape[1] == value.kernel.shape[1]:  # queries share keys
-        return None
-    value_width = value.kernel.shape[2]
+    heads, width = query.columns.shape
+    groups, value_width, channels = _groups(key, value, heads), value.columns.shape[1], kernel.shape[1]
     module = _common(query.name, name)
-    layer = layers.MultiHeadAttention(
-        heads,
-        width,
-        value_width,
-        output_shape=kernel.shape[1],
-        name=builder.helper(module) if module else name,
-    )
-    result = layer(query.source, value.source, key.source)
-    factor = np.float32(scale * sqrt(width))  # which the layer divides by
+    if groups == heads:
+        name = builder.helper(module) if module else name
+        layer = layers.MultiHeadAttention(heads, width, value_width, output_shape=channels, name=name)
+    elif groups and width == value_width and channels == query.source.shape[-1]:
+        name = builder.helper(module) if module else name
+        layer = layers.GroupQueryAttention(width, heads, groups, name=name)
+    else:
+        return None
+    result = layer(query.source, value.source, key.source, **masks)
+    factor = np.float32(scores.scale * sqrt(width))  # which the layer divides by
+    shared = slice(None, None, heads // groups)
     last = np.empty_like(kernel)
     last[order] = kernel
     weights = (
-        *(query.kernel * factor, query.bias * factor, key.kernel, key.bias, value.kernel, value.bias),
-        *(last.reshape(heads, value_width, -1), np.zeros(kernel.shape[1]) if bias is None else bias),
+        *(query.kernel * factor, query.bias * factor, key.kernel[:, shared], key.bias[shared]),
+        *(value.kernel[:, shared], value.bias[shared], last.reshape(heads, value_width, channels)),
+        np.zeros(channels) if bias is None else bias,
     )
     set_weights(layer, *weights)
     return result
 
 
-def _scores(product: Any) -> tuple[Any, float]:
-    """Return the product of queries and keys whose softmax is a factor, and its scale; None without one."""
+def _groups(key: _Projection, value: _Projection, heads: int) -> int:
+    """Return the number of heads of keys and values, each of which as many successive queries share.
+
+    It is 0 if the queries do not share them so.
+    """
+    groups = len(np.unique(key.columns[:, 0]))
+    if heads % groups:
+        return 0
+    repeats = heads // groups
+    for columns in (key.columns, value.columns):
+        every = np.broadcast_to(columns, (heads, columns.shape[1]))
+        if not np.array_equal(every, np.repeat(every[::repeats], repeats, axis=0)):
+            return 0
+    return groups
+
+
+def _mask_arguments(masks: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the arguments by which a layer masks its scores; None if heads have masks of their own."""
+    if any(len(mask.shape) != 4 or mask.shape[1] != 1 for mask in masks):
+        return None
+    computed = [mask for mask in masks if keras.backend.is_keras_tensor(mask)]
+    constants = [mask for mask in masks if not keras.backend.is_keras_tensor(mask)]
+    causal = False
+    if constants:
+        constant = np.logical_and.reduce(np.broadcast_arrays(*constants))
+        causal = is_causal(constant)
+        computed += [] if causal else [constant]
+    arguments: dict[str, Any] = {"use_causal_mask": True} if causal else {}
+    if computed:
+        arguments["attention_mask"] = reduce(keras.ops.logical_and, computed)
+    return arguments
+
+
+def _scores(product: Any) -> _Scores | None:
+    """Return the scores of an attention, given its product with the values; None for other products."""
     shares = product.arguments.args[0]
     softmax = keras_internals.making_call(shares).operation
     if not isinstance(softmax, layers.Softmax) or softmax.axis not in (-1, len(shares.shape) - 1):
-        return None, 1.0
-    path = _path(_input_of(shares), lambda operation: isinstance(operation, _MATMUL))
+        return None
+    scores, masks = without_masks(_input_of(shares))
+    path = _path(scores, lambda operation: isinstance(operation, _MATMUL))
     if path is None or len(shares.shape) != 4:
-        return None, 1.0
-    scores, moves = path
+        return None
+    made, moves = path
     if not all(isinstance(move.operation, layers.Rescaling) for move in moves):
-        return None, 1.0
-    return scores, prod(float(move.operation.scale) for move in moves)
+        return None
+    return _Scores(made, prod(float(move.operation.scale) for move in moves), masks)
 
 
 def _input_of(tensor: Any) -> Any:
@@ -172,7 +225,8 @@ def _projection(product: Any, place: int, axis: int) -> _Projection | None:
     kernel, *biases = dense.operation.get_weights()
     bias = biases[0] if biases else np.zeros(made.shape[-1], np.float32)
     scale = scales.reshape(-1)[0]
-    return _Projection(source, dense.operation.name, kernel[:, columns] * scale, bias[columns] * scale)
+    own = (kernel[:, columns] * scale, bias[columns] * scale, columns)
+    return _Projection(source, dense.operation.name, *own)
 
 
 def _order(product: Any, moves: Sequence[Any], mixed: Any) -> Array | None:

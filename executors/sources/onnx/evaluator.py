@@ -11,12 +11,16 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_attention import Attention_23
 from onnx.reference.ops.op_rnn import RNN_14
 
 from executors.sources.onnx.batch import Array
 
 #: From this version on, a softmax is computed along one axis.
 _SOFTMAX_ALONG_AXIS: Final = 13
+
+#: From this version on, attention is an operator.
+_ATTENTION: Final = 23
 
 #: From this version on, the evaluator's batch norms use the stored statistics.
 _STORED_STATISTICS: Final = 14
@@ -26,6 +30,8 @@ def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
     version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
     corrected: list[type[OpRun]] = [AveragePool, ConvTranspose, GlobalMaxPool, LRN, LpNormalization, RNN]
+    if version >= _ATTENTION:
+        corrected.append(Attention)
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
     if version < _SOFTMAX_ALONG_AXIS:
@@ -37,6 +43,18 @@ def evaluator(model: ModelProto) -> ReferenceEvaluator:
 
 def _returns_indices(node: NodeProto) -> bool:
     return node.op_type == "MaxPool" and len(node.output) > 1
+
+
+class Attention(Attention_23):  # type: ignore[misc]
+    """Attention; the evaluator applies a causal mask to one query only if a mask is the same for all."""
+
+    def _run(
+        self, query: Array, key: Array, value: Array, mask: Array | None = None, *others: Any, **options: Any
+    ) -> tuple[Array, ...]:
+        if mask is not None:
+            mask = np.broadcast_to(mask, (*mask.shape[:-2], query.shape[-2], mask.shape[-1]))
+        made: tuple[Array, ...] = super()._run(query, key, value, mask, *others, **options)
+        return made
 
 
 class BatchNormalization(OpRun):  # type: ignore[misc]

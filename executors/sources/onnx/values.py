@@ -62,6 +62,12 @@ class Value:
         """Return the position of an ONNX axis, which may be negative, in the Keras tensor."""
         return self.axes.index(axis % self.rank)
 
+    def swapped(self, one: int, other: int) -> "Value":
+        """Return the value with two ONNX axes swapped; nothing moves."""
+        swap = {one: other, other: one}
+        axes = tuple(swap.get(axis, axis) for axis in self.axes)
+        return Value(self.tensor, axes, not_negative=self.not_negative)
+
     def with_tensor(self, tensor: Any, not_negative: bool = False) -> "Value":
         """Return the result of a function that leaves the axes where they stand."""
         return replace(self, tensor=tensor, not_negative=not_negative)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
@@ -55,9 +56,7 @@ class MultiHeadAttention(LayerHandler):
         if layer.use_bias:
             space.bind(node, layer.value_dense.bias, 1, Role.MAKES, values)
             space.bind(node, layer.output_dense.bias, 0, Role.MAKES, made)
-        for place in map(node.argument, _MASKS):
-            if place is not None:
-                space.fix(inputs[place])
+        _fix_masks(node, inputs, space)
         return made
 
     def products(self, node: Node) -> Sequence[Product]:
@@ -95,13 +94,13 @@ class MultiHeadAttention(LayerHandler):
         """Return three products with kernels, two over positions around a softmax, and one with a kernel."""
         read = _read(node)
         queries, keys = positions(inputs[read["query"]]), positions(inputs[read["value"]])
-        query, _, value, made = [shape for shape in weights if len(shape) == 3]
+        query, key, value, made = [shape for shape in weights if len(shape) == 3]
         (c_in, heads, key_dim), value_dim = ((size or 0) for size in query), value[2] or 0
-        c_values = value[0] or 0
+        c_values, shared = value[0] or 0, key[1] or 0
         return (
             Operation(OperatorKind.DENSE, queries, c_in, heads * key_dim),
-            Operation(OperatorKind.DENSE, keys, c_values, heads * key_dim),
-            Operation(OperatorKind.DENSE, keys, c_values, heads * value_dim),
+            Operation(OperatorKind.DENSE, keys, c_values, shared * key_dim),
+            Operation(OperatorKind.DENSE, keys, c_values, shared * value_dim),
             *(elementwise(OperatorKind.COPY, places, heads * key_dim) for places in (queries, keys, keys)),
             Operation(OperatorKind.PRODUCT, queries, key_dim, keys, times=heads),
             elementwise(OperatorKind.ADD, heads * queries, keys),
@@ -110,6 +109,64 @@ class MultiHeadAttention(LayerHandler):
             elementwise(OperatorKind.COPY, queries, heads * value_dim),
             Operation(OperatorKind.DENSE, queries, heads * value_dim, made[2] or 0),
         )
+
+
+@register(keras.layers.GroupQueryAttention)
+class GroupQueryAttention(MultiHeadAttention):
+    """Attention in which several heads of queries share one of keys and values.
+
+    A shared head can be cut with its queries. The width of heads is fixed, and the output has the query's
+    channels.
+    """
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Sum over the channels of query, key and value; make heads, and the query's channels again."""
+        layer, read = node.layer, _read(node)
+        if layer.use_gate or node.kwargs.get("return_attention_scores"):
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} is gated, or returns its scores; expected plain attention"
+            )
+        shared = space.new(layer.num_key_value_heads)
+        heads = np.repeat(shared, layer.num_query_heads // layer.num_key_value_heads)
+        made = inputs[read["query"]]
+        space.tie(made, inputs[read["value"]])
+        kernels, biases = _kernels_and_biases(layer)
+        for place, (name, own) in enumerate({"query": heads, "key": shared, "value": shared}.items()):
+            space.bind(node, kernels[place], 0, Role.SUMS, inputs[read[name]])
+            space.bind(node, kernels[place], 1, Role.MAKES, own)
+            if biases:
+                space.bind(node, biases[place], 0, Role.MAKES, own)
+        space.bind(node, kernels[-1], 0, Role.SUMS, heads)
+        space.bind(node, kernels[-1], 2, Role.MAKES, made)
+        if biases:
+            space.bind(node, biases[-1], 0, Role.MAKES, made)
+        _fix_masks(node, inputs, space)
+        return made
+
+    def products(self, node: Node) -> Sequence[Product]:
+        """Return the kernels of query, key and value."""
+        read, (kernels, biases) = _read(node), _kernels_and_biases(node.layer)
+        return [
+            Product(read[name], kernels[place], 0, biases[place] if biases else None)
+            for place, name in enumerate(("query", "key", "value"))
+        ]
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Set the heads of queries, and those of keys and values."""
+        query, key, *_ = [shape for shape in weights if len(shape) == 3]
+        return {**layer.get_config(), "num_query_heads": query[1], "num_key_value_heads": key[1]}
+
+
+def _kernels_and_biases(layer: keras.layers.Layer) -> tuple[list[Any], list[Any]]:
+    """Return the kernels of query, key, value and output, and the biases if there are any."""
+    return layer.weights[:: 1 + layer.use_bias], layer.weights[1::2] if layer.use_bias else []
+
+
+def _fix_masks(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> None:
+    """Fix the positions that the last axis of a mask holds."""
+    for place in map(node.argument, _MASKS):
+        if place is not None:
+            space.fix(inputs[place])
 
 
 def _read(node: Node) -> dict[str, int]:

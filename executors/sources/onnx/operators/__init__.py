@@ -3,6 +3,7 @@
 from executors.sources.onnx.operators import (
     activations,
     arithmetic,
+    attention,
     convolution,
     dense,
     einsum,
@@ -12,6 +13,7 @@ from executors.sources.onnx.operators import (
     recurrent,
     reduction,
     resizing,
+    rotary,
     selection,
     shapes,
 )
@@ -19,6 +21,7 @@ from executors.sources.onnx.operators import (
 __all__ = [
     "activations",
     "arithmetic",
+    "attention",
     "convolution",
     "dense",
     "einsum",
@@ -28,6 +31,7 @@ __all__ = [
     "recurrent",
     "reduction",
     "resizing",
+    "rotary",
     "selection",
     "shapes",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from executors.sources.onnx.builder import Builder, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.masks import with_choice
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
@@ -146,5 +147,6 @@ def softmax(builder: Builder, node: Node, data: Argument) -> Value:
     position = -1 if position == value.rank - 1 else position
     if node.operator == "LogSoftmax":
         return value.with_tensor(keras.ops.log_softmax(value.tensor, axis=position))
+    scores = with_choice(value.tensor) if position == -1 else value.tensor
     layer = layers.Softmax(axis=position, name=builder.plain(node))
-    return value.with_tensor(layer(value.tensor), not_negative=True)
+    return value.with_tensor(layer(scores), not_negative=True)

@@ -47,9 +47,10 @@ _FUNCTIONS = {
 #: Operators whose layers take a factor or an offset for each output channel.
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D)
+_ATTENTION = (layers.GroupQueryAttention, layers.MultiHeadAttention)
 _LINEAR_LAYERS = (
-    *_DEPTHWISE,
-    *(layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Dense, layers.MultiHeadAttention),
+    *(*_ATTENTION, *_DEPTHWISE),
+    *(layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Dense),
 )
 
 #: Activation in a product `x * activation(x)` -> activation equal to the product.
@@ -228,10 +229,10 @@ def _scaled(builder: Builder, node: Node, value: Value, factor: Array, offset: A
 def _merged(made: Any, factors: Array, offsets: Array) -> Any:
     """Return the output of a linear layer with a factor and an offset for each output channel."""
     call = keras_internals.making_call(made)
-    if isinstance(call.operation, layers.MultiHeadAttention):
+    if isinstance(call.operation, _ATTENTION):
         *inner, kernel, bias = call.operation.get_weights()
-        layer = layers.MultiHeadAttention.from_config(call.operation.get_config())
-        result = layer(*call.arguments.keras_tensors)
+        layer = type(call.operation).from_config(call.operation.get_config())
+        result = layer(*call.arguments.args, **call.arguments.kwargs)
         set_weights(layer, *inner, kernel * factors, bias * factors + offsets)
         return result
     kernel, *biases = call.operation.get_weights()

@@ -7,6 +7,7 @@ from pathlib import Path
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from mistify_server.worker.packaging.rewriting.dilation import fuse_dilations
+from mistify_server.worker.packaging.rewriting.integer_masks import keep_resolution
 from mistify_server.worker.packaging.rewriting.integer_operations import use_integer_kernels
 from mistify_server.worker.packaging.rewriting.integer_ranges import keep_ranges
 from mistify_server.worker.packaging.rewriting.stable_operations import make_stable
@@ -37,6 +38,7 @@ def _rewritten(content: bytes, *, integers: bool) -> bytes:
     make_stable(graph)
     if integers:
         use_integer_kernels(graph)
+        keep_resolution(graph)
         keep_ranges(graph)
     rewritten: bytes = saved.SerializeToString()
     return rewritten

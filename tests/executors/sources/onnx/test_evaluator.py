@@ -13,6 +13,7 @@ from executors.sources.onnx.evaluator import evaluator
 from executors.sources.onnx.loading import load_onnx
 from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
 
+TOKENS = 5
 NORM = {
     "scale": normal(6),
     "shift": normal(6),
@@ -111,3 +112,22 @@ def test_networks_with_batch_norms_of_early_versions_are_read(tmp_path: Path, op
     (expected,) = outputs_of(file, {"x": x})
     made = np.asarray(load_onnx(file)(np.moveaxis(x, 1, -1), training=False))
     np.testing.assert_allclose(np.moveaxis(made, -1, 1), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(TOKENS,), (1, TOKENS), (2, 1, 1, TOKENS)], ids=str)
+def test_a_causal_mask_is_applied_to_all_queries_beside_a_mask_that_is_equal_for_them(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    """ONNX Runtime takes only masks that are repeated for each query."""
+    mask = np.random.default_rng(0).uniform(size=shape) > 0.3
+    mask[..., 0] = True
+    feed = {name: normal(2, 3, TOKENS, 4, seed=ord(name)) for name in "qkv"}
+
+    def proto(stored: Array) -> Any:
+        attention = node("Attention", "q k v mask", "y", is_causal=1)
+        return model([attention], {name: [2, 3, TOKENS, 4] for name in "qkv"}, {"mask": stored}, opset=23)
+
+    whole = np.broadcast_to(mask, (*mask.shape[:-2], TOKENS, TOKENS))
+    (expected,) = outputs_of(written(tmp_path / "net.onnx", proto(whole)), feed)
+    (made,) = evaluator(proto(mask)).run(None, feed)
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)

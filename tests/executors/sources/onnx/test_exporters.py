@@ -81,6 +81,30 @@ class CosineClassifier(nn.Module):  # type: ignore[misc]
         return nn.functional.linear(normal(mixed), normal(self.classes.weight)) * 16
 
 
+class Decoder(nn.Module):  # type: ignore[misc]
+    """Causal attention in which heads share keys and values, and attention to seen tokens only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.mixed = nn.Linear(12, 12), nn.Linear(12, 12)
+        self.key, self.value = nn.Linear(12, 4), nn.Linear(12, 4)
+        self.reader = nn.Linear(12, 36)
+        self.last = nn.Linear(12, 12)
+
+    def forward(self, tokens: Any) -> Any:
+        """Return tokens [n, 6, 12]."""
+        query, key, value = (
+            made(tokens).unflatten(-1, (-1, 2)).transpose(1, 2) for made in (self.query, self.key, self.value)
+        )
+        attend = nn.functional.scaled_dot_product_attention
+        made = attend(query, key, value, is_causal=True, enable_gqa=True)
+        tokens = tokens + self.mixed(made.transpose(1, 2).flatten(2))
+        seen = (tokens.amax(-1) > 0.1)[:, None, None]
+        parts = self.reader(tokens).unflatten(-1, (3, 4, 3)).permute(2, 0, 3, 1, 4)
+        made = attend(*parts.unbind(0), attn_mask=seen)
+        return tokens + self.last(made.transpose(1, 2).flatten(2))
+
+
 def exported(network: Any, example: Any, directory: Path) -> dict[str, Path]:
     """Export a network with both exporters, with a free batch; return the files by name."""
     files = {name: directory / f"{name}.onnx" for name in ("traced", "exported")}
@@ -116,3 +140,18 @@ def test_attention_by_einsum_is_one_layer_and_norms_of_weights_are_computed(tmp_
         kinds = [type(layer) for layer in model.layers]
         assert kinds.count(keras.layers.Dense) == 1, "the scores, by stored vectors of length 16"
         assert keras.layers.MultiHeadAttention in kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [18, 23])
+def test_masked_and_shared_attention_are_layers(tmp_path: Path, opset: int) -> None:
+    torch.manual_seed(0)
+    network, tokens = Decoder().eval(), torch.randn(3, 6, 12)
+    file = tmp_path / "net.onnx"
+    shapes = {"dynamic_shapes": ({0: torch.export.Dim("n")},), "input_names": ["tokens"]}
+    torch.onnx.export(network, (tokens,), file, dynamo=True, opset_version=opset, **shapes)
+    model = load_onnx(file)
+    expected = network(tokens).detach().numpy()
+    np.testing.assert_allclose(np.asarray(model(tokens.numpy())), expected, atol=1e-5)
+    kinds = [type(layer) for layer in model.layers if layer.weights]
+    assert kinds == [keras.layers.GroupQueryAttention, keras.layers.MultiHeadAttention]

@@ -164,6 +164,78 @@ def test_gated_attention_is_refused():
         analyse(keras.Model(inputs, x))
 
 
+def grouped(shared=2, **options):
+    """Return attention in which the heads of queries share keys, and a second one over other tokens."""
+    inputs, others = keras.Input((STEPS, 4), name="told"), keras.Input((STEPS - 1, 5), name="asked")
+    x, y = layers.Dense(8, name="x")(inputs), layers.Dense(8, name="y")(others)
+    attention = layers.GroupQueryAttention(KEY, HEADS, shared, name="attention", **options)
+    x = attention(y, x, use_causal_mask=True)
+    return randomised(keras.Model([inputs, others], layers.Dense(3, name="out")(x)))
+
+
+def grouped_by_hand(model, arrays, kept):
+    """Compute the same in NumPy, head by head, with only the kept heads of keys and values."""
+    x, y = (
+        array @ model.get_layer(name).get_weights()[0] + model.get_layer(name).get_weights()[1]
+        for name, array in zip("xy", arrays, strict=True)
+    )
+    layer = model.get_layer("attention")
+    weights = [np.asarray(weight) for weight in layer.weights]
+    q, qb, k, kb, v, vb, o, ob = weights if layer.use_bias else [w for each in weights for w in (each, 0)]
+    total = ob
+    for head in range(HEADS):
+        shared = head // (HEADS // k.shape[1])
+        if not kept[shared]:
+            continue
+        query = y @ q[:, head] + (qb[head] if np.ndim(qb) else 0)
+        key, value = (
+            x @ kernel[:, shared] + (bias[shared] if np.ndim(bias) else 0)
+            for kernel, bias in ((k, kb), (v, vb))
+        )
+        scores = query @ np.swapaxes(key, 1, 2) / np.sqrt(KEY)
+        scores = np.where(np.tri(STEPS - 1, STEPS, dtype=bool), scores, -1e9)
+        total = total + softmax(scores) @ value @ o[head]
+    kernel, bias = model.get_layer("out").get_weights()
+    return total @ kernel + bias
+
+
+@pytest.mark.parametrize("options", [{}, {"use_bias": False}])
+def test_shared_heads_are_cut_with_their_queries(options):
+    source = grouped(**options)
+    structure = analyse(source)
+    assert structure.widths == {"y": 8, "attention": 2}
+    arrays, kept = inputs_of(source), np.array([False, True])
+    small = narrow(structure, {"attention": kept})
+    assert small.get_layer("attention").num_query_heads == HEADS // 2
+    same([grouped_by_hand(source, arrays, kept)], outputs(small, arrays))
+    same_costs(structure, {"attention": 1}, small)
+
+
+def test_channels_of_shared_attention_are_tied_to_those_of_its_query():
+    source = grouped()
+    keep = alternate(8)
+    small = narrow(analyse(source), {"y": keep})
+    assert [small.get_layer(name).units for name in "xy"] == [keep.sum()] * 2
+    assert small.get_layer("attention").weights[-2].shape == (HEADS, KEY, keep.sum())
+    check_widen(grouped())
+    check_clone(grouped())
+
+
+def test_multiply_adds_of_shared_attention_match_values_computed_by_hand():
+    network = analyse(grouped()).network()
+    cost = next(layer for layer in network.layers if layer.name == "attention")
+    queries, keys = STEPS - 1, STEPS
+    kernels = 2 * queries * 8 * HEADS * KEY + 2 * keys * 8 * 2 * KEY
+    assert cost.multiply_adds == kernels + 2 * queries * keys * HEADS * KEY
+
+
+def test_gated_attention_with_shared_keys_is_refused():
+    inputs = keras.Input((STEPS, 6))
+    x = layers.GroupQueryAttention(3, 4, 2, use_gate=True, name="gated")(inputs, inputs)
+    with pytest.raises(UnsupportedLayerError, match="'gated' is gated"):
+        analyse(keras.Model(inputs, x))
+
+
 @pytest.mark.parametrize("layer", [layers.Embedding, layers.ReversibleEmbedding])
 def test_cutting_embeddings_equals_masking(layer):
     inputs = keras.Input((6,), dtype="int32")
