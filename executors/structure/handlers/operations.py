@@ -37,7 +37,7 @@ class KeepsChannels(LayerHandler):
     *(_numpy.All, _numpy.Any, _numpy.Argmax, _numpy.Argmin, _numpy.BroadcastTo, _numpy.Concatenate),
     *(_numpy.Cumprod, _numpy.Cumsum, _numpy.Equal, _numpy.Flip, _numpy.FullLike, _numpy.Greater),
     *(_numpy.GreaterEqual, _numpy.Less, _numpy.LessEqual, _numpy.LogicalAnd, _numpy.LogicalNot),
-    *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike, _numpy.Pad, _numpy.Repeat),
+    *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike),
     *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
     *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
@@ -80,7 +80,16 @@ class WholeVectors(KeepsChannels):
 
 @register(_numpy.Matmul)
 class ProductHandler(KeepsChannels):
-    """A product of two tensors, or with a constant."""
+    """A product of two tensors, or with a constant: the last axis of the second factor is not summed over."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Pass on the channels of the second factor, and fix those of the first."""
+        if not isinstance(node.args[-1], TensorRef):
+            return super().couple(node, inputs, output, space)
+        *first, second = inputs
+        for channels in first:
+            space.fix(channels)
+        return second
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -198,6 +207,24 @@ class Reduction(PassesLastAxis):
         axes = _axes(node.layer.axis)
         before = rank if node.layer.keepdims else rank + len(axes)
         return bool(axes) and all(axis % before != before - 1 for axis in axes)
+
+
+@register(_numpy.Repeat)
+class Repetition(PassesLastAxis):
+    """Copies of each position."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Check that channels are not repeated."""
+        return node.layer.axis is not None and node.layer.axis % rank != rank - 1
+
+
+@register(_numpy.Pad)
+class Padding(PassesLastAxis):
+    """Positions around others."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Check that no channels are added."""
+        return tuple(node.layer.pad_width[-1]) == (0, 0)
 
 
 @register(_numpy.ExpandDims)

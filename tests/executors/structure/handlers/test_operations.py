@@ -43,6 +43,9 @@ PASSING = {
     "expanded and squeezed": lambda x: ops.squeeze(ops.expand_dims(x, 2), 2),
     "mean": lambda x: ops.mean(x, axis=1),
     "max, kept": lambda x: ops.max(x, axis=-2, keepdims=True),
+    "repeated positions": lambda x: ops.repeat(x, 2, axis=1),
+    "mirrored positions": lambda x: ops.pad(x, [[0, 0], [1, 2], [0, 0]], mode="reflect"),
+    "product of an array": lambda x: ops.matmul(ARRAY.T[:, :4], x),
     "ranks that differ": lambda x: x + ops.mean(x, axis=1, keepdims=True)[0],
 }
 
@@ -59,8 +62,9 @@ KEEPING = {
     "cumulated": lambda x: ops.cumsum(x, axis=1),
     "product with itself": lambda x: ops.matmul(x, ops.transpose(x, (0, 2, 1))),
     "by subscripts": lambda x: ops.einsum("bij,bkj->bik", x, x),
+    "repeated channels": lambda x: ops.repeat(x, 2, axis=-1),
+    "more channels": lambda x: ops.pad(x, [[0, 0], [0, 0], [1, 0]]),
     "product with an array": lambda x: ops.matmul(x, ARRAY),
-    "product of an array": lambda x: ops.matmul(ARRAY.T[:, :4], x),
     "product with a tensor": lambda x: x @ ops.convert_to_tensor(ARRAY),
     "array by subscripts": lambda x: ops.einsum("cd,bic->bid", ARRAY, x),
     "a figure for each channel": lambda x: x * np.arange(1, 7, dtype=np.float32),
@@ -111,8 +115,34 @@ def test_multiply_adds_of_products_are_counted():
 )
 def test_multiply_adds_of_products_with_constants_are_counted(between, multiply_adds, values):
     """The operation is between products of 4 x 3 x 6 and `values` x 2."""
-    costs = analyse(network(KEEPING[between])).network()
+    costs = analyse(network((KEEPING | PASSING)[between])).network()
     assert costs.flops == 4 * 3 * 6 + multiply_adds + values * 2
+
+
+def attention_by_products(heads=2):
+    """Return attention that is divided into products, on inputs [batch, 4, 3], with shared values."""
+    inputs = keras.Input((4, 3))
+    query, key = (layers.Dense(5, name=name)(inputs) for name in ("query", "key"))
+    shares = layers.Softmax()(ops.matmul(query, layers.Permute((2, 1))(key)))
+    value = layers.Permute((2, 1, 3))(
+        layers.Reshape((4, heads, 3))(layers.Dense(3 * heads, name="value")(inputs))
+    )
+    mixed = layers.Permute((2, 1, 3))(ops.matmul(shares[:, None], value))
+    outputs_ = layers.Dense(2, name="out")(layers.Reshape((4, 3 * heads))(mixed))
+    return randomised(keras.Model(inputs, outputs_))
+
+
+def test_the_width_of_values_can_be_cut_in_all_heads_alike():
+    source = attention_by_products()
+    structure, keep = analyse(source), alternate(3)
+    assert structure.widths == {"value": 3}
+    small = narrow(structure, {"value": keep})
+    value = batch(source)
+    kernel, bias = source.get_layer("value").get_weights()
+    source.get_layer("value").set_weights([kernel * np.tile(keep, 2), bias * np.tile(keep, 2)])
+    same(outputs(source, value), outputs(small, value))
+    same_costs(structure, {"value": int(keep.sum())}, small)
+    check_widen(attention_by_products())
 
 
 def test_an_ellipsis_in_subscripts_is_refused():
