@@ -14,7 +14,7 @@ _NAMES: Final = frozenset(
 )
 
 _DEPTHWISE: Final = (layers.DepthwiseConv1D, layers.DepthwiseConv2D)
-_TRANSPOSED: Final = (layers.Conv1DTranspose, layers.Conv2DTranspose)
+_TRANSPOSED: Final = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ _KINDS: Final = {
         layers.Conv3D,
         layers.Conv1DTranspose,
         layers.Conv2DTranspose,
+        layers.Conv3DTranspose,
     ),
 }
 

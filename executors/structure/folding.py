@@ -39,6 +39,7 @@ _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
     layers.Conv3D: ("kernel", _last_axis),
     layers.Conv1DTranspose: ("kernel", _transposed),
     layers.Conv2DTranspose: ("kernel", _transposed),
+    layers.Conv3DTranspose: ("kernel", _transposed),
     layers.Dense: ("kernel", _last_axis),
     layers.DepthwiseConv1D: ("kernel", _depthwise),
     layers.DepthwiseConv2D: ("kernel", _depthwise),

@@ -50,6 +50,7 @@ STEPS: Mapping[type, Body] = {
     layers.GaussianNoise: _applied(layers.GaussianNoise, 0.1),
     layers.GlobalAveragePooling1D: _applied(layers.GlobalAveragePooling1D),
     layers.GlobalMaxPooling1D: _applied(layers.GlobalMaxPooling1D),
+    layers.GroupQueryAttention: lambda x: layers.GroupQueryAttention(2, 4, 2)(x, x),
     layers.Identity: _applied(layers.Identity),
     layers.LSTM: _applied(layers.LSTM, 4),
     layers.LayerNormalization: _applied(layers.LayerNormalization),
@@ -207,8 +208,20 @@ OPERATIONS: Mapping[type, Body] = {
     math.Rsqrt: lambda x: ops.rsqrt(_positive(x)),
 }
 
+VOLUMES: Mapping[type, Body] = {
+    layers.Conv3D: _applied(layers.Conv3D, 4, 2, name="conv3d"),
+    layers.Conv3DTranspose: _applied(layers.Conv3DTranspose, 4, 3, strides=2, name="conv3d"),
+    layers.Cropping3D: _applied(layers.Cropping3D, 1),
+    layers.ZeroPadding3D: _applied(layers.ZeroPadding3D, 1),
+}
+
 #: All layers except those that `example` handles itself.
-BODIES = STEPS | IMAGES | OPERATIONS
+BODIES = STEPS | IMAGES | VOLUMES | OPERATIONS
+
+_SHAPES: Mapping[type, tuple[int, ...]] = {
+    **dict.fromkeys(IMAGES, (8, 8, 4)),
+    **dict.fromkeys(VOLUMES, (4, 4, 4, 2)),
+}
 
 
 def _served(kind: type) -> type:
@@ -221,14 +234,11 @@ def example(kind: type) -> keras.Model:
     if kind in (layers.Embedding, layers.ReversibleEmbedding):
         inputs = keras.Input((6,), dtype="int32", name="x")
         features = kind(WORDS, 4)(inputs)
-    elif kind is layers.Conv3D:
-        inputs = keras.Input((4, 4, 4, 2), name="x")
-        features = layers.Conv3D(4, 2, name="conv3d")(inputs)
     elif kind is layers.Normalization:
         inputs = keras.Input((6, 4), name="x")
         features = layers.Normalization()(inputs)
     else:
-        inputs = keras.Input((8, 8, 4) if kind in IMAGES else (6, 4), name="x")
+        inputs = keras.Input(_SHAPES.get(_served(kind), (6, 4)), name="x")
         features = BODIES[_served(kind)](layers.Dense(4, name="before")(inputs))
     scores = layers.Dense(3, "softmax", name="scores")(layers.Flatten()(features))
     return randomised(keras.Model(inputs, scores))

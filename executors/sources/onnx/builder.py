@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -15,6 +15,8 @@ from executors.sources.onnx.values import Value
 from executors.structure import keras_internals
 
 layers = keras.layers
+
+_LIMITS: Final = np.iinfo(np.int32)
 
 
 class Builder:
@@ -155,11 +157,19 @@ def _others(value: Value) -> list[int]:
 
 
 def as_float(array: Array) -> Array:
-    """Return an array with float32 for other floats, and int32 for 64-bit integers."""
+    """Return an array with float32 for other floats, and int32 for other integers.
+
+    Raises:
+        UnsupportedNodeError: An integer needs more than 32 bits.
+    """
     kind = array.dtype.kind
     if kind == "f" or array.dtype.name == "bfloat16":
         return array.astype(np.float32)
-    return array.astype(np.int32) if kind in "iu" and array.dtype.itemsize == 8 else array
+    if kind not in "iu":
+        return array
+    if array.size and not _LIMITS.min <= array.min() <= array.max() <= _LIMITS.max:
+        raise UnsupportedNodeError("has a constant of integers that need more than 32 bits")
+    return array.astype(np.int32)
 
 
 def set_weights(layer: keras.layers.Layer, *weights: Array | None) -> None:

@@ -1,12 +1,11 @@
 """The nodes of an ONNX graph: their attributes, and who makes and reads each tensor."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, checker, defs, helper, numpy_helper
 
 from executors.inspection.errors import invalid
@@ -14,7 +13,11 @@ from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.registry import Node
 
-_NARROW: Final = (TensorProto.INT8, TensorProto.UINT8)
+_NARROW: Final = (TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16)
+_UNSIGNED: Final = (TensorProto.UINT32, TensorProto.UINT64)
+
+#: Operators whose results depend on the number of bits of integers.
+_WRAPPING: Final = frozenset({"Abs", "Add", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"})
 
 #: Operators whose results are not of the type of their data.
 _OF_OTHER_TYPE: Final = frozenset({"ArgMax", "ArgMin", "Cast", "DequantizeLinear", "Shape", "Size"})
@@ -29,7 +32,8 @@ class Graph:
         weights: Its initializers.
         readers: Number of nodes and outputs that read each tensor.
         makers: Tensor -> operator that makes it.
-        narrow: Tensors of 8-bit integers.
+        narrow: Tensors of integers of 8 and 16 bits.
+        unsigned: Tensors of integers without a sign of 32 and 64 bits.
         version: Version of the operator set.
     """
 
@@ -39,6 +43,7 @@ class Graph:
     readers: Counter[str]
     makers: Mapping[str, str]
     narrow: frozenset[str]
+    unsigned: frozenset[str]
     version: int
 
     def node(self, proto: NodeProto) -> Node:
@@ -53,8 +58,14 @@ class Graph:
             tuple(self.readers[name] for name in proto.input),
             tuple(self.makers.get(name, "") for name in proto.input),
             tuple(bool(name) and self.readers[name] > 0 for name in proto.output),
-            not self.narrow.isdisjoint(proto.input),
+            self._wraps(proto),
         )
+
+    def _wraps(self, node: NodeProto) -> bool:
+        """Check whether integers may wrap around in the file that do not if they have 32 bits and a sign."""
+        if node.op_type == "Sub" and not self.unsigned.isdisjoint(node.input):
+            return True
+        return node.op_type in _WRAPPING and not self.narrow.isdisjoint(node.input)
 
     @property
     def inputs(self) -> list[Any]:
@@ -75,18 +86,20 @@ def read_graph(path: Path, graph: GraphProto, version: int) -> Graph:
         readers.update(node.input)
         makers.update(dict.fromkeys(node.output, node.op_type))
     readers.update(output.name for output in graph.output)
-    return Graph(graph, list(graph.node), weights, readers, makers, _narrow(graph, weights), version)
+    narrow, unsigned = (_of_types(graph, weights, kinds) for kinds in (_NARROW, _UNSIGNED))
+    return Graph(graph, list(graph.node), weights, readers, makers, narrow, unsigned, version)
 
 
-def _narrow(graph: GraphProto, weights: Mapping[str, Array]) -> frozenset[str]:
-    """Return the tensors of 8-bit integers, by the types of inputs and weights and by casts."""
-    narrow = {name for name, array in weights.items() if array.dtype in (np.int8, np.uint8)}
-    narrow |= {each.name for each in graph.input if each.type.tensor_type.elem_type in _NARROW}
+def _of_types(graph: GraphProto, weights: Mapping[str, Array], kinds: Sequence[int]) -> frozenset[str]:
+    """Return the tensors of some types of integers, by the types of inputs and weights and by casts."""
+    dtypes = [helper.tensor_dtype_to_np_dtype(kind) for kind in kinds]
+    found = {name for name, array in weights.items() if array.dtype in dtypes}
+    found |= {each.name for each in graph.input if each.type.tensor_type.elem_type in kinds}
     for node in with_inner(graph.node):
         kind = next((each.i for each in node.attribute if each.name == "to"), None)
-        if kind in _NARROW or (node.op_type not in _OF_OTHER_TYPE and narrow.intersection(node.input)):
-            narrow.update(filter(None, node.output))
-    return frozenset(narrow)
+        if kind in kinds or (node.op_type not in _OF_OTHER_TYPE and found.intersection(node.input)):
+            found.update(filter(None, node.output))
+    return frozenset(found)
 
 
 def check_nodes(path: Path, graph: GraphProto, version: int) -> None:

@@ -33,10 +33,13 @@ _KEEPING: Final = frozenset([
 _TYPES: Final = {
     TensorProto.FLOAT: "float32",
     TensorProto.DOUBLE: "float32",
-    TensorProto.INT8: "int32",
-    TensorProto.UINT8: "int32",
-    TensorProto.INT32: "int32",
-    TensorProto.INT64: "int32",
+    **dict.fromkeys(
+        (
+            *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+            *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+        ),
+        "int32",
+    ),
 }
 
 

@@ -31,9 +31,6 @@ _OWN: Final = frozenset({"If", "Shape"})
 #: Most entries of a tensor for each example.
 _MOST_ENTRIES: Final = 2**28
 
-#: Operators whose results depend on the number of bits of integers.
-_WRAPPING: Final = frozenset({"Abs", "Add", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"})
-
 _DOMAINS: Final = ("", "ai.onnx")
 
 _ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
@@ -148,9 +145,10 @@ class _Walk:
         handler = OPERATORS.get(proto.op_type)
         if handler is None:
             raise UnsupportedNodeError("depends on the network's input; expected constants")
-        if node.wraps and proto.op_type in _WRAPPING:
+        if node.wraps:
             raise UnsupportedNodeError(
-                "computes with 8-bit integers, which wrap around; expected floats or 32-bit integers"
+                "computes with integers that may wrap around; expected floats or integers of 32 or 64 bits "
+                "with a sign"
             )
         made: Any
         if not any(isinstance(argument, Merged) for argument in arguments) or divides(node, arguments):

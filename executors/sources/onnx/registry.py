@@ -28,7 +28,7 @@ class Node:
         readers: Number of nodes and graph outputs that read each of its inputs.
         makers: Operator that makes each of its inputs; "" for initializers and inputs of the network.
         read: Whether any node or graph output reads each of its outputs.
-        wraps: Whether it reads 8-bit integers.
+        wraps: Whether it computes integers that may wrap around in the file, but not if they have 32 bits.
     """
 
     operator: str

@@ -1,6 +1,7 @@
 """Padding of convolutions and pooling: ONNX's, and the equivalent in Keras."""
 
 from collections.abc import Sequence
+from copy import copy
 from math import ceil, floor
 from typing import Any, Final
 
@@ -14,6 +15,12 @@ layers = keras.layers
 
 #: Padding before and after an axis.
 Pad = tuple[int, int]
+
+#: Attribute of a window -> its value along an axis that it does not touch, apart from the size.
+_PARTS: Final = {
+    "sizes": 1, "kernel": 1, "strides": 1, "dilation": 1, "extent": 1,
+    "same": (0, 0), "declared": (0, 0), "padding": (0, 0),
+}  # fmt: skip
 
 #: Most positions of an axis with its padding, which are counted one by one.
 _MOST_POSITIONS: Final = 2**16
@@ -54,6 +61,18 @@ class Window:
         if all(pad == (0, 0) for pad in self.padding):
             return "valid"
         return "same" if self.padding == self.same else None
+
+    def part(self, first: int, last: int, *, rows: int = 0) -> "Window":
+        """Return the window along successive axes.
+
+        Args:
+            rows: Number of positions of another axis in front, along which each window has one; 0 for none.
+        """
+        result = copy(self)
+        for name, alone in _PARTS.items():
+            own = tuple(getattr(self, name))[first:last]
+            setattr(result, name, [*([rows if name == "sizes" else alone] if rows else []), *own])
+        return result
 
     def _declared(self, node: Node) -> list[Pad]:
         mode, rank = node.get("auto_pad", "NOTSET"), len(self.kernel)
@@ -101,6 +120,26 @@ def border_repeated(tensor: Any, pads: Sequence[Pad]) -> Any:
         step = [(min(1, before), min(1, after)) for before, after in left]
         tensor = keras.ops.pad(tensor, step, mode="symmetric")
         left = [[max(0, each - 1) for each in pad] for pad in left]
+    return tensor
+
+
+def wrapped(builder: Builder, tensor: Any, pads: Sequence[Pad]) -> Any:
+    """Return a tensor that goes on around itself; there is a pad for each axis."""
+    for axis, (before, after) in enumerate(pads):
+        if not (before or after):
+            continue
+        size = tensor.shape[axis]
+        copies = (before // size, after // size)
+        if sum(copies) > _MOST_COPIES:
+            raise UnsupportedNodeError(
+                f"repeats a tensor {sum(copies):,} times; expected at most {_MOST_COPIES}"
+            )
+        ahead, parts = (slice(None),) * axis, [tensor] * (sum(copies) + 1)
+        if before % size:
+            parts = [tensor[(*ahead, slice(size - before % size, size))], *parts]
+        if after % size:
+            parts.append(tensor[(*ahead, slice(0, after % size))])
+        tensor = layers.Concatenate(axis=axis, name=builder.helper("wrap"))(parts)
     return tensor
 
 

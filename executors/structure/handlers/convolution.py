@@ -93,7 +93,7 @@ class Convolution(LayerHandler):
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
-@register(layers.Conv2DTranspose, layers.Conv1DTranspose)
+@register(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 class TransposedConvolution(LayerHandler):
     """Kernel [..., C_out, C_in]."""
 

@@ -37,6 +37,7 @@ class PassesChannels(LayerHandler):
     layers.CenterCrop,
     layers.Cropping1D,
     layers.Cropping2D,
+    layers.Cropping3D,
     layers.GlobalAveragePooling1D,
     layers.GlobalAveragePooling2D,
     layers.GlobalMaxPooling1D,
@@ -48,6 +49,7 @@ class PassesChannels(LayerHandler):
     layers.UpSampling2D,
     layers.ZeroPadding1D,
     layers.ZeroPadding2D,
+    layers.ZeroPadding3D,
 )
 class Pooling(PassesChannels):
     """Layers that change positions, not channels."""

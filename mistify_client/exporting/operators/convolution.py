@@ -65,8 +65,20 @@ def _convolution(
 @operator("TRANSPOSE_CONV")
 def transposed(builder: Builder, call: Call) -> Value:
     """Write a transposed convolution with a kernel [output, height, width, input]."""
-    kernel, value = call.constant(1).transpose(3, 0, 1, 2), builder.plain(call.argument(2))
-    strides, window = _strides(call), kernel.shape[2:]
+    return _transposed(builder, call, call.constant(1).transpose(3, 0, 1, 2), _strides(call))
+
+
+@operator("CONV_3D_TRANSPOSE")
+def transposed_over_volumes(builder: Builder, call: Call) -> Value:
+    """Write a transposed convolution with a kernel [depth, height, width, output, input]."""
+    options = call.options
+    strides = [options.strideD, options.strideH, options.strideW]
+    return _transposed(builder, call, call.constant(1).transpose(4, 3, 0, 1, 2), strides)
+
+
+def _transposed(builder: Builder, call: Call, kernel: Array, strides: list[int]) -> Value:
+    """Write a transposed convolution with a kernel in ONNX's order [input, output, ...]."""
+    value, window = builder.plain(call.argument(2)), kernel.shape[2:]
     before, behind, rest = [], [], []
     for size, made, stride, extent in zip(
         spatial(value.shape), spatial(call.shape), strides, window, strict=True

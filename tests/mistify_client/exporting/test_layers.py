@@ -15,7 +15,7 @@ from mistify_server.worker.packaging.conversion.converter import convert
 from tests.mistify_client.exporting.compared import channels_first, difference
 from tests.support.layer_examples import BODIES, example
 
-KINDS = [*BODIES, keras.layers.Conv3D, keras.layers.Embedding, keras.layers.Normalization]
+KINDS = [*BODIES, keras.layers.Embedding, keras.layers.Normalization]
 
 
 @pytest.mark.sampled

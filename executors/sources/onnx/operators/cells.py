@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import keras
 import numpy as np
@@ -21,16 +21,25 @@ class Weights:
         kernel: [gates, units, features].
         recurrent: [gates, units, units].
         bias: The biases of both products [2, gates, units]; None if there are none.
+        peepholes: The factors of an LSTM's memory in its first three gates [3, units]; None without them.
     """
 
     kernel: Array
     recurrent: Array
     bias: Array | None
+    peepholes: Array | None = None
 
     @property
     def units(self) -> int:
         """The number of units."""
         return int(self.recurrent.shape[-1])
+
+
+class Options(NamedTuple):
+    """The node's attributes, and the peepholes of `Weights`, for each step."""
+
+    attributes: Mapping[str, Any]
+    peepholes: Array | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Cell:
         order: For each of Keras's gates, its index in `gates`.
         activations: ONNX's default activations.
         step: Computes a step from the inputs' products by gate, a function that multiplies a tensor by a
-            recurrent kernel, the state and the memory; returns the new state and memory.
+            recurrent kernel, the state, the memory and options; returns the new state and memory.
     """
 
     layer: type[keras.layers.Layer]
@@ -104,11 +113,12 @@ def unrolled(
         products[gate] = _dense(builder, f"{name}.{gate}", weights.kernel[index], first)(data)
         inner[gate] = _dense(builder, f"{name}.{gate}.recurrent", weights.recurrent[index], second)
     state, memory = (_initial(each, products[cell.gates[0]][:, 0]) for each in initial)
+    options = Options(attributes, weights.peepholes)
     steps = data.shape[1]
     made = []
     for step in range(steps)[::-1] if backwards else range(steps):
         own = {gate: product[:, step] for gate, product in products.items()}
-        state, memory = cell.step(own, inner, state, memory, attributes)
+        state, memory = cell.step(own, inner, state, memory, options)
         made.append(layers.Reshape((1, weights.units), name=builder.helper("reshape"))(state))
     made = made[::-1] if backwards else made
     joined = made[0] if steps == 1 else layers.Concatenate(axis=1, name=builder.helper(f"{name}.steps"))(made)
@@ -139,16 +149,24 @@ def _initial(state: Any, like: Any) -> Any:
     return zeros if state is None else ops.add(zeros, state)
 
 
-def _lstm(own: Any, inner: Any, state: Any, memory: Any, attributes: Any) -> tuple[Any, Any]:
+def _lstm(own: Any, inner: Any, state: Any, memory: Any, options: Options) -> tuple[Any, Any]:
     gates = {gate: ops.add(own[gate], inner[gate](state)) for gate in own}
-    kept = ops.multiply(ops.sigmoid(gates["forget"]), memory)
-    memory = ops.add(kept, ops.multiply(ops.sigmoid(gates["input"]), ops.tanh(gates["candidate"])))
-    return ops.multiply(ops.sigmoid(gates["output"]), ops.tanh(memory)), memory
+    names = ("input", "output", "forget")
+    seen = {} if options.peepholes is None else dict(zip(names, options.peepholes, strict=True))
+
+    def opened(gate: str, memory: Any) -> Any:
+        """Return how far a gate is open, which may read the memory."""
+        total = ops.add(gates[gate], ops.multiply(memory, seen[gate])) if gate in seen else gates[gate]
+        return ops.sigmoid(total)
+
+    kept = ops.multiply(opened("forget", memory), memory)
+    memory = ops.add(kept, ops.multiply(opened("input", memory), ops.tanh(gates["candidate"])))
+    return ops.multiply(opened("output", memory), ops.tanh(memory)), memory
 
 
-def _gru(own: Any, inner: Any, state: Any, memory: Any, attributes: Any) -> tuple[Any, Any]:
+def _gru(own: Any, inner: Any, state: Any, memory: Any, options: Options) -> tuple[Any, Any]:
     update, reset = (ops.sigmoid(ops.add(own[gate], inner[gate](state))) for gate in ("update", "reset"))
-    if _reset_after(attributes):
+    if _reset_after(options.attributes):
         recalled = ops.multiply(reset, inner["candidate"](state))
     else:
         recalled = inner["candidate"](ops.multiply(reset, state))
@@ -157,9 +175,9 @@ def _gru(own: Any, inner: Any, state: Any, memory: Any, attributes: Any) -> tupl
     return ops.add(kept, ops.multiply(ops.subtract(1.0, update), candidate)), memory
 
 
-def _rnn(own: Any, inner: Any, state: Any, memory: Any, attributes: Any) -> tuple[Any, Any]:
+def _rnn(own: Any, inner: Any, state: Any, memory: Any, options: Options) -> tuple[Any, Any]:
     total = ops.add(own["state"], inner["state"](state))
-    return (ops.relu if _simple(attributes) == "relu" else ops.tanh)(total), memory
+    return (ops.relu if _simple(options.attributes) == "relu" else ops.tanh)(total), memory
 
 
 CELLS: Final[Mapping[str, Cell]] = {

@@ -17,11 +17,11 @@ layers = keras.layers
 
 _PLAIN = {1: layers.Conv1D, 2: layers.Conv2D, 3: layers.Conv3D}
 _DEPTHWISE = {1: layers.DepthwiseConv1D, 2: layers.DepthwiseConv2D}
-_TRANSPOSED = {1: layers.Conv1DTranspose, 2: layers.Conv2DTranspose}
+_TRANSPOSED = {1: layers.Conv1DTranspose, 2: layers.Conv2DTranspose, 3: layers.Conv3DTranspose}
 #: Most groups of a transposed convolution, which is a layer for each.
 _MOST_GROUPS: Final = 32
 
-_CROPPING = {1: layers.Cropping1D, 2: layers.Cropping2D}
+_CROPPING = {1: layers.Cropping1D, 2: layers.Cropping2D, 3: layers.Cropping3D}
 
 
 @operator("Conv")
@@ -77,7 +77,7 @@ def transposed(
     weights, offset = constant(kernel, "kernel"), optional(bias, "bias")
     rank, groups = weights.ndim - 2, node.get("group", 1)
     if rank not in _TRANSPOSED:
-        raise UnsupportedNodeError(f"is a transposed convolution over {rank} axes; expected 1 or 2")
+        raise UnsupportedNodeError(f"is a transposed convolution over {rank} axes; expected 1, 2 or 3")
     if groups > _MOST_GROUPS:
         raise UnsupportedNodeError(f"has {groups} groups; expected at most {_MOST_GROUPS}")
     weights = _dilated(weights, node.get("dilations", [1] * rank))

@@ -14,11 +14,14 @@ from executors.sources.onnx.values import Value
 
 @operator("Gemm")
 def gemm(builder: Builder, node: Node, left: Argument, right: Argument, addend: Argument = None) -> Value:
-    """Build a dense layer from `alpha * left @ right + beta * addend`."""
+    """Build a dense layer from `alpha * left @ right + beta * addend`, and a sum for a computed addend."""
     value, kernel = tensor(left), as_float(constant(right, "second factor"))
     if node.get("transA"):
         value = _swapped(builder, value)
     kernel = (kernel.T if node.get("transB") else kernel) * np.float32(node.get("alpha", 1.0))
+    if isinstance(addend, Value):
+        made = dense(builder, builder.weighted(node), value, kernel, None)
+        return _added(builder, made, addend, float(node.get("beta", 1.0)))
     bias = optional(addend, "addend")
     if bias is not None:
         if bias.size not in (1, kernel.shape[1]):
@@ -27,6 +30,17 @@ def gemm(builder: Builder, node: Node, left: Argument, right: Argument, addend: 
             node.get("beta", 1.0)
         )
     return dense(builder, builder.weighted(node), value, kernel, bias)
+
+
+def _added(builder: Builder, made: Value, addend: Value, factor: float) -> Value:
+    """Return the sum of a product and a computed matrix."""
+    addend = builder.ordered(addend)
+    if addend.axes != made.axes:
+        raise UnsupportedNodeError("adds a matrix whose batch stands on another axis")
+    matrix = addend.tensor
+    if factor != 1:
+        matrix = keras.layers.Rescaling(factor, name=builder.helper("scale"))(matrix)
+    return made.with_tensor(keras.layers.Add(name=builder.helper("add"))([made.tensor, matrix]))
 
 
 @operator("MatMul")
@@ -50,10 +64,8 @@ def matmul(builder: Builder, node: Node, left: Argument, right: Argument) -> Val
 
 
 def _swapped(builder: Builder, value: Value) -> Value:
-    """Return a value whose last two ONNX axes are swapped; nothing moves."""
-    value = builder.ordered(value)
-    swap = {value.rank - 1: value.rank - 2, value.rank - 2: value.rank - 1}
-    return Value(value.tensor, tuple(swap.get(axis, axis) for axis in value.axes))
+    """Return a value whose last two ONNX axes are swapped."""
+    return builder.ordered(value).swapped(value.rank - 1, value.rank - 2)
 
 
 def dense(builder: Builder, name: str, value: Value, kernel: Array, bias: Array | None) -> Value:

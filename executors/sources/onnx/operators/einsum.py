@@ -11,6 +11,7 @@ from executors.sources.onnx.batch import Array, Size
 from executors.sources.onnx.builder import Builder, as_float
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.operators.dense import dense, product
+from executors.sources.onnx.operators.selection import selected
 from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator
 from executors.sources.onnx.values import Value
@@ -35,18 +36,22 @@ class _Factor(NamedTuple):
 def einsum(builder: Builder, node: Node, *arguments: Argument) -> Value:
     """Build a product of two tensors, a dense layer for a constant matrix, or a sum of one tensor."""
     terms, result = _parsed(_equation(node), [_rank(argument) for argument in arguments])
-    if any(len(set(term)) < len(term) for term in (*terms, result)):
-        raise UnsupportedNodeError("takes a diagonal")
-    match list(zip(arguments, terms, strict=True)):
-        case [(Value() as value, letters)]:
-            return _arranged(_summed(_Factor(value, letters), result), result)
-        case [(Value() as first, letters), (Value() as second, others)]:
-            left = _summed(_Factor(first, letters), others + result)
-            right = _summed(_Factor(second, others), left.letters + result)
+    factors = [
+        _diagonal(builder, _Factor(argument, term)) if isinstance(argument, Value) else (argument, term)
+        for argument, term in zip(arguments, terms, strict=True)
+    ]
+    if any(len(set(letters)) < len(letters) for letters in (result, *(letters for _, letters in factors))):
+        raise UnsupportedNodeError("takes a diagonal of a constant, or makes one")
+    match factors:
+        case [_Factor() as factor]:
+            return _arranged(_summed(factor, result), result)
+        case [_Factor() as first, _Factor() as second]:
+            left = _summed(first, second.letters + result)
+            right = _summed(second, left.letters + result)
             return _of_tensors(builder, left, right, result)
-        case [(Value() as value, letters), (other, others)] | [(other, others), (Value() as value, letters)]:
-            name = builder.weighted(node, 1 if arguments[0] is value else 0)
-            factor = _summed(_Factor(value, letters), others + result)
+        case [_Factor() as factor, (other, others)] | [(other, others), _Factor() as factor]:
+            name = builder.weighted(node, 1 if isinstance(arguments[0], Value) else 0)
+            factor = _summed(factor, others + result)
             dense_ = partial(dense, builder, name, bias=None)
             return _with_matrix(builder, dense_, factor, (constant(other, "operand"), others), result)
     raise UnsupportedNodeError(f"has {len(arguments)} operands; expected one or two")
@@ -77,6 +82,24 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
         return terms, result.replace("...", hidden_letters)
     once = sorted(letter for letter in set(letters) - set(_ELLIPSIS) if letters.count(letter) == 1)
     return terms, hidden_letters + "".join(once)
+
+
+def _diagonal(builder: Builder, factor: _Factor) -> _Factor:
+    """Return a factor with a single axis for each letter: that of the entries with equal indices."""
+    value, letters = factor
+    letter = next((each for each in letters if letters.count(each) > 1), None)
+    if letter is None:
+        return factor
+    first, second = letters.index(letter), letters.rindex(letter)
+    if value.batch in (first, second):
+        raise UnsupportedNodeError("combines the examples of a batch")
+    others = [axis for axis in range(value.rank) if axis not in (first, second)]
+    order = [*others, first, second]
+    moved = Value(value.tensor, tuple(order.index(axis) for axis in value.axes))
+    size, kept = value.size(first), [value.shape[axis] for axis in others]
+    merged = reshaped_to(builder, moved, (*kept, size * value.size(second)))
+    equal = selected(merged, merged.rank - 1, slice(None, None, size + 1))
+    return _diagonal(builder, _Factor(equal, "".join(letters[axis] for axis in others) + letter))
 
 
 def _summed(factor: _Factor, kept: str) -> _Factor:

@@ -34,10 +34,13 @@ _TYPES = {
     TensorProto.FLOAT16: "float32",
     TensorProto.BFLOAT16: "float32",
     TensorProto.DOUBLE: "float32",
-    TensorProto.INT8: "int32",
-    TensorProto.UINT8: "int32",
-    TensorProto.INT32: "int32",
-    TensorProto.INT64: "int32",
+    **dict.fromkeys(
+        (
+            *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+            *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+        ),
+        "int32",
+    ),
     TensorProto.BOOL: "bool",
 }
 
@@ -59,12 +62,16 @@ def unchanged(builder: Builder, node: Node, data: Argument) -> Value:
 @operator("Dropout")
 def dropout(
     builder: Builder, node: Node, data: Argument, rate: Argument = None, training: Argument = None
-) -> Value:
-    """Return the data."""
+) -> list[Value]:
+    """Return the data, and a mask that keeps all of them."""
     trains = optional(training, "training_mode")
     if trains is not None and np.any(trains) and np.any(0.5 if rate is None else constant(rate, "rate")):
         raise UnsupportedNodeError("is in training mode; export the model with model.eval()")
-    return tensor(data)
+    value = tensor(data)
+    if not any(node.read[1:]):
+        return [value]
+    size = keras.ops.abs(value.tensor)
+    return [value, value.with_tensor(keras.ops.greater_equal(size, 0.0))]
 
 
 @operator("Cast")

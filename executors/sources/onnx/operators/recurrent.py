@@ -37,7 +37,7 @@ class _Arguments(NamedTuple):
 
 @operator("GRU", "LSTM", "RNN")
 def recurrent(builder: Builder, node: Node, *inputs: Argument) -> list[Value | None]:
-    """Build a recurrent layer, or its steps one by one if it has an initial state or returns a memory."""
+    """Build a recurrent layer, or its steps if it has an initial state or peepholes, or returns a memory."""
     arguments = _Arguments(*inputs)
     value = _sequences(builder, node, arguments)
     _check_options(node, arguments, value.tensor.shape[1])
@@ -47,7 +47,8 @@ def recurrent(builder: Builder, node: Node, *inputs: Argument) -> list[Value | N
         _states(builder, node, arguments.memory, weights),
     ]
     returns_memory = len(node.outputs) > 2 and node.read[2]
-    if returns_memory or any(state is not None for state in states):
+    has_peepholes = any(each.peepholes is not None for each in weights)
+    if returns_memory or has_peepholes or any(state is not None for state in states):
         made = _steps(builder, node, value, weights, states)
     else:
         made = _layer(builder, node, value, weights)
@@ -67,11 +68,9 @@ def _sequences(builder: Builder, node: Node, arguments: _Arguments) -> Value:
 
 
 def _check_options(node: Node, arguments: _Arguments, steps: int) -> None:
-    lengths, peepholes = optional(arguments.lengths, "length"), optional(arguments.peepholes, "peepholes")
+    lengths = optional(arguments.lengths, "length")
     if lengths is not None and np.any(lengths != steps):
         raise UnsupportedNodeError(f"has sequences of lengths other than {steps}")
-    if peepholes is not None and np.any(peepholes):
-        raise UnsupportedNodeError("has peepholes")
     if node.get("clip") or node.get("input_forget"):
         raise UnsupportedNodeError("has a clip, or one gate for input and forgetting")
     count = _DIRECTIONS[node.get("direction", "forward")]
@@ -91,13 +90,13 @@ def _weights(node: Node, arguments: _Arguments) -> list[Weights]:
         as_float(constant(each, "weights")) for each in (arguments.kernel, arguments.recurrent)
     )
     biases, gates = optional(arguments.bias, "bias"), CELLS[node.operator].gates
-    units = recurrents.shape[-1]
+    peepholes, units = optional(arguments.peepholes, "peepholes"), recurrents.shape[-1]
     made = []
     for index, (kernel, inner) in enumerate(zip(kernels, recurrents, strict=True)):
         bias = None if biases is None else as_float(biases[index]).reshape(2, len(gates), units)
-        made.append(
-            Weights(kernel.reshape(len(gates), units, -1), inner.reshape(len(gates), units, -1), bias)
-        )
+        own = None if peepholes is None else as_float(peepholes[index]).reshape(3, units)
+        first, second = (each.reshape(len(gates), units, -1) for each in (kernel, inner))
+        made.append(Weights(first, second, bias, own if np.any(own) else None))
     return made
 
 
@@ -160,7 +159,8 @@ def _steps(
     count = value.tensor.shape[1]
     if count > _MOST_STEPS:
         raise UnsupportedNodeError(
-            f"has an initial state or returns its memory, with {count} steps; expected at most {_MOST_STEPS}"
+            f"has an initial state or peepholes, or returns its memory, with {count} steps; expected at most "
+            f"{_MOST_STEPS}"
         )
     name, results = builder.weighted(node), []
     for index, each in enumerate(weights):

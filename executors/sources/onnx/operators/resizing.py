@@ -1,6 +1,7 @@
 """Resizing of images."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil, floor
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from executors.sources.onnx.registry import Argument, Node, operator, optional, 
 from executors.sources.onnx.values import Value
 
 layers = keras.layers
+
+#: Distance from which positions do not count.
+_REACH: Final = 2
 
 #: Most positions of an axis of the result, whose weights are computed one by one.
 _MOST_POSITIONS: Final = 2**14
@@ -32,21 +36,47 @@ def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> 
     value = builder.channels_last(tensor(data))
     if value.rank != 4:
         raise UnsupportedNodeError(f"resizes a tensor of {value.rank} axes; expected an image with 4")
-    if node.get("antialias", 0):
-        raise UnsupportedNodeError("resizes with antialiasing")
     old = (value.size(2), value.size(3))
     new, scales = _sizes(node, value, options)
-    if new == old:
+    regions = _regions(node, value, options)
+    if new == old and regions is None:
         return value
     if max(new) > _MOST_POSITIONS:
         raise UnsupportedNodeError(
             f"makes images of {new[0]:,} x {new[1]:,}; expected axes of at most {_MOST_POSITIONS:,}"
         )
-    matrices = [_matrix(node, *each) for each in zip(old, new, scales, strict=True)]
+    places = [
+        _places(node, *each, None if regions is None else regions[axis])
+        for axis, each in enumerate(zip(old, new, scales, strict=True))
+    ]
+    matrices = [_matrix(node, *each) for each in zip(places, old, scales, strict=True)]
     layer = _layer(builder, node, old, new, matrices)
     if layer is not None:
         return value.with_tensor(layer(value.tensor), not_negative=value.not_negative)
-    return value.with_tensor(_by_matrices(builder, value.tensor, new, matrices))
+    result = _by_matrices(builder, value.tensor, new, matrices)
+    outside, filling = _outside(matrices), float(node.get("extrapolation_value", 0.0))
+    if filling and regions is not None and outside.any():
+        result = keras.ops.add(result, (filling * outside).astype(np.float32)[None, ..., None])
+    return value.with_tensor(result)
+
+
+def _regions(node: Node, value: Value, options: tuple[Argument, ...]) -> list[tuple[float, float]] | None:
+    """Return the first and last position of height and width that are read, as shares; None for all."""
+    if node.get("coordinate_transformation_mode") != "tf_crop_and_resize":
+        return None
+    region = optional(for_probe(options[0], 0), "region")
+    axes = [axis % value.rank for axis in node.get("axes", range(value.rank))]
+    if region is None or region.size != 2 * len(axes):
+        raise UnsupportedNodeError("crops to no region")
+    bounds = dict(zip(axes, zip(*region.reshape(2, -1).tolist(), strict=True), strict=True))
+    return [bounds.get(axis, (0.0, 1.0)) for axis in (2, 3)]
+
+
+def _outside(matrices: Sequence[Array]) -> Array:
+    """Return which positions [height, width] read nothing."""
+    rows, columns = (np.abs(matrix).max(-1) == 0 for matrix in matrices)
+    result: Array = rows[:, None] | columns
+    return result
 
 
 def _sizes(node: Node, value: Value, options: tuple[Argument, ...]) -> tuple[tuple[int, int], list[float]]:
@@ -117,21 +147,46 @@ def _by_matrices(builder: Builder, image: Any, new: tuple[int, int], matrices: l
 
 def _linear(before: int, after: int) -> Array:
     places = [(index + 0.5) * before / after - 0.5 for index in range(after)]
-    return np.stack([_weights("linear", place, before, None, 0.0) for place in places])
+    return np.stack([_weights(_triangle, place, before) for place in places])
 
 
-def _matrix(node: Node, before: int, after: int, scale: float) -> Array:
+def _places(
+    node: Node, before: int, after: int, scale: float, region: tuple[float, float] | None
+) -> list[float | None]:
+    """Return the old position of each new one; None where it is outside of the region's image."""
+    early = node.operator == "Upsample" or node.version < 11
+    transformation = "asymmetric" if early else node.get("coordinate_transformation_mode", "half_pixel")
+    if region is None:
+        return [_place(transformation, index, before, after, scale) for index in range(after)]
+    start, end = (share * (before - 1) for share in region)
+    steps = [index / (after - 1) if after > 1 else 0.5 for index in range(after)]
+    places = [start + step * (end - start) for step in steps]
+    return [place if 0 <= place <= before - 1 else None for place in places]
+
+
+def _matrix(node: Node, places: Sequence[float | None], before: int, scale: float) -> Array:
     """Return the weights [after, before] of the old positions for each new one."""
     early = node.operator == "Upsample" or node.version < 11
     mode = {"bilinear": "linear"}.get(node.get("mode", "nearest"), node.get("mode", "nearest"))
-    transformation = "asymmetric" if early else node.get("coordinate_transformation_mode", "half_pixel")
     rounding = _ROUNDED["floor" if early else node.get("nearest_mode", "round_prefer_floor")]
-    cubic = node.get("cubic_coeff_a", -0.75)
-    if mode not in ("nearest", "linear", "cubic"):
-        raise UnsupportedNodeError(f"has the mode {mode!r}")
-    inside = bool(node.get("exclude_outside", 0))
-    places = [_place(transformation, index, before, after, scale) for index in range(after)]
-    return np.stack([_weights(mode, place, before, rounding, cubic, inside=inside) for place in places])
+    cubic = partial(_cubic, a=node.get("cubic_coeff_a", -0.75))
+    smooths = bool(node.get("antialias", 0))
+    if mode not in ("nearest", "linear", "cubic") or (mode == "nearest" and smooths):
+        raise UnsupportedNodeError(f"has the mode {mode!r}{' with antialiasing' if smooths else ''}")
+    options: dict[str, Any] = {
+        "shrinks": min(scale, 1.0) if smooths else 1.0,
+        "inside": bool(node.get("exclude_outside", 0)),
+    }
+
+    def row(place: float | None) -> Array:
+        if place is None:
+            return np.zeros(before, np.float32)
+        if mode == "nearest":
+            chosen: Array = np.eye(1, before, min(max(rounding(place), 0), before - 1), np.float32)[0]
+            return chosen
+        return _weights(_triangle if mode == "linear" else cubic, place, before, **options)
+
+    return np.stack([row(place) for place in places])
 
 
 def _place(transformation: str, index: int, before: int, after: int, scale: float) -> float:
@@ -152,33 +207,34 @@ def _place(transformation: str, index: int, before: int, after: int, scale: floa
 
 
 def _weights(
-    mode: str, place: float, size: int, rounding: Any, cubic: float, *, inside: bool = False
+    kernel: Callable[[float], float], place: float, size: int, shrinks: float = 1.0, inside: bool = False
 ) -> Array:
     """Return the weights of the old positions for one new position.
 
     Args:
+        kernel: The weight of a position at a distance.
+        shrinks: Factor of distances: below 1, more positions count, which smooths a smaller image.
         inside: Whether positions outside do not count; otherwise, they are copies of the border.
     """
-    row = np.zeros(size, np.float32)
-    if mode == "nearest":
-        row[min(max(rounding(place), 0), size - 1)] = 1
-        return row
-    first, part = floor(place), place - floor(place)
-    if mode == "linear":
-        shares = {first: 1 - part, first + 1: part}
-    else:
-        distances = (part + 1, part, 1 - part, 2 - part)
-        shares = {first - 1 + index: _cubic(each, cubic) for index, each in enumerate(distances)}
+    reach = _REACH / shrinks
+    positions = range(floor(place - reach) + 1, ceil(place + reach))
+    shares = {position: kernel(abs(position - place) * shrinks) for position in positions}
     if inside:
         shares = {position: share for position, share in shares.items() if 0 <= position < size}
-        shares = {position: share / sum(shares.values()) for position, share in shares.items()}
+    row = np.zeros(size)
     for position, share in shares.items():
         row[min(max(position, 0), size - 1)] += share
-    return row
+    return (row / sum(shares.values())).astype(np.float32)
+
+
+def _triangle(distance: float) -> float:
+    return max(0.0, 1 - distance)
 
 
 def _cubic(distance: float, a: float) -> float:
     """Return the cubic convolution kernel of Keys (1981)."""
     if distance <= 1:
         return (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+    if distance >= _REACH:
+        return 0.0
     return a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a

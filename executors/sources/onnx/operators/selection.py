@@ -16,7 +16,7 @@ from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Merged, Value
-from executors.sources.onnx.windows import Pad, border_repeated, zero_padded
+from executors.sources.onnx.windows import Pad, border_repeated, wrapped, zero_padded
 
 layers = keras.layers
 
@@ -164,7 +164,7 @@ def _embedded(builder: Builder, node: Node, table: Array, indices: Value) -> Val
 
 @operator("Pad")
 def pad(builder: Builder, node: Node, data: Argument, *options: Argument) -> Value:
-    """Add entries around a tensor: a constant, a reflection, or copies of the border."""
+    """Add entries around a tensor: a constant, a reflection, the border, or the other end."""
     value = builder.ordered(tensor(data))
     pads, fill, axes = (*options, *[None] * 3)[:3]
     amounts, filling, listed = _listed(node, "pads", pads), optional(fill, "value"), optional(axes, "axes")
@@ -191,4 +191,6 @@ def _padded(builder: Builder, node: Node, value: Value, pads: list[Pad], fill: f
         return keras.ops.pad(value.tensor, pads, mode="reflect")
     if mode == "edge":
         return border_repeated(value.tensor, pads)
+    if mode == "wrap":
+        return wrapped(builder, value.tensor, pads)
     raise UnsupportedNodeError(f"pads with mode {mode!r}")

@@ -23,6 +23,12 @@ _ALIKE: Final = 0.999
 _BIAS_TOLERANCE: Final = 2e-3
 _TINY: Final = 1e-30
 
+_TRANSPOSED: Final = (
+    keras.layers.Conv1DTranspose,
+    keras.layers.Conv2DTranspose,
+    keras.layers.Conv3DTranspose,
+)
+
 #: Number of the graph and of the operator in it, for each graph with a copy of it.
 OperatorPlaces = tuple[tuple[int, int], ...]
 
@@ -103,8 +109,7 @@ def _channels_first(layer: Any) -> tuple[Floats, Floats]:
     kernel = np.asarray(layer.pointwise_kernel if separable else layer.kernel)
     if isinstance(layer, keras.layers.DepthwiseConv1D | keras.layers.DepthwiseConv2D):
         kernel = kernel.reshape(*kernel.shape[:-2], -1)
-    transposed = isinstance(layer, keras.layers.Conv1DTranspose | keras.layers.Conv2DTranspose)
-    return np.moveaxis(kernel, -2 if transposed else -1, 0), np.asarray(layer.bias)
+    return np.moveaxis(kernel, -2 if isinstance(layer, _TRANSPOSED) else -1, 0), np.asarray(layer.bias)
 
 
 def _arrays(norm: Any) -> dict[str, Floats]:

@@ -27,6 +27,7 @@ _FIX: Final = "replace it by other layers, or do this computation in the app tha
 _OWN_FIXES: Final = {
     "Conv1DTranspose": "use dilation_rate=1",
     "Conv2DTranspose": "use dilation_rate=1",
+    "Conv3DTranspose": "use dilation_rate=1",
     "Resizing": 'use interpolation="bilinear" or "nearest", and antialias=False',
     "UpSampling2D": 'use interpolation="bilinear" or "nearest"',
 }

@@ -10,6 +10,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from executors.sources.onnx.loading import load_onnx
+from executors.structure import analyse
 from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
 
 #: Largest difference, relative to the largest output.
@@ -306,6 +307,66 @@ def test_channels_are_rearranged(tmp_path: Path, nodes: list[Any]) -> None:
         "back": np.array([0, 8, 9, 8]),
     }
     image_case(tmp_path, nodes, weights)
+
+
+def volume_case(tmp_path: Path, nodes: list[Any], weights: dict[str, Array]) -> Any:
+    """Check nodes that follow a convolution of volumes from 2 to 4 channels, from `a` to `y`."""
+    weights = {"kernel": normal(4, 2, 3, 3, 3), "bias": normal(4), **weights}
+    first = node("Conv", "x kernel bias", "a", pads=[1] * 6)
+    proto = model([first, *nodes], {"x": ["n", 2, 5, 7, 6]}, weights)
+    return check(tmp_path, proto, normal(2, 2, 5, 7, 6, scale=1.0))
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]},
+        {"kernel_shape": [1, 3, 2], "strides": [1, 2, 2], "pads": [0, 1, 1, 0, 1, 0]},
+        {"kernel_shape": [3, 2, 1], "strides": [2, 2, 1], "ceil_mode": 1, "pads": [1, 0, 0, 1, 1, 0]},
+        {"kernel_shape": [3, 3, 3], "strides": [2, 1, 2], "auto_pad": "SAME_UPPER"},
+        {"kernel_shape": [2, 1, 1]},
+    ],
+    ids=str,
+)
+def test_pooling_of_volumes(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    volume_case(tmp_path, [node(kind, "a", "y", **options)], {})
+
+
+def test_a_mean_of_volumes_counts_padding_where_the_file_says_so(tmp_path: Path) -> None:
+    options = {"kernel_shape": [3, 3, 3], "strides": [2, 2, 2], "pads": [1] * 6, "count_include_pad": 1}
+    volume_case(tmp_path, [node("AveragePool", "a", "y", **options)], {})
+
+
+@pytest.mark.parametrize("kind", ["GlobalMaxPool", "GlobalAveragePool"])
+def test_pooling_over_all_positions_of_volumes(tmp_path: Path, kind: str) -> None:
+    volume_case(tmp_path, [node(kind, "a", "p"), node("Flatten", "p", "y")], {})
+
+
+def test_channels_of_pooled_volumes_can_be_cut(tmp_path: Path) -> None:
+    nodes = [
+        *(node("Relu", "a", "r"), node("MaxPool", "r", "p", kernel_shape=[2, 2, 2], strides=[2, 2, 2])),
+        *(node("Conv", "p k", "c"), node("GlobalAveragePool", "c", "g"), node("Flatten", "g", "f")),
+        node("Gemm", "f w", "y"),
+    ]
+    network = volume_case(tmp_path, nodes, {"k": normal(6, 4, 2, 2, 2), "w": normal(6, 3)})
+    assert sorted(analyse(network).widths.values()) == [4, 6]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"strides": [2, 2, 1], "pads": [1, 1, 1, 0, 1, 1], "output_padding": [1, 0, 0]},
+        {"strides": [2, 1, 2], "group": 2},
+        {"dilations": [1, 2, 1], "strides": [1, 2, 2]},
+    ],
+    ids=str,
+)
+def test_a_transposed_convolution_of_volumes(tmp_path: Path, options: dict[str, Any]) -> None:
+    weights = {"k": normal(4, 3, 3, 2, 3), "b": normal(3 * options.get("group", 1))}
+    bias = "" if "output_padding" in options else " b"
+    volume_case(tmp_path, [node("ConvTranspose", f"a k{bias}", "y", **options)], weights)
 
 
 def test_a_signal(tmp_path: Path) -> None:

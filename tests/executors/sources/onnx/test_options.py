@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from executors.sources.onnx.loading import load_onnx
 from mistify.errors import ErrorCode, MistifyError
@@ -171,7 +172,10 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        ([node("Dropout", "a", "d mask"), node("Where", "mask d a", "y")], "returns 'mask' as output 2"),
+        (
+            [node("MaxPool", "a", "p places", kernel_shape=[2, 2]), node("Cast", "places", "y", to=1)],
+            "returns 'places' as output 2",
+        ),
         ([node("Slice", "a nine nine two", "y")], "makes a tensor without entries"),
         ([node("Tile", "a tiles", "y")], "node Tile /Tile_y, which depends on the network's input"),
         (
@@ -180,7 +184,7 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
                 node("Add", "b b", "c"),
                 node("Cast", "c", "y", to=1),
             ],
-            "node Add /Add_c, which computes with 8-bit integers",
+            "node Add /Add_c, which computes with integers that may wrap around",
         ),
         (
             [
@@ -190,7 +194,23 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
             ],
             "raises integers to a power",
         ),
-        ([node("Cast", "a", "b", to=TensorProto.INT16), node("Cast", "b", "y", to=1)], "casts to INT16"),
+        (
+            [
+                node("Cast", "a", "b", to=TensorProto.UINT32),
+                node("Sub", "b b", "c"),
+                node("Cast", "c", "y", to=1),
+            ],
+            "node Sub /Sub_c, which computes with integers that may wrap around",
+        ),
+        (
+            [
+                node("Cast", "a", "b", to=TensorProto.INT64),
+                node("Greater", "b large", "c"),
+                node("Where", "c a a", "y"),
+            ],
+            "has a constant of integers that need more than 32 bits",
+        ),
+        ([node("Cast", "a", "b", to=TensorProto.INT4), node("Cast", "b", "y", to=1)], "casts to INT4"),
         ([node("Dropout", "a rate yes", "y")], "is in training mode"),
         ([node("MaxPool", "a", "y", kernel_shape=[2, 2], dilations=[2, 2])], "by dilations"),
         ([node("Resize", "a - scales", "y")], "resizes the channels"),
@@ -205,7 +225,8 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
 def test_what_is_not_supported_is_named(tmp_path: Path, nodes: list[Any], text: str) -> None:
     weights = {
         "nine": np.array([9]), "two": np.array([2]), "tiles": np.array([1, 2, 1, 1]),
-        "rate": np.float32(0.5), "yes": np.array(True), "differ": normal(3, 1, 8, 2),
+        "large": np.int64(2**40), "rate": np.float32(0.5), "yes": np.array(True),
+        "differ": normal(3, 1, 8, 2),
         "scales": np.array([1, 2, 1, 1], np.float32), "halves": np.array([1, 1, 0.5, 0.5], np.float32),
     }  # fmt: skip
     refused(tmp_path, nodes, weights, text)
@@ -215,7 +236,7 @@ def test_inputs_of_other_types_are_named(tmp_path: Path) -> None:
     nodes = [node("Cast", "x", "f", to=TensorProto.FLOAT), node("Conv", "f k", "y")]
     weights = {"k": normal(8, 3, 3, 3)}
     for kind, shape, text in (
-        (TensorProto.UINT16, ["n", 3, 9, 9], "type UINT16; expected a batch of entries"),
+        (TensorProto.STRING, ["n", 3, 9, 9], "type STRING; expected a batch of entries"),
         (
             TensorProto.FLOAT,
             ["n", 3, 0, 9],
@@ -226,3 +247,71 @@ def test_inputs_of_other_types_are_named(tmp_path: Path) -> None:
         with pytest.raises(MistifyError, match=r"an input 'x'") as caught:
             load_onnx(written(tmp_path / "net.onnx", proto))
         assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64]
+)
+def test_integers_of_other_sizes_are_read(tmp_path: Path, kind: int) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    nodes = [
+        *(node("Div", "x three", "q"), node("Greater", "x q", "g"), node("Where", "g x q", "w")),
+        *(node("Cast", "w", "f", to=TensorProto.FLOAT), node("Conv", "f k", "y")),
+    ]
+    weights = {"k": normal(8, 3, 3, 3), "three": np.array(3, dtype)}
+    proto = model(nodes, {"x": ["n", 3, 9, 9]}, weights, kind=kind)
+    file = written(tmp_path / "net.onnx", proto)
+    x = np.random.default_rng(0).integers(0, 30_000, (3, 3, 9, 9)).astype(dtype)
+    made = np.asarray(load_onnx(file)(x.astype(np.int32)))
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(made, expected, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_mask_of_inference_keeps_all_entries(tmp_path: Path) -> None:
+    image_case(
+        tmp_path, [node("Dropout", "a", "d mask"), node("Where", "mask d zero", "y")], {"zero": np.float32(0)}
+    )
+
+
+@pytest.mark.parametrize("amounts", [(2, 1), (20, 9)], ids=str)
+def test_a_tensor_goes_on_around_itself(tmp_path: Path, amounts: tuple[int, int]) -> None:
+    before, after = amounts
+    weights = {"p": np.array([0, 0, before, 1, 0, 0, after, 0])}
+    image_case(tmp_path, [node("Pad", "a p", "y", mode="wrap")], weights, opset=19)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_computed_matrix_is_added_to_a_product(tmp_path: Path, factor: float) -> None:
+    nodes = [
+        node("Flatten", "a", "f"),
+        node("Gemm", "f v", "m"),
+        node("Gemm", "f w m", "y", alpha=2.0, beta=factor),
+    ]
+    image_case(tmp_path, nodes, {"w": normal(576, 4), "v": normal(576, 4, seed=1)})
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("sizes", [(4, 6), (18, 5)])
+@pytest.mark.parametrize("inside", [0, 1])
+def test_resizing_with_antialiasing(tmp_path: Path, sizes: tuple[int, int], mode: str, inside: int) -> None:
+    options = {"antialias": 1, "mode": mode, "exclude_outside": inside}
+    by_reference(tmp_path, [node("Resize", "a - - to", "y", axes=[2, 3], **options)], {"to": np.array(sizes)})
+
+
+@pytest.mark.parametrize("filling", [0.0, 3.5])
+def test_a_region_is_cropped_and_resized(tmp_path: Path, filling: float) -> None:
+    coordinates = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": filling}
+    weights = {"to": np.array([5, 7]), "region": np.array([0.2, -0.1, 1.3, 0.7], np.float32)}
+    by_reference(
+        tmp_path, [node("Resize", "a region - to", "y", axes=[2, 3], mode="linear", **coordinates)], weights
+    )
+
+
+def by_reference(tmp_path: Path, nodes: list[Any], weights: dict[str, Array]) -> None:
+    """Check nodes that follow a convolution against ONNX's reference, where ONNX Runtime differs from it."""
+    weights = {"kernel": normal(8, 3, 3, 3), **weights}
+    proto = model([node("Conv", "x kernel", "a"), *nodes], {"x": ["n", 3, 11, 10]}, weights, opset=18)
+    x = normal(3, 3, 11, 10, scale=1.0)
+    made = np.asarray(load_onnx(written(tmp_path / "net.onnx", proto))(np.moveaxis(x, 1, -1)))
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(np.moveaxis(made, -1, 1), expected, atol=1e-5)

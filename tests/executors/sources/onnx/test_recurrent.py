@@ -106,6 +106,13 @@ def test_the_memory_of_an_lstm_is_returned(tmp_path: Path, direction: str, read:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
+def test_gates_read_the_memory_through_peepholes(tmp_path: Path, direction: str) -> None:
+    made = node_of("LSTM", "x w r b - - - p", READ["all"], direction=direction)
+    peepholes = normal(DIRECTIONS[direction], 3 * UNITS, scale=1.0)
+    check(tmp_path, of_node(made, {**weights_of("LSTM", direction), "p": peepholes}), SEQUENCES)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -166,7 +173,6 @@ def test_data_with_the_batch_first(tmp_path: Path, direction: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "options", "shape", "reason"),
     [
-        ("x w r b - - - p", {}, [STEPS, "n", FEATURES], "has peepholes"),
         ("x w r b l", {}, [STEPS, "n", FEATURES], "has sequences of lengths other than 4"),
         ("x w r b", {"clip": 1.0}, [STEPS, "n", FEATURES], "has a clip, or one"),
         ("x w r b", {"input_forget": 1}, [STEPS, "n", FEATURES], "or one gate for input and forgetting"),
@@ -179,7 +185,7 @@ def test_data_with_the_batch_first(tmp_path: Path, direction: str) -> None:
 def test_options_that_keras_lacks_are_refused(
     tmp_path: Path, inputs: str, options: dict[str, Any], shape: list[Any], reason: str
 ) -> None:
-    weights = {**weights_of("LSTM"), "p": normal(1, 3 * UNITS), "l": np.array([4, 2], np.int32)}
+    weights = {**weights_of("LSTM"), "l": np.array([4, 2], np.int32)}
     proto = of_node(node_of("LSTM", inputs, READ["sequence"], **options), weights, x=shape)
     with pytest.raises(MistifyError, match=f"node LSTM .*which .*{reason}"):
         load_onnx(written(tmp_path / "net.onnx", proto))

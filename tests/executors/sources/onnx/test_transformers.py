@@ -142,13 +142,27 @@ def test_einsum(tmp_path: Path, equation: str, operands: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("equation", "operands"),
+    [("btt->bt", "m"), ("btt->b", "m"), ("btct->bct", "c"), ("btt,btc->bct", "m a"), ("btt,td->bd", "m w")],
+)
+def test_einsum_of_a_diagonal(tmp_path: Path, equation: str, operands: str) -> None:
+    nodes = [
+        node("Einsum", "a a", "m", equation="btc,bsc->bts"),
+        node("Einsum", "a a", "c", equation="btc,bsc->btcs"),
+        node("Einsum", operands, "y", equation=equation),
+    ]
+    token_case(tmp_path, nodes, {"w": normal(TOKENS, 4)})
+
+
+@pytest.mark.parametrize(
     ("equation", "operands", "reason"),
     [
         ("btc->tc", "a", "combines the examples of a batch"),
         ("btc,btc->tc", "a a", "combines the examples of a batch"),
         ("btc,atc->bac", "a a", "combines the examples of a batch"),
         ("btc,tc->btc", "a table", "by constants of their own"),
-        ("btt->bt", "a", "takes a diagonal"),
+        ("btc,tt->btc", "a by_token", "takes a diagonal of a constant"),
+        ("bbc->bc", "a", "combines the examples of a batch"),
         ("btc,btd,bte->bcde", "a a a", "has 3 operands; expected one or two"),
     ],
 )
@@ -157,7 +171,7 @@ def test_other_einsums_are_refused(tmp_path: Path, equation: str, operands: str,
         token_case(
             tmp_path,
             [node("Einsum", operands, "y", equation=equation)],
-            {"table": normal(TOKENS, CHANNELS)},
+            {"table": normal(TOKENS, CHANNELS), "by_token": normal(TOKENS, TOKENS)},
         )
 
 

@@ -34,6 +34,10 @@ KINDS = [
 ]
 
 
+#: Layers whose kernels the converter leaves in float32.
+_OF_VOLUMES = (keras.layers.Conv3D, keras.layers.Conv3DTranspose)
+
+
 def setup_of(model: keras.Model) -> TrainingSetup:
     x = rows(model, 48)
     classes = np.asarray(model(x["x"], training=False)).argmax(axis=-1)
@@ -68,7 +72,7 @@ def test_a_layer_is_trained_and_packaged_as_int8_or_refused_at_submission(kind: 
     expected = np.asarray(model(setup.train.inputs["x"], training=False))
     assert np.abs(outputs - expected).mean() < 0.1
     in_float32 = float_kernels(network, read_graph(model).layers)
-    assert set(in_float32) <= ({"conv3d"} if kind is keras.layers.Conv3D else set())
+    assert set(in_float32) <= ({"conv3d"} if kind in _OF_VOLUMES else set())
 
 
 @pytest.mark.sampled
