@@ -12,10 +12,11 @@ from mistify.jobs.package_spec import PackageSpec
 
 
 class JobState(Enum):
-    """The state of a job."""
+    """The state of a job. A `PAUSED` one starts no steps until it is resumed."""
 
     QUEUED = "queued"
     RUNNING = "running"
+    PAUSED = "paused"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -23,7 +24,7 @@ class JobState(Enum):
     @property
     def ended(self) -> bool:
         """True if the job will not change any more."""
-        return self not in (JobState.QUEUED, JobState.RUNNING)
+        return self not in (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 
 
 class GoalState(Enum):

@@ -15,6 +15,7 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_DONE: _ClassVar[JobState]
     JOB_STATE_FAILED: _ClassVar[JobState]
     JOB_STATE_CANCELLED: _ClassVar[JobState]
+    JOB_STATE_PAUSED: _ClassVar[JobState]
 
 class GoalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -31,6 +32,7 @@ JOB_STATE_RUNNING: JobState
 JOB_STATE_DONE: JobState
 JOB_STATE_FAILED: JobState
 JOB_STATE_CANCELLED: JobState
+JOB_STATE_PAUSED: JobState
 GOAL_STATE_UNSPECIFIED: GoalState
 GOAL_STATE_WAITING: GoalState
 GOAL_STATE_RUNNING: GoalState
@@ -282,6 +284,22 @@ class ListJobsResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CancelJobRequest(_message.Message):
+    __slots__ = ("job_id", "goals")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    goals: GoalSelection
+    def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+
+class PauseJobRequest(_message.Message):
+    __slots__ = ("job_id", "goals")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    goals: GoalSelection
+    def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+
+class ResumeJobRequest(_message.Message):
     __slots__ = ("job_id", "goals")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]

@@ -65,6 +65,16 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
                 _registered_method=True)
+        self.PauseJob = channel.unary_unary(
+                '/mistify.v1.Porting/PauseJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.PauseJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
+                _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/mistify.v1.Porting/ResumeJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
+                _registered_method=True)
         self.ChangeJob = channel.unary_unary(
                 '/mistify.v1.Porting/ChangeJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.ChangeJobRequest.SerializeToString,
@@ -153,6 +163,21 @@ class PortingServicer:
 
     def CancelJob(self, request, context):
         """Stops a job; goals that are met keep their packages. A job that has ended does not change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseJob(self, request, context):
+        """Lets a job start no further steps; those in progress end first, and nothing is lost. A job that has ended does
+        not change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Lets a paused job continue. Other jobs do not change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,6 +279,16 @@ def add_PortingServicer_to_server(servicer, server):
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
+            ),
+            'PauseJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.PauseJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.ResumeJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
             ),
             'ChangeJob': grpc.unary_unary_rpc_method_handler(
@@ -464,6 +499,60 @@ class Porting:
             target,
             '/mistify.v1.Porting/CancelJob',
             mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/PauseJob',
+            mistify_dot_v1_dot_porting__pb2.PauseJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/ResumeJob',
+            mistify_dot_v1_dot_porting__pb2.ResumeJobRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.Job.FromString,
             options,
             channel_credentials,

@@ -11,7 +11,9 @@ from mistify_client.cli.groups import CommandGroup
 
 #: Command -> the module of this package that registers it.
 _MODULES: Final = {
-    **dict.fromkeys(("jobs", "fetch", "rename", "tag", "cancel", "remove", "restore"), "jobs"),
+    **dict.fromkeys(
+        ("jobs", "fetch", "rename", "tag", "pause", "resume", "cancel", "remove", "restore"), "jobs"
+    ),
     "report": "report",
     "layers": "layers",
     "run": "run",

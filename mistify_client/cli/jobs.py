@@ -1,4 +1,4 @@
-"""The commands for jobs on a server, such as `mistify jobs`, `fetch`, `rename`, `cancel` and `remove`."""
+"""The commands for jobs on a server, such as `mistify jobs`, `fetch`, `pause`, `cancel` and `remove`."""
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a command line."""
-    for command in (jobs, fetch, rename, tag, cancel, remove, restore):
+    for command in (jobs, fetch, rename, tag, pause, resume, cancel, remove, restore):
         app.command()(command)
 
 
@@ -134,12 +134,25 @@ def tag(
         client.tag(job, tags or ())
 
 
+def pause(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
+    """Let a job start no further steps; those in progress end first, and nothing is lost.
+
+    It stays paused, also when the server is restarted, until `mistify resume` lets it continue.
+    """
+    with reported_errors(), _client(server, token_file) as client:
+        _show_state(job, client.pause(job).state, JobState.PAUSED)
+
+
+def resume(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
+    """Let a paused job continue."""
+    with reported_errors(), _client(server, token_file) as client:
+        _show_state(job, client.resume(job).state, JobState.RUNNING)
+
+
 def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Stop a job; goals that are met keep their packages."""
     with reported_errors(), _client(server, token_file) as client:
-        state = client.cancel(job).state
-    verb = "is" if state is JobState.CANCELLED else "had already ended:"
-    typer.echo(f"job {job} {verb} {state.value}")
+        _show_state(job, client.cancel(job).state, JobState.CANCELLED)
 
 
 def remove(
@@ -168,6 +181,12 @@ def restore(job: JobArgument, server: ServerOption, token_file: TokenFile = None
     with reported_errors(), _client(server, token_file) as client:
         client.restore(job)
     typer.echo(f"restored {job}")
+
+
+def _show_state(job: str, state: JobState, wanted: JobState) -> None:
+    """Print the state of a job after a command that should have led to a state."""
+    verb = "had already ended:" if state.ended and state is not wanted else "is"
+    typer.echo(f"job {job} {verb} {state.value}")
 
 
 def _client(server: str, token_file: Path | None) -> PortingClient:

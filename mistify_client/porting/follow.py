@@ -73,7 +73,15 @@ def follow(
     fetch, damaged = fetch or client.fetch, DamagedPackages()
     sources, goals = job.sources, {goal.id: goal for goal in job.goals}
     left = None if only is None else set(only)
+    job_state: JobState | None = None
     for event in once_for_equal_goals(client.watch(job.id)):
+        if isinstance(event.event, JobState):
+            if event.event is JobState.PAUSED:
+                display.show_line(f"paused; this continues the job: mistify resume {job.id}")
+            elif job_state is JobState.PAUSED:
+                display.show_line(f"no longer paused: {event.event.value}")
+            job_state = event.event
+            continue
         if left is not None and event.goal_id not in left:
             continue
         match event.event:

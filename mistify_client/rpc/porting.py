@@ -195,6 +195,22 @@ class PortingClient(ServiceClient):
             f"{job_id} may or may not have been cancelled: check with `mistify jobs`, or cancel it again",
         )
 
+    def pause(self, job_id: str) -> Job:
+        """Let a job start no further steps; those in progress end first, and nothing is lost.
+
+        A job that has ended does not change.
+
+        Returns:
+            The job, without its goals.
+        """
+        request = pb.PauseJobRequest(job_id=job_id, goals=pb.GoalSelection())
+        return porting.job_from_proto(self._connection.call(self._stub.PauseJob, request, JOB_SECONDS))
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job continue; other jobs do not change. Return the job, without its goals."""
+        request = pb.ResumeJobRequest(job_id=job_id, goals=pb.GoalSelection())
+        return porting.job_from_proto(self._connection.call(self._stub.ResumeJob, request, JOB_SECONDS))
+
     def remove(self, job_id: str) -> int:
         """Remove a job that has ended from the lists, and return until when `restore` can undo it.
 

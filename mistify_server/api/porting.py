@@ -70,6 +70,16 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         await self._service.cancel(request.job_id)
         return await self._part(request.job_id, request)
 
+    async def PauseJob(self, request: pb.PauseJobRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Pause a job."""
+        await self._service.pause(request.job_id)
+        return await self._part(request.job_id, request)
+
+    async def ResumeJob(self, request: pb.ResumeJobRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Let a paused job continue."""
+        await self._service.resume(request.job_id)
+        return await self._part(request.job_id, request)
+
     async def ChangeJob(  # noqa: N802
         self, request: pb.ChangeJobRequest, context: Any
     ) -> pb.ChangeJobResponse:

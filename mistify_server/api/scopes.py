@@ -13,6 +13,8 @@ _PORTING: Final = {
     "Plan": Scope.SUBMIT,
     "AddGoals": Scope.SUBMIT,
     "CancelJob": Scope.SUBMIT,
+    "PauseJob": Scope.SUBMIT,
+    "ResumeJob": Scope.SUBMIT,
     "ChangeJob": Scope.SUBMIT,
     "RemoveJob": Scope.SUBMIT,
     "RestoreJob": Scope.SUBMIT,

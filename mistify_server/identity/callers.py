@@ -22,7 +22,7 @@ class Scope(StrEnum):
 #: What callers with a scope may do.
 MEANINGS: Final[Mapping[Scope, str]] = {
     Scope.READ: "see jobs, packages, devices and metrics",
-    Scope.SUBMIT: "plan, submit, extend, cancel and remove jobs; upload files; add measured devices",
+    Scope.SUBMIT: "plan, submit, extend, pause, cancel and remove jobs; upload files; add measured devices",
     Scope.TUNE: "tune with other members of a group",
     Scope.REPORT: "report a device's state and the latency of its packages",
     Scope.ADMIN: "everything, including tokens and roll-outs",

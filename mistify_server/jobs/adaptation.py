@@ -213,6 +213,7 @@ class CollectiveAdaptation:
         above = self._checkpoints.get(node.parent) if node.parent is not None else None
         costs = root.root_costs if above is None else above.costs
         if above is not None and collapsed(result, above, root.metric):
+            await self._queue.checkpoint()
             again = await self._run(self._adapt_task(node, root, root.root), node.goals, part)
             if isinstance(again, AdaptResult) and replaces(again, result, node, root.metric):
                 costs = root.root_costs
@@ -240,6 +241,7 @@ class CollectiveAdaptation:
                 return
             await self._log.record(BranchesSaved(goal_id, branches))
             self._branches[goal_id] = branches
+            await self._queue.checkpoint()
         await self._package(index, goal_id, adapted, root)
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
@@ -288,18 +290,21 @@ class CollectiveAdaptation:
         for at_safer in safer(best):
             if not best.falls_short:
                 break
+            await self._queue.checkpoint()
             best = best.improved(await self._attempt(index, at_safer, adapted, root))
         tried = []
         plan = self._plan
         for other in others(best, plan.source_costs, plan.floor, plan.estimates):
             if best.meets and not best.falls_short:
                 break
+            await self._queue.checkpoint()
             node = self._tree.nodes[index].model_copy(
                 update={"budget": dict(other.spec.budget), "targets": other.spec.targets}
             )
             result = await self._run(self._tasks(root).adapt(node, [other], root.root), [goal.id])
             if isinstance(result, AdaptResult):
                 tried.append(other.spec.quantization.precision)
+                await self._queue.checkpoint()
                 best = best.improved(await self._attempt(index, other, result, root))
         return best.after_trying(tried)
 

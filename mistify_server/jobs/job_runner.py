@@ -8,7 +8,7 @@ from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.course import Course
 from mistify_server.jobs.log import JobLog
-from mistify_server.jobs.step_queue import StepQueue
+from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
@@ -22,6 +22,7 @@ class JobRunner:
         job: The job in its state in the store.
         states: The job's batches in their state in the store.
         on_change: Called after every change of the job.
+        scheduler: Starts the steps of all jobs.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class JobRunner:
         *,
         on_change: Callable[[], None],
         writer: StoreWriter,
+        scheduler: StepScheduler,
     ) -> None:
-        self._engine = engine
+        paused = job.state is JobState.PAUSED
         self._log = JobLog(store.jobs, job, on_change, writer, Course(states, job.goals, engine.slots))
-        self._queue = StepQueue()
+        self._log.paused = paused
+        self._queue = StepQueue(scheduler, paused=paused)
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(state, self._log, engine, store, self._queue)
             for state in states
@@ -57,20 +60,31 @@ class JobRunner:
         """Return the number of steps that are ready but wait for workers."""
         return self._queue.waiting
 
+    @property
+    def paused(self) -> bool:
+        """Whether no steps start. To be changed after the state in the store."""
+        return self._queue.paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._log.paused = self._queue.paused = paused
+
     async def run(self) -> None:
         """Adapt all batches of the job until every goal has ended.
 
         Raises:
             MistifyError: The store rejects the changes permanently.
         """
-        await self._log.record(JobChanged(JobState.RUNNING))
+        async with self._log.writing:
+            if not self.paused:
+                await self._log.write(JobChanged(JobState.RUNNING))
         for adaptation in self._adaptations.values():
             adaptation.queue_steps()
         while True:
-            await self._queue.run(self._engine.slots)
+            await self._queue.run()
             # This comes last, when nothing else needs a worker. Goals may be added in the meantime.
             while any(adaptation.queue_reference() for adaptation in self._adaptations.values()):
-                await self._queue.run(self._engine.slots)
+                await self._queue.run()
             async with self._log.writing:
                 if self._queue.empty:
                     await self._log.write(self._end())

@@ -70,7 +70,23 @@ class JobLog:
         self._course = course
         self._clock = clock
         self._start = clock() - job.seconds
+        self._paused_at: float | None = None
         self._spent = defaultdict(float, job.spent)
+
+    @property
+    def paused(self) -> bool:
+        """Whether time does not count as time of the job."""
+        return self._paused_at is not None
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._start = self._clock() - self._seconds
+        self._paused_at = self._clock() if paused else None
+
+    @property
+    def _seconds(self) -> float:
+        """The time that the job has been running."""
+        return (self._clock() if self._paused_at is None else self._paused_at) - self._start
 
     @property
     def goals(self) -> list[Goal]:
@@ -105,7 +121,7 @@ class JobLog:
 
     async def write(self, *changes: Change) -> None:
         """Write changes like `record`, for a caller that holds `writing`."""
-        seconds, spent = self._clock() - self._start, dict(self._spent)
+        seconds, spent = self._seconds, dict(self._spent)
         await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
         for change in changes:
             self._log_change(change)
@@ -204,7 +220,7 @@ class JobLog:
                 await self.write(*begun, *(Advanced(subject, timed) for subject in subjects))
 
     def _with_time_left(self, update: ProgressUpdate) -> ProgressUpdate:
-        estimated = self._course.estimate(self._clock() - self._start)
+        estimated = self._course.estimate(self._seconds)
         if estimated is None:
             return update
         return replace(update, job_share=estimated.share, seconds_left=estimated.seconds_left)

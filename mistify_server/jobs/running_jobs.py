@@ -14,7 +14,8 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.job_runner import JobRunner
-from mistify_server.jobs.store_writer import StoreWriter, is_outage, until_available
+from mistify_server.jobs.step_queue import StepScheduler
+from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, until_available
 from mistify_server.store.changes import Addition
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan, BatchState
@@ -38,6 +39,7 @@ class RunningJobs:
         self._store = store
         self._engine = engine
         self._writer = StoreWriter()
+        self._scheduler = StepScheduler(engine.slots)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
@@ -95,6 +97,13 @@ class RunningJobs:
         """Stop a job permanently, keeping its results. A finished job does not change."""
         # The caller may disconnect, but a job must not stay half cancelled.
         await asyncio.shield(asyncio.create_task(self._cancel(job_id)))
+
+    async def set_paused(self, job_id: str, *, paused: bool) -> None:
+        """Let a job start no further steps, also after a restart of the server; or let it continue.
+
+        Steps in progress end at their next checkpoint, with their results. A finished job does not change.
+        """
+        await completed(self._set_paused(job_id, paused=paused))
 
     async def stop(self) -> None:
         """Stop all jobs; the next server resumes them."""
@@ -154,6 +163,15 @@ class RunningJobs:
                     await self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
                     return
 
+    async def _set_paused(self, job_id: str, *, paused: bool) -> None:
+        async with self.held(job_id), self.writing(job_id):
+            write = partial(self._store.jobs.set_paused, job_id, paused=paused)
+            if await self._writer.write(write):
+                _log.info("the job is %s", "paused" if paused else "resumed", extra={"job": job_id})
+                if runner := self._runners.get(job_id):
+                    runner.paused = paused
+        self._wake_watchers(job_id)
+
     async def _stop(self, job_id: str) -> None:
         task = self._tasks.get(job_id)
         if task is not None:
@@ -199,7 +217,15 @@ class RunningJobs:
 
     def _runner(self, job: Job, states: Sequence[BatchState]) -> JobRunner:
         wake = partial(self._wake_watchers, job.id)
-        return JobRunner(self._store, self._engine, job, states, on_change=wake, writer=self._writer)
+        return JobRunner(
+            self._store,
+            self._engine,
+            job,
+            states,
+            on_change=wake,
+            writer=self._writer,
+            scheduler=self._scheduler,
+        )
 
     async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
         """End a job as soon as the store is available, unless it has already ended."""

@@ -257,6 +257,14 @@ class PortingService:
         """Stop a job; finished goals keep their packages."""
         await self._jobs.cancel(job_id)
 
+    async def pause(self, job_id: str) -> None:
+        """Let a job start no further steps; those in progress end first. A finished job does not change."""
+        await self._jobs.set_paused(job_id, paused=True)
+
+    async def resume(self, job_id: str) -> None:
+        """Let a paused job continue; no effect on other jobs."""
+        await self._jobs.set_paused(job_id, paused=False)
+
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new events as they occur, until the job ends.
 

@@ -1,26 +1,92 @@
-"""A queue of steps that run concurrently."""
+"""The steps of a job, and the scheduler that starts the steps of all jobs."""
 
 import asyncio
+import heapq
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from contextvars import Context, copy_context
+from typing import Any, TypeAlias
 
 from mistify_server.tasks.in_progress import InProgress
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class StepQueue:
-    """Runs steps concurrently, lowest rank first.
+class StepScheduler:
+    """Starts the steps of all jobs, at most as many at a time as there are slots.
 
-    Steps can be added at any time from the same event loop. The first exception in a step ends the run.
+    A free slot goes to the job that has waited longest for its turn. The order depends only on the order of
+    calls, never on time. Use it from one event loop.
+
+    Args:
+        slots: Number of steps that run at the same time.
     """
 
-    def __init__(self) -> None:
-        self._queue: asyncio.PriorityQueue[tuple[tuple[int, ...], int, Step]] = asyncio.PriorityQueue()
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._queues: list[StepQueue] = []
+        self._turns = itertools.count()
+        self._due: asyncio.Handle | None = None
+
+    def join(self, queue: "StepQueue") -> None:
+        """Start the steps of a job from now on."""
+        self._queues.append(queue)
+        self.wake()
+
+    def leave(self, queue: "StepQueue") -> None:
+        """Start no more steps of a job; no effect if none are started."""
+        if queue in self._queues:
+            self._queues.remove(queue)
+
+    def wake(self) -> None:
+        """Start the steps that may start, once the current callback of the event loop has added its own."""
+        if self._due is None:
+            # A context of its own: a step does not inherit that of whatever woke the scheduler.
+            self._due = asyncio.get_running_loop().call_soon(self._start, context=Context())
+
+    def release(self) -> None:
+        """Take back the slot of a step."""
+        self._free += 1
+        self.wake()
+
+    def _start(self) -> None:
+        self._due = None
+        while self._free:
+            ready = [queue for queue in self._queues if queue.ready]
+            if not ready:
+                return
+            chosen = min(ready, key=lambda queue: queue.turn)
+            chosen.turn = next(self._turns)
+            self._free -= 1
+            chosen.start_next()
+
+
+class StepQueue:
+    """The steps of one job, lowest rank first.
+
+    Steps can be added at any time from the same event loop. The first exception in a step ends the run.
+
+    Args:
+        paused: Whether it starts no steps until it is resumed.
+
+    Attributes:
+        turn: When the last of its steps was started, as a number that rises with each; negative before.
+    """
+
+    def __init__(self, scheduler: StepScheduler, *, paused: bool = False) -> None:
+        self.turn = -1
+        self._scheduler = scheduler
+        self._paused = paused
+        self._waiting: list[tuple[tuple[int, ...], int, Step]] = []
+        self._suspended: deque[tuple[asyncio.Task[Any] | None, asyncio.Future[None]]] = deque()
+        self._with_slot: set[asyncio.Task[Any] | None] = set()
         self._count = itertools.count()
         self._left = 0
+        self._all_done = asyncio.Event()
         self._steps = InProgress()
+        self._group = asyncio.TaskGroup()
+        self._context = Context()
 
     @property
     def busy_since(self) -> float:
@@ -29,38 +95,85 @@ class StepQueue:
 
     @property
     def waiting(self) -> int:
-        """Return the number of steps that have not started."""
-        return self._queue.qsize()
+        """Return the number of steps that wait for a slot; 0 while the job is paused. Thread-safe."""
+        return 0 if self._paused else len(self._waiting) + len(self._suspended)
 
     @property
     def empty(self) -> bool:
         """Return whether all steps are finished."""
         return not self._left
 
+    @property
+    def ready(self) -> bool:
+        """Return whether a step could start or continue if there were a slot for it."""
+        return not self._paused and bool(self._suspended or self._waiting)
+
+    @property
+    def paused(self) -> bool:
+        """Whether no steps start: those in progress end at their next checkpoint."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused = paused
+        self._scheduler.wake()
+
     def add(self, rank: tuple[int, ...], step: Step) -> None:
         """Put a step on the queue."""
-        self._queue.put_nowait((rank, next(self._count), step))
+        heapq.heappush(self._waiting, (rank, next(self._count), step))
         self._left += 1
+        self._scheduler.wake()
 
-    async def run(self, at_once: int) -> None:
-        """Run the steps, at most `at_once` at a time, until none is left.
+    async def run(self) -> None:
+        """Run the steps until none is left.
 
         No step can be added between the end of the last step and the return.
         """
         try:
-            while self._left:  # a step may be added while the runners end
-                async with asyncio.TaskGroup() as group:
-                    runners = [group.create_task(self._run_steps()) for _ in range(at_once)]
-                    await self._queue.join()
-                    for runner in runners:
-                        runner.cancel()
+            async with asyncio.TaskGroup() as self._group:
+                self._context = copy_context()
+                self._scheduler.join(self)
+                try:
+                    while self._left:
+                        self._all_done.clear()
+                        await self._all_done.wait()
+                finally:
+                    self._scheduler.leave(self)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
-    async def _run_steps(self) -> None:
-        while True:
-            _, _, step = await self._queue.get()
-            with self._steps.entry():
-                await step()
-            self._left -= 1
-            self._queue.task_done()
+    async def checkpoint(self) -> None:
+        """Let other steps go first, and wait while the job is paused; a step calls it between its tasks."""
+        task = asyncio.current_task()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._suspended.append((task, turn))
+        self._with_slot.remove(task)
+        self._scheduler.release()
+        await turn
+
+    def start_next(self) -> None:
+        """Use a slot for a suspended step, or else for a new one; `ready` must be true."""
+        if self._suspended:
+            task, turn = self._suspended.popleft()
+            self._with_slot.add(task)
+            turn.set_result(None)
+            return
+        _, _, step = heapq.heappop(self._waiting)
+        task = self._group.create_task(self._run_step(step), context=self._context.copy())
+        self._with_slot.add(task)
+        task.add_done_callback(self._on_end)
+
+    async def _run_step(self, step: Step) -> None:
+        with self._steps.entry():
+            await step()
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        # Not at the end of the step itself: until the task has ended, the group would wait for it.
+        if task.cancelled() or task.exception() is not None:
+            self._scheduler.leave(self)  # the group accepts no more steps
+        if task in self._with_slot:
+            self._with_slot.remove(task)
+            self._scheduler.release()
+        self._left -= 1
+        if not self._left:
+            self._all_done.set()

@@ -234,6 +234,13 @@ class JobStore(ABC):
         """
 
     @abstractmethod
+    def set_paused(self, job_id: str, *, paused: bool) -> bool:
+        """Pause or resume an unfinished job, with an event.
+
+        Returns False, without any change, if the job is finished or already in this state.
+        """
+
+    @abstractmethod
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
         """Return up to `limit` of the latest edges of all jobs, oldest first.
 

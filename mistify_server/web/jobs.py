@@ -1,4 +1,4 @@
-"""Routes for jobs: submit, plan, list, watch, add goals, cancel, remove."""
+"""Routes for jobs: submit, plan, list, watch, add goals, pause, cancel, remove."""
 
 import asyncio
 import json
@@ -149,7 +149,7 @@ def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
 
 
 def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
-    """Add the routes that rename, tag, extend and cancel a job."""
+    """Add the routes that rename, tag, extend, pause and cancel a job."""
 
     @router.patch(
         "/jobs/{job_id}",
@@ -174,6 +174,18 @@ def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
     async def cancel(job_id: str) -> JobPart:
         """Stop a job; met goals keep their packages."""
         await service.cancel(job_id)
+        return await service.part(job_id, GoalSelection())
+
+    @router.post("/jobs/{job_id}/pause", responses=dict(responses(*_INVALID)))
+    async def pause(job_id: str) -> JobPart:
+        """Let a job start no further steps; those in progress end first."""
+        await service.pause(job_id)
+        return await service.part(job_id, GoalSelection())
+
+    @router.post("/jobs/{job_id}/resume", responses=dict(responses(*_INVALID)))
+    async def resume(job_id: str) -> JobPart:
+        """Let a paused job continue."""
+        await service.resume(job_id)
         return await service.part(job_id, GoalSelection())
 
 

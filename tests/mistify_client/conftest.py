@@ -144,6 +144,18 @@ class PortingFake(PortingServicer):
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
         return self._part(request)
 
+    def PauseJob(self, request, context):
+        self._note(request, context)
+        if not self.job.state.ended:
+            self.job = replace(self.job, state=JobState.PAUSED)
+        return self._part(request)
+
+    def ResumeJob(self, request, context):
+        self._note(request, context)
+        if not self.job.state.ended:
+            self.job = replace(self.job, state=JobState.RUNNING)
+        return self._part(request)
+
     def RemoveJob(self, request, context):
         self._note(request, context)
         if request.now:

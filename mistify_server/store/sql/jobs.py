@@ -35,6 +35,7 @@ from mistify_server.store.sql.reading import (
     part_of,
     parts_without_goals,
     stored_packages,
+    submitted,
 )
 from mistify_server.store.sql.references import (
     DigestReferences,
@@ -101,7 +102,7 @@ class SqlJobStore(JobStore):
     @override
     def create(self, submission: Submission) -> Job:
         with self._database.write() as session:
-            known = _submitted(session, submission.idempotency_key, submission.config_text)
+            known = submitted(session, submission.idempotency_key, submission.config_text)
             if known is not None:
                 return job_of(session, known)
             insert_job(session, submission)
@@ -111,7 +112,7 @@ class SqlJobStore(JobStore):
     @override
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
         with self._database.read() as session:
-            known = _submitted(session, idempotency_key, config_text)
+            known = submitted(session, idempotency_key, config_text)
             return None if known is None else job_of(session, known)
 
     @override
@@ -281,6 +282,16 @@ class SqlJobStore(JobStore):
             return True
 
     @override
+    def set_paused(self, job_id: str, *, paused: bool) -> bool:
+        with self._database.write() as session:
+            state = JobState(job_row(session, job_id).state)
+            if state.ended or paused is (state is JobState.PAUSED):
+                return False
+            change = JobChanged(JobState.PAUSED if paused else JobState.RUNNING)
+            self._append_events(session, job_id, apply_change(session, job_id, change))
+            return True
+
+    @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
         with self._database.read() as session:
             own = EdgeRow.subject == subject
@@ -357,14 +368,3 @@ class SqlJobStore(JobStore):
 
 def _event(row: EventRow) -> JobEvent:
     return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
-
-
-def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:
-    row = None if key is None else session.scalar(select(JobRow).filter_by(idempotency_key=key))
-    if row is not None and row.config_sha256 != digest(config_text):
-        raise MistifyError(
-            ErrorCode.CONFLICT,
-            f'the idempotency key "{key}" belongs to the job {row.id}, which has another config; '
-            "use a new key",
-        )
-    return row

@@ -35,7 +35,7 @@ from mistify.package.manifest import MANIFEST
 from mistify.package.signature import SIGNATURE_FILE
 from mistify_server.store.jobs import StoredPackage
 from mistify_server.store.plans import BatchPlan, BatchState
-from mistify_server.store.sql.rows import adapt_result
+from mistify_server.store.sql.rows import adapt_result, digest
 from mistify_server.store.sql.schema import (
     BatchRow,
     BranchesRow,
@@ -254,3 +254,19 @@ def batch_state(session: Session, row: BatchRow) -> BatchState:
         reference=None if row.reference is None else ReferenceResult.model_validate(row.reference),
         preparations={name: PrepareResult.model_validate(made) for name, made in row.preparations.items()},
     )
+
+
+def submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:
+    """Return the row of the job that was submitted with a key; None if there is none.
+
+    Raises:
+        MistifyError: CONFLICT, the key is known with another config text.
+    """
+    row = None if key is None else session.scalar(select(JobRow).filter_by(idempotency_key=key))
+    if row is not None and row.config_sha256 != digest(config_text):
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the idempotency key "{key}" belongs to the job {row.id}, which has another config; '
+            "use a new key",
+        )
+    return row

@@ -176,3 +176,20 @@ def test_cancel_stops_a_job(mistify, service):
     result = mistify("cancel", "job-1", "--server", service.address)
     assert result.stdout == "job job-1 is cancelled\n"
     assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]
+
+
+def test_pause_and_resume_say_what_became_of_the_job(mistify, service):
+    service.fake.job = replace(service.fake.job, state=JobState.RUNNING)
+    result = mistify("pause", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "job job-1 is paused\n")
+    result = mistify("resume", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "job job-1 is running\n")
+    assert [type(request).__name__ for request in service.fake.requests] == [
+        "PauseJobRequest",
+        "ResumeJobRequest",
+    ]
+
+
+def test_a_job_that_has_ended_is_not_paused(mistify, service):
+    result = mistify("pause", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "job job-1 had already ended: done\n")

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState
+from mistify.jobs.job import GoalState, JobState
 from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.follow import finish, follow
 from mistify_client.porting.progress import LineDisplay
@@ -63,6 +63,21 @@ def test_a_goal_of_another_batch_is_not_compared_with_the_source(service, tmp_pa
             follow(client, job, tmp_path / str(batch), LineDisplay(lines.append))
     progress = [line for line in lines if line.startswith("half: adapting")]
     assert ["multiply-adds 70%" in line for line in progress] == [True, False]
+
+
+def test_pauses_are_shown_also_while_waiting_for_some_goals(service, tmp_path):
+    running, *rest = service.fake.events
+    paused = replace(running, event=JobState.PAUSED)
+    happened = [running, paused, running, *rest]
+    service.fake.events = [replace(event, sequence=number) for number, event in enumerate(happened, 1)]
+    for only in (None, ["half"]):
+        lines = []
+        with PortingClient(service.address) as client:
+            follow(client, service.fake.job, tmp_path, LineDisplay(lines.append), only)
+        assert [line for line in lines if "paused" in line] == [
+            "paused; this continues the job: mistify resume job-1",
+            "no longer paused: running",
+        ]
 
 
 def shown(job, tmp_path, **settings):

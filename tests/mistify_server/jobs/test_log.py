@@ -94,6 +94,16 @@ async def test_time_spent_under_earlier_servers_counts(log: JobLog, store: Store
     assert store.jobs.job("j").seconds == 10.0
 
 
+async def test_a_pause_does_not_count(log: JobLog, store: Store, clock: Clock) -> None:
+    clock.now += 3.0
+    for paused, seconds in ((True, 5.0), (True, 7.0), (False, 2.0)):
+        log.paused = paused
+        clock.now += seconds
+    assert not log.paused
+    await log.record()
+    assert store.jobs.job("j").seconds == 7.0 + 3.0 + 2.0
+
+
 async def after(clock: Clock, seconds: float, result: Result) -> Result:
     """Return a task that takes this long."""
     clock.now += seconds

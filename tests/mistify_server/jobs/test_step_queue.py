@@ -1,14 +1,23 @@
 import asyncio
 import time
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
 
-from mistify_server.jobs.step_queue import StepQueue
+from mistify_server.jobs.step_queue import StepQueue, StepScheduler
+
+JOB: ContextVar[str] = ContextVar("JOB")
+
+
+async def settled() -> None:
+    """Return once the event loop has nothing left to do: no step here waits for anything but the others."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
-    queue, seen = StepQueue(), []
+    queue, seen = StepQueue(StepScheduler(1)), []
 
     async def step(name: str) -> None:
         seen.append(name)
@@ -17,23 +26,23 @@ async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
 
     for rank, name in ((3, "third"), (1, "first"), (2, "second")):
         queue.add((rank,), partial(step, name))
-    await queue.run(1)
+    await queue.run()
     assert seen == ["first", "second", "added", "third"]
 
 
 async def test_a_limited_number_of_steps_run_at_once() -> None:
-    queue, meeting = StepQueue(), asyncio.Barrier(3)
+    queue, meeting = StepQueue(StepScheduler(3)), asyncio.Barrier(3)
 
     async def meet() -> None:
         await meeting.wait()
 
     for _ in range(3):
         queue.add((0,), meet)
-    await asyncio.wait_for(queue.run(3), 10)
+    await asyncio.wait_for(queue.run(), 10)
 
 
 async def test_an_exception_ends_the_run() -> None:
-    queue, cancelled = StepQueue(), asyncio.Event()
+    queue, cancelled = StepQueue(StepScheduler(2)), asyncio.Event()
 
     async def wait() -> None:
         try:
@@ -48,14 +57,14 @@ async def test_an_exception_ends_the_run() -> None:
     queue.add((0,), wait)
     queue.add((1,), fail)
     with pytest.raises(LookupError, match="gone"):
-        await queue.run(2)
+        await queue.run()
     assert cancelled.is_set()
 
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
     """It is added a number of event loop iterations after the last step has begun."""
-    queue, loop = StepQueue(), asyncio.get_running_loop()
+    queue, loop = StepQueue(StepScheduler(2)), asyncio.get_running_loop()
     over, taken, added_in_time = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def late() -> None:
@@ -72,17 +81,18 @@ async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
         add_after(turns)
 
     queue.add((0,), last)
-    await queue.run(2)
+    await queue.run()
     over.set()
     assert taken.is_set() == added_in_time.is_set()
 
 
 async def test_an_empty_queue_is_done() -> None:
-    await StepQueue().run(2)
+    await StepQueue(StepScheduler(2)).run()
 
 
 async def test_the_queue_is_busy_since_the_start_of_its_oldest_step() -> None:
-    queue, pauses, seen = StepQueue(), [asyncio.Event(), asyncio.Event()], []
+    queue, seen = StepQueue(StepScheduler(1)), []
+    pauses = [asyncio.Event(), asyncio.Event()]
 
     async def paused() -> None:
         for pause in pauses:
@@ -91,11 +101,138 @@ async def test_the_queue_is_busy_since_the_start_of_its_oldest_step() -> None:
 
     before = time.time()
     queue.add((0,), paused)
-    running = asyncio.create_task(queue.run(1))
+    running = asyncio.create_task(queue.run())
     for pause in pauses:
-        await asyncio.sleep(0)
+        await settled()
         pause.set()
     await running
     # During the step, the time of its start, before it could make a file; after it, the current time.
     assert seen[0] == seen[1] < before
     assert queue.busy_since >= before
+
+
+class Steps:
+    """Queues whose steps are listed when they start, and end when the test says so."""
+
+    def __init__(self, slots: int) -> None:
+        self.scheduler = StepScheduler(slots)
+        self.started: list[str] = []
+        self.ends: dict[str, asyncio.Event] = {}
+        self.running: list[asyncio.Task[None]] = []
+
+    def queue(self, *names: str, paused: bool = False, parts: int = 1) -> StepQueue:
+        """Run a queue with steps, which consist of a number of parts."""
+        queue = StepQueue(self.scheduler, paused=paused)
+        for name in names:
+            queue.add((0,), partial(self.step, queue, name, parts))
+        self.running.append(asyncio.create_task(queue.run()))
+        return queue
+
+    async def step(self, queue: StepQueue, name: str, parts: int) -> None:
+        for part in range(parts):
+            if part:
+                await queue.checkpoint()
+            own = f"{name}.{part}" if part else name
+            self.started.append(own)
+            self.ends[own] = asyncio.Event()
+            await self.ends[own].wait()
+
+    async def end(self, name: str) -> list[str]:
+        """End a part of a step, and return all that have started by then."""
+        await settled()
+        self.ends[name].set()
+        await settled()
+        return self.started
+
+
+async def test_a_paused_job_starts_nothing_and_others_get_its_slots() -> None:
+    steps = Steps(1)
+    first = steps.queue("a", "b")
+    steps.queue("x", "y")
+    await settled()
+    first.paused = True
+    assert await steps.end("a") == ["a", "x"]
+    assert await steps.end("x") == ["a", "x", "y"]
+    assert (first.waiting, first.empty) == (0, False)
+    assert await steps.end("y") == ["a", "x", "y"]
+    first.paused = False
+    assert await steps.end("b") == ["a", "x", "y", "b"]
+    await asyncio.gather(*steps.running)
+
+
+async def test_a_step_of_a_paused_job_ends_at_its_checkpoint_and_continues_first() -> None:
+    steps = Steps(1)
+    first = steps.queue("a", "b", parts=2)
+    steps.queue("x")
+    await settled()
+    first.paused = True
+    assert await steps.end("a") == ["a", "x"]
+    assert await steps.end("x") == ["a", "x"]
+    first.paused = False
+    await settled()
+    assert steps.started == ["a", "x", "a.1"]
+    assert await steps.end("a.1") == ["a", "x", "a.1", "b"]
+
+
+async def test_jobs_take_turns_at_checkpoints_too() -> None:
+    steps = Steps(1)
+    steps.queue("a", parts=3)
+    steps.queue("x", "y")
+    for name in ("a", "x", "a.1", "y"):
+        await steps.end(name)
+    assert steps.started == ["a", "x", "a.1", "y", "a.2"]
+
+
+@pytest.mark.parametrize("at", ["waiting", "running", "suspended"])
+async def test_the_slot_of_a_stopped_job_is_free_once(at: str) -> None:
+    steps = Steps(1)
+    steps.queue(*("a", "b"), paused=at == "waiting", parts=2)
+    steps.queue("x", "y", "z")
+    await settled()
+    if at == "suspended":
+        await steps.end("a")
+    steps.running[0].cancel()
+    await asyncio.wait(steps.running[:1])
+    await settled()
+    steps.queue("p", "q")
+    others = [name for name in steps.started if name != "a"]
+    assert others == ["x"]
+    for name in ("x", "p", "y", "q", "z"):
+        await steps.end(name)
+        others = [name for name in steps.started if name != "a" and not steps.ends[name].is_set()]
+        assert len(others) <= 1
+    assert [name for name in steps.started if name != "a"] == ["x", "p", "y", "q", "z"]
+
+
+async def test_a_failed_job_gives_its_slots_back() -> None:
+    steps = Steps(2)
+
+    async def fail() -> None:
+        raise LookupError("gone")
+
+    failing = StepQueue(steps.scheduler)
+    failing.add((0,), partial(steps.step, failing, "a", 1))
+    failing.add((1,), fail)
+    failing.add((2,), partial(steps.step, failing, "never", 1))
+    with pytest.raises(LookupError):
+        await failing.run()
+    steps.queue("x", "y", "z")
+    await settled()
+    assert steps.started == ["a", "x", "y"]
+
+
+async def test_steps_run_in_the_context_of_their_own_job() -> None:
+    scheduler, seen = StepScheduler(1), []
+
+    async def note() -> None:
+        seen.append(JOB.get())
+
+    async def run(job: str) -> None:
+        JOB.set(job)
+        queue = StepQueue(scheduler)
+        queue.add((0,), note)
+        queue.add((1,), note)
+        await queue.run()
+
+    await asyncio.gather(run("one"), run("two"))
+    assert seen == ["one", "two", "one", "two"]

@@ -158,6 +158,24 @@ async def test_goals_are_added_cancelled_and_removed(
     assert (await web.get(f"/v1/jobs/{job}/events")).status_code == 404
 
 
+async def test_a_job_is_paused_and_resumed_on_its_page(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
+    (site.control / "hold-source").touch()
+    job = await submitted(web, make_config("half", FLOP="0.5x"))
+    for action, state, other in (("pause", "paused", "resume"), ("resume", "running", "pause")):
+        assert f'data-send="POST /v1/jobs/{job}/{action}"' in (await web.get(f"/jobs/{job}")).text
+        assert (await web.post(f"/v1/jobs/{job}/{action}")).json()["job"]["state"] == state
+        page = (await web.get(f"/jobs/{job}")).text
+        assert f'<span class="state {state}">{state}</span>' in page
+        assert f"/v1/jobs/{job}/{other}" in page
+        assert f"/v1/jobs/{job}/{action}" not in page
+    assert (await web.post("/v1/jobs/none/pause")).status_code == 404
+    (site.control / "hold-source").unlink()
+    assert "event: job" in (await web.get(f"/v1/jobs/{job}/events")).text
+    assert "/resume" not in (await web.get(f"/jobs/{job}")).text
+
+
 async def test_packages_are_downloaded_as_files_ranges_and_archives(
     web: httpx.AsyncClient, make_config: Config
 ) -> None:

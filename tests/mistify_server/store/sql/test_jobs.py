@@ -215,6 +215,22 @@ def test_changes_are_atomic(store: Store) -> None:
     assert len(store.jobs.events("j", 0, 100)) == 1
 
 
+def test_a_job_is_paused_and_resumed_with_one_event_each(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    for paused, changed in ((False, False), (True, True), (True, False), (False, True)):
+        assert store.jobs.set_paused("j", paused=paused) is changed
+    assert [event.event for event in store.jobs.events("j", 0, 9)] == [
+        JobState.QUEUED,
+        JobState.PAUSED,
+        JobState.RUNNING,
+    ]
+    store.jobs.set_paused("j", paused=True)
+    assert store.jobs.unfinished() == ["j"]
+    store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
+    assert not store.jobs.set_paused("j", paused=False)
+    assert store.jobs.job("j").state is JobState.CANCELLED
+
+
 def test_a_key_identifies_one_job(store: Store) -> None:
     store.jobs.create(submission("j", "key"))
     assert store.jobs.create(submission("other", "key")).id == "j"
