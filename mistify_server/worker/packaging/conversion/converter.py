@@ -1,7 +1,7 @@
 """Conversion of networks to LiteRT at a given precision."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from executors.structure.exporting import NamedFunction, folded
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
+from mistify_server.worker.packaging.conversion.input_scaling import scaling_in_floats
 from mistify_server.worker.packaging.conversion.representative import (
     Examples,
     Rows,
@@ -139,22 +140,30 @@ def convert_saved(
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)
         _set_precision(converter, quantization, rows)
         try:
-            if model is None or not ranges:
+            if rows is None or not quantization.precision.integer:
                 converted: bytes = converter.convert()
                 return converted
             converter._experimental_calibrate_only = True
-            layers = [layer.name for layer in model.layers]
-            return _quantized(with_source_ranges(converter.convert(), ranges, layers), converter)
+            calibrated: bytes = converter.convert()
         except ConverterError as error:
             raise lacking_operators(str(error), model) from error
+    if model is not None and ranges:
+        calibrated = with_source_ranges(calibrated, ranges, [layer.name for layer in model.layers])
+    in_floats = scaling_in_floats(calibrated) if converter.inference_input_type == tf.float32 else []
+    return _quantized(calibrated, converter, in_floats)
 
 
-def _quantized(calibrated: bytes, converter: tf.lite.TFLiteConverter) -> bytes:
-    """Return a calibrated network in integers, as the converter does by itself."""
+def _quantized(calibrated: bytes, converter: tf.lite.TFLiteConverter, in_floats: Sequence[str]) -> bytes:
+    """Return a calibrated network in integers, as the converter makes it by itself.
+
+    Args:
+        in_floats: Operators that stay in float32, named by their outputs.
+    """
     quantized: bytes = mlir_quantize(
         calibrated,
         input_data_type=converter.inference_input_type,
         output_data_type=converter.inference_output_type,
+        denylisted_nodes=list(in_floats),
     )
     return quantized
 
