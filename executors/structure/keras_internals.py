@@ -176,9 +176,9 @@ def is_gated(attention: keras.layers.MultiHeadAttention) -> bool:
     return bool(attention._use_gate)
 
 
-def all_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """Yield the layers of a model, including nested ones."""
-    yield from model._flatten_layers(include_self=False)  # type: ignore[no-untyped-call, unused-ignore]
+def all_layers(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
+    """Yield the layers within a model or another layer, including nested ones."""
+    yield from layer._flatten_layers(include_self=False)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def moments(optimizer: keras.optimizers.Optimizer) -> dict[str, list[keras.Variable]]:

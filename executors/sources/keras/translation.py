@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -16,6 +16,17 @@ from executors.structure.equivalence import TOLERANCE, difference
 
 #: Settings with another name in Keras 3.
 _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
+
+#: Slope of Keras 2's hard sigmoid, 1/5, divided by that of Keras 3, 1/6
+#: (`findings/keras2_hard_sigmoid_changes.sh`).
+_STEEPER: Final = 1.2
+
+#: Recurrent cell -> which activation follows each part of its kernels.
+_ACTIVATIONS: Final = {
+    "LSTMCell": ("recurrent_activation", "recurrent_activation", "activation", "recurrent_activation"),
+    "ConvLSTMCell": ("recurrent_activation", "recurrent_activation", "activation", "recurrent_activation"),
+    "GRUCell": ("recurrent_activation", "recurrent_activation", "activation"),
+}
 
 
 def translated(path: Path, old: Any) -> keras.Model:
@@ -47,6 +58,8 @@ def _rebuilt(old: Any) -> keras.Model:
         layer = layers.setdefault(id(call.layer), _layer(call.layer))
         arguments = keras.tree.map_structure(new, list(call.call_args))
         options = keras.tree.map_structure(new, call.call_kwargs)
+        if isinstance(layer, keras.layers.Activation) and layer.activation is keras.activations.hard_sigmoid:
+            arguments = [keras.layers.Rescaling(_STEEPER)(*arguments)]
         outputs = layer(*arguments, **{key: value for key, value in options.items() if value is not None})
         pairs = zip(keras.tree.flatten(call.outputs), keras.tree.flatten(outputs), strict=True)
         made.update((id(before), after) for before, after in pairs)
@@ -91,6 +104,22 @@ def _copy_weights(old: Any, new: keras.layers.Layer) -> None:
     if isinstance(new, keras.Model):
         return  # already has its weights
     set_weights(new, old.get_weights())
+    for layer in (new, *keras_internals.all_layers(new)):
+        _keep_slope(layer)
+
+
+def _keep_slope(layer: keras.layers.Layer) -> None:
+    """Scale the weights in front of a hard sigmoid, whose slope is smaller in Keras 3."""
+    if hasattr(layer, "cell"):
+        return  # its weights and activations are those of the cell
+    activations = _ACTIVATIONS.get(type(layer).__name__, ("activation",))
+    hard = [getattr(layer, name, None) is keras.activations.hard_sigmoid for name in activations]
+    if not any(hard):
+        return
+    for variable in layer.weights:
+        if variable.name != "depthwise_kernel":  # of a separable convolution, in front of another kernel
+            scales = np.where(hard, _STEEPER, 1.0).repeat(variable.shape[-1] // len(hard))
+            variable.assign(variable.numpy() * scales)
 
 
 def _compare(path: Path, old: Any, model: keras.Model) -> None:

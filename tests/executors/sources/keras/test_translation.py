@@ -46,6 +46,24 @@ MODELS = {
 }
 
 
+HARD = "hard_sigmoid"
+
+#: Keras 2 has another hard sigmoid than Keras 3.
+HARD_SIGMOIDS = {
+    "dense": lambda: chain((4,), old.Dense(3, activation=HARD), old.Dense(2)),
+    "convolution": lambda: chain((6, 6, 3), old.Conv2D(4, 3, activation=HARD)),
+    "depthwise": lambda: chain((6, 6, 3), old.DepthwiseConv2D(3, depth_multiplier=2, activation=HARD)),
+    "separable": lambda: chain((6, 6, 3), old.SeparableConv2D(4, 3, activation=HARD)),
+    "activation": lambda: chain((6, 6, 3), old.Conv2D(4, 3), old.Activation(HARD)),
+    "distributed": lambda: chain((5, 4), old.TimeDistributed(old.Dense(3, activation=HARD))),
+    "gates": lambda: chain((5, 4), old.LSTM(3, return_sequences=True, recurrent_activation=HARD)),
+    "both directions": lambda: chain((5, 4), old.Bidirectional(old.GRU(3, recurrent_activation=HARD))),
+    "states": lambda: chain((5, 4), old.GRU(3, activation=HARD, reset_after=False)),
+    "simple": lambda: chain((5, 4), old.SimpleRNN(3, activation=HARD)),
+    "images over time": lambda: chain((3, 6, 6, 2), old.ConvLSTM2D(3, 3)),
+}
+
+
 def randomised(model: Any) -> Any:
     rng = np.random.default_rng(0)
     for variable in model.variables:
@@ -65,6 +83,17 @@ def test_a_layer_computes_the_same(tmp_path: Path, name: str) -> None:
     expected, outputs = (keras.tree.flatten(network(arrays, training=False)) for network in (model, new))
     for before, after in zip(expected, outputs, strict=True):
         np.testing.assert_allclose(np.asarray(after), np.asarray(before), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", HARD_SIGMOIDS)
+def test_a_hard_sigmoid_keeps_its_slope(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(0)
+    model = HARD_SIGMOIDS[name]()
+    for variable in model.variables:
+        variable.assign(rng.normal(0, 0.4, variable.shape))
+    model.save(tmp_path / "old.h5")
+    x = rng.normal(size=(3, *model.input_shape[1:])).astype(np.float32)
+    np.testing.assert_allclose(load_keras2(tmp_path / "old.h5")(x), model(x), atol=1e-5)
 
 
 def test_outputs_are_compared_relative_to_their_magnitude(tmp_path: Path) -> None:
