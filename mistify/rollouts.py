@@ -178,44 +178,6 @@ class NewRollout:
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """A roll-out.
-
-    Attributes:
-        job_id: The job of the goal whose package is rolled out.
-        digest: SHA-256 of the package's manifest, in hexadecimal.
-        package: The package to replace: the id of the goal that it was shipped for.
-        devices: Pattern for the names of the devices, in which `*` stands for any text.
-        stages: Shares of these devices, ascending to 1.
-        stage: Index of the current stage, or of the last one.
-        since_unix_ms: The time since which the stage or the state lasts, in milliseconds since 1970.
-        reason: Why it is in this state.
-        created_unix_ms: Time of its start, in milliseconds since 1970.
-        started_by: The name of the caller who started it.
-    """
-
-    id: str
-    job_id: str
-    goal_id: str
-    digest: str
-    package: str
-    devices: str
-    stages: tuple[float, ...]
-    criteria: RolloutCriteria
-    state: RolloutState
-    stage: int
-    since_unix_ms: int
-    reason: str
-    created_unix_ms: int
-    started_by: str
-
-    @property
-    def wanted(self) -> WantedPackage:
-        """The package that its devices should run."""
-        return WantedPackage(self.id, self.job_id, self.goal_id, self.digest)
-
-
-@dataclass(frozen=True)
 class StageProgress:
     """The devices of a stage that are not in an earlier one.
 
@@ -250,12 +212,65 @@ class RolloutFigures:
 
 
 @dataclass(frozen=True)
+class RolloutOutcome:
+    """The devices of a roll-out when it stopped or was rolled back, by stages."""
+
+    stages: tuple[StageProgress, ...]
+    figures: RolloutFigures
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A roll-out.
+
+    Attributes:
+        job_id: The job of the goal whose package is rolled out.
+        digest: SHA-256 of the package's manifest, in hexadecimal.
+        package: The package to replace: the id of the goal that it was shipped for.
+        devices: Pattern for the names of the devices, in which `*` stands for any text.
+        stages: Shares of these devices, ascending to 1.
+        stage: Index of the current stage, or of the last one.
+        since_unix_ms: The time since which the stage or the state lasts, in milliseconds since 1970.
+        reason: Why it is in this state.
+        created_unix_ms: Time of its start, in milliseconds since 1970.
+        started_by: The name of the caller who started it.
+        outcome: Its devices when it stopped or was rolled back; None while it is in force.
+    """
+
+    id: str
+    job_id: str
+    goal_id: str
+    digest: str
+    package: str
+    devices: str
+    stages: tuple[float, ...]
+    criteria: RolloutCriteria
+    state: RolloutState
+    stage: int
+    since_unix_ms: int
+    reason: str
+    created_unix_ms: int
+    started_by: str
+    outcome: RolloutOutcome | None = None
+
+    @property
+    def wanted(self) -> WantedPackage:
+        """The package that its devices should run."""
+        return WantedPackage(self.id, self.job_id, self.goal_id, self.digest)
+
+
+@dataclass(frozen=True)
 class RolloutProgress:
-    """A roll-out with the state of its devices, by stages."""
+    """A roll-out with its devices, by stages: those of now, or of when it stopped or was rolled back.
+
+    Attributes:
+        running: Number of its devices that run the package now.
+    """
 
     rollout: Rollout
     stages: tuple[StageProgress, ...]
     figures: RolloutFigures
+    running: int = 0
 
 
 def check_new_rollout(new: NewRollout) -> None:

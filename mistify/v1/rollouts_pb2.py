@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19mistify/v1/rollouts.proto\x12\nmistify.v1\"\x97\x01\n\x13StartRolloutRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07goal_id\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x01(\t\x12\x0e\n\x06stages\x18\x05 \x03(\x01\x12-\n\x08\x63riteria\x18\x06 \x01(\x0b\x32\x1b.mistify.v1.RolloutCriteria\"\x91\x01\n\x0fRolloutCriteria\x12\x15\n\rafter_seconds\x18\x01 \x01(\x01\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x0e\n\x06\x65rrors\x18\x03 \x01(\x01\x12\x14\n\x07latency\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tagreement\x18\x05 \x01(\x01H\x01\x88\x01\x01\x42\n\n\x08_latencyB\x0c\n\n_agreement\"\x99\x02\n\x07Rollout\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x0f\n\x07package\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x06 \x01(\t\x12\x0e\n\x06stages\x18\x07 \x03(\x01\x12-\n\x08\x63riteria\x18\x08 \x01(\x0b\x32\x1b.mistify.v1.RolloutCriteria\x12\r\n\x05state\x18\t \x01(\t\x12\r\n\x05stage\x18\n \x01(\x05\x12\x15\n\rsince_unix_ms\x18\x0b \x01(\x03\x12\x0e\n\x06reason\x18\x0c \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\r \x01(\x03\x12\x12\n\nstarted_by\x18\x0e \x01(\t\"\x8f\x01\n\x0fRolloutProgress\x12$\n\x07rollout\x18\x01 \x01(\x0b\x32\x13.mistify.v1.Rollout\x12)\n\x06stages\x18\x02 \x03(\x0b\x32\x19.mistify.v1.StageProgress\x12+\n\x07\x66igures\x18\x03 \x01(\x0b\x32\x1a.mistify.v1.RolloutFigures\"f\n\rStageProgress\x12\r\n\x05share\x18\x01 \x01(\x01\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x11\n\tinstalled\x18\x03 \x01(\x05\x12\x12\n\ninstalling\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\"x\n\x0eRolloutFigures\x12\x13\n\x06\x65rrors\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07latency\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tagreement\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\t\n\x07_errorsB\n\n\x08_latencyB\x0c\n\n_agreement\"\x17\n\tRolloutId\x12\n\n\x02id\x18\x01 \x01(\t\"\x15\n\x13ListRolloutsRequest\"E\n\x14ListRolloutsResponse\x12-\n\x08rollouts\x18\x01 \x03(\x0b\x32\x1b.mistify.v1.RolloutProgress2\xb6\x03\n\x08Rollouts\x12L\n\x0cStartRollout\x12\x1f.mistify.v1.StartRolloutRequest\x1a\x1b.mistify.v1.RolloutProgress\x12Q\n\x0cListRollouts\x12\x1f.mistify.v1.ListRolloutsRequest\x1a .mistify.v1.ListRolloutsResponse\x12@\n\nGetRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12\x42\n\x0cPauseRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12\x43\n\rResumeRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12>\n\x08RollBack\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgressb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19mistify/v1/rollouts.proto\x12\nmistify.v1\"\x97\x01\n\x13StartRolloutRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07goal_id\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x01(\t\x12\x0e\n\x06stages\x18\x05 \x03(\x01\x12-\n\x08\x63riteria\x18\x06 \x01(\x0b\x32\x1b.mistify.v1.RolloutCriteria\"\x91\x01\n\x0fRolloutCriteria\x12\x15\n\rafter_seconds\x18\x01 \x01(\x01\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x0e\n\x06\x65rrors\x18\x03 \x01(\x01\x12\x14\n\x07latency\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tagreement\x18\x05 \x01(\x01H\x01\x88\x01\x01\x42\n\n\x08_latencyB\x0c\n\n_agreement\"\xc6\x02\n\x07Rollout\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x0f\n\x07package\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x06 \x01(\t\x12\x0e\n\x06stages\x18\x07 \x03(\x01\x12-\n\x08\x63riteria\x18\x08 \x01(\x0b\x32\x1b.mistify.v1.RolloutCriteria\x12\r\n\x05state\x18\t \x01(\t\x12\r\n\x05stage\x18\n \x01(\x05\x12\x15\n\rsince_unix_ms\x18\x0b \x01(\x03\x12\x0e\n\x06reason\x18\x0c \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\r \x01(\x03\x12\x12\n\nstarted_by\x18\x0e \x01(\t\x12+\n\x07outcome\x18\x0f \x01(\x0b\x32\x1a.mistify.v1.RolloutOutcome\"h\n\x0eRolloutOutcome\x12)\n\x06stages\x18\x01 \x03(\x0b\x32\x19.mistify.v1.StageProgress\x12+\n\x07\x66igures\x18\x02 \x01(\x0b\x32\x1a.mistify.v1.RolloutFigures\"\xa0\x01\n\x0fRolloutProgress\x12$\n\x07rollout\x18\x01 \x01(\x0b\x32\x13.mistify.v1.Rollout\x12)\n\x06stages\x18\x02 \x03(\x0b\x32\x19.mistify.v1.StageProgress\x12+\n\x07\x66igures\x18\x03 \x01(\x0b\x32\x1a.mistify.v1.RolloutFigures\x12\x0f\n\x07running\x18\x04 \x01(\x05\"f\n\rStageProgress\x12\r\n\x05share\x18\x01 \x01(\x01\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x11\n\tinstalled\x18\x03 \x01(\x05\x12\x12\n\ninstalling\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\"x\n\x0eRolloutFigures\x12\x13\n\x06\x65rrors\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07latency\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tagreement\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\t\n\x07_errorsB\n\n\x08_latencyB\x0c\n\n_agreement\"\x17\n\tRolloutId\x12\n\n\x02id\x18\x01 \x01(\t\"\x15\n\x13ListRolloutsRequest\"E\n\x14ListRolloutsResponse\x12-\n\x08rollouts\x18\x01 \x03(\x0b\x32\x1b.mistify.v1.RolloutProgress2\xb6\x03\n\x08Rollouts\x12L\n\x0cStartRollout\x12\x1f.mistify.v1.StartRolloutRequest\x1a\x1b.mistify.v1.RolloutProgress\x12Q\n\x0cListRollouts\x12\x1f.mistify.v1.ListRolloutsRequest\x1a .mistify.v1.ListRolloutsResponse\x12@\n\nGetRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12\x42\n\x0cPauseRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12\x43\n\rResumeRollout\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgress\x12>\n\x08RollBack\x12\x15.mistify.v1.RolloutId\x1a\x1b.mistify.v1.RolloutProgressb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,19 +36,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROLLOUTCRITERIA']._serialized_start=196
   _globals['_ROLLOUTCRITERIA']._serialized_end=341
   _globals['_ROLLOUT']._serialized_start=344
-  _globals['_ROLLOUT']._serialized_end=625
-  _globals['_ROLLOUTPROGRESS']._serialized_start=628
-  _globals['_ROLLOUTPROGRESS']._serialized_end=771
-  _globals['_STAGEPROGRESS']._serialized_start=773
-  _globals['_STAGEPROGRESS']._serialized_end=875
-  _globals['_ROLLOUTFIGURES']._serialized_start=877
-  _globals['_ROLLOUTFIGURES']._serialized_end=997
-  _globals['_ROLLOUTID']._serialized_start=999
-  _globals['_ROLLOUTID']._serialized_end=1022
-  _globals['_LISTROLLOUTSREQUEST']._serialized_start=1024
-  _globals['_LISTROLLOUTSREQUEST']._serialized_end=1045
-  _globals['_LISTROLLOUTSRESPONSE']._serialized_start=1047
-  _globals['_LISTROLLOUTSRESPONSE']._serialized_end=1116
-  _globals['_ROLLOUTS']._serialized_start=1119
-  _globals['_ROLLOUTS']._serialized_end=1557
+  _globals['_ROLLOUT']._serialized_end=670
+  _globals['_ROLLOUTOUTCOME']._serialized_start=672
+  _globals['_ROLLOUTOUTCOME']._serialized_end=776
+  _globals['_ROLLOUTPROGRESS']._serialized_start=779
+  _globals['_ROLLOUTPROGRESS']._serialized_end=939
+  _globals['_STAGEPROGRESS']._serialized_start=941
+  _globals['_STAGEPROGRESS']._serialized_end=1043
+  _globals['_ROLLOUTFIGURES']._serialized_start=1045
+  _globals['_ROLLOUTFIGURES']._serialized_end=1165
+  _globals['_ROLLOUTID']._serialized_start=1167
+  _globals['_ROLLOUTID']._serialized_end=1190
+  _globals['_LISTROLLOUTSREQUEST']._serialized_start=1192
+  _globals['_LISTROLLOUTSREQUEST']._serialized_end=1213
+  _globals['_LISTROLLOUTSRESPONSE']._serialized_start=1215
+  _globals['_LISTROLLOUTSRESPONSE']._serialized_end=1284
+  _globals['_ROLLOUTS']._serialized_start=1287
+  _globals['_ROLLOUTS']._serialized_end=1725
 # @@protoc_insertion_point(module_scope)

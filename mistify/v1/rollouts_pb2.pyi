@@ -37,7 +37,7 @@ class RolloutCriteria(_message.Message):
     def __init__(self, after_seconds: _Optional[float] = ..., devices: _Optional[int] = ..., errors: _Optional[float] = ..., latency: _Optional[float] = ..., agreement: _Optional[float] = ...) -> None: ...
 
 class Rollout(_message.Message):
-    __slots__ = ("id", "job_id", "goal_id", "digest", "package", "devices", "stages", "criteria", "state", "stage", "since_unix_ms", "reason", "created_unix_ms", "started_by")
+    __slots__ = ("id", "job_id", "goal_id", "digest", "package", "devices", "stages", "criteria", "state", "stage", "since_unix_ms", "reason", "created_unix_ms", "started_by", "outcome")
     ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     GOAL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class Rollout(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     CREATED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     STARTED_BY_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     id: str
     job_id: str
     goal_id: str
@@ -66,17 +67,28 @@ class Rollout(_message.Message):
     reason: str
     created_unix_ms: int
     started_by: str
-    def __init__(self, id: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., digest: _Optional[str] = ..., package: _Optional[str] = ..., devices: _Optional[str] = ..., stages: _Optional[_Iterable[float]] = ..., criteria: _Optional[_Union[RolloutCriteria, _Mapping]] = ..., state: _Optional[str] = ..., stage: _Optional[int] = ..., since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., started_by: _Optional[str] = ...) -> None: ...
+    outcome: RolloutOutcome
+    def __init__(self, id: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., digest: _Optional[str] = ..., package: _Optional[str] = ..., devices: _Optional[str] = ..., stages: _Optional[_Iterable[float]] = ..., criteria: _Optional[_Union[RolloutCriteria, _Mapping]] = ..., state: _Optional[str] = ..., stage: _Optional[int] = ..., since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., started_by: _Optional[str] = ..., outcome: _Optional[_Union[RolloutOutcome, _Mapping]] = ...) -> None: ...
+
+class RolloutOutcome(_message.Message):
+    __slots__ = ("stages", "figures")
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    stages: _containers.RepeatedCompositeFieldContainer[StageProgress]
+    figures: RolloutFigures
+    def __init__(self, stages: _Optional[_Iterable[_Union[StageProgress, _Mapping]]] = ..., figures: _Optional[_Union[RolloutFigures, _Mapping]] = ...) -> None: ...
 
 class RolloutProgress(_message.Message):
-    __slots__ = ("rollout", "stages", "figures")
+    __slots__ = ("rollout", "stages", "figures", "running")
     ROLLOUT_FIELD_NUMBER: _ClassVar[int]
     STAGES_FIELD_NUMBER: _ClassVar[int]
     FIGURES_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
     rollout: Rollout
     stages: _containers.RepeatedCompositeFieldContainer[StageProgress]
     figures: RolloutFigures
-    def __init__(self, rollout: _Optional[_Union[Rollout, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[StageProgress, _Mapping]]] = ..., figures: _Optional[_Union[RolloutFigures, _Mapping]] = ...) -> None: ...
+    running: int
+    def __init__(self, rollout: _Optional[_Union[Rollout, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[StageProgress, _Mapping]]] = ..., figures: _Optional[_Union[RolloutFigures, _Mapping]] = ..., running: _Optional[int] = ...) -> None: ...
 
 class StageProgress(_message.Message):
     __slots__ = ("share", "devices", "installed", "installing", "failed")

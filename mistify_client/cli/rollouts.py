@@ -14,9 +14,17 @@ from rich.table import Table
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import format_share, parse_duration, parse_figure, parse_time
 from mistify.parsing.validation import InvalidValue
-from mistify.rollouts import EVERY_DEVICE, NewRollout, RolloutCriteria, RolloutProgress
+from mistify.rollouts import (
+    EVERY_DEVICE,
+    NewRollout,
+    Rollout,
+    RolloutCriteria,
+    RolloutProgress,
+    RolloutState,
+)
 from mistify.tables import plain_table
 from mistify.tokens import read_token
+from mistify.wording import counted
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.groups import CommandGroup
 from mistify_client.cli.options import ServerOption, TokenFile
@@ -119,8 +127,10 @@ def status(
             newest = client.rollouts()
             if as_json:
                 typer.echo(json.dumps({"rollouts": [_plain(each) for each in newest]}, indent=2))
-            else:
+            elif newest:
                 Console().print(_table(newest))
+            else:
+                typer.echo("no roll-outs yet; mistify rollout start JOB GOAL starts one")
         elif as_json:
             typer.echo(json.dumps(_plain(client.rollout(rollout)), indent=2))
         else:
@@ -185,21 +195,25 @@ def _plain(progress: RolloutProgress) -> Any:
 
 def _table(newest: Sequence[RolloutProgress]) -> Table:
     """Return the table of roll-outs."""
-    table = plain_table("roll-out", "goal", "package", "devices", "state", "stage", "installed", "failed")
+    table = plain_table("roll-out", "goal", "to", "state", "stage", "installed", "failed")
     table.columns[0].no_wrap = True  # for the next command
     for progress in newest:
         rollout, stages = progress.rollout, progress.stages
         table.add_row(
             rollout.id,
             rollout.goal_id,
-            rollout.package,
-            rollout.devices,
+            _target(rollout),
             rollout.state.value,
             format_share(rollout.stages[rollout.stage], _DIGITS),
             f"{sum(each.installed for each in stages):,} of {sum(each.devices for each in stages):,}",
             f"{sum(each.failed for each in stages):,}",
         )
     return table
+
+
+def _target(rollout: Rollout) -> str:
+    """Return the target of a roll-out as in `--to`."""
+    return rollout.package if rollout.devices == EVERY_DEVICE else f"{rollout.package}/{rollout.devices}"
 
 
 def _show(progress: RolloutProgress) -> None:
@@ -217,24 +231,36 @@ def _show(progress: RolloutProgress) -> None:
 def _lines(progress: RolloutProgress) -> Iterator[str]:
     rollout, figures = progress.rollout, progress.figures
     limits = rollout.criteria
-    since = datetime.fromtimestamp(rollout.since_unix_ms / 1000, UTC)
     share = format_share(rollout.stages[rollout.stage], _DIGITS)
     yield (
         f"roll-out {rollout.id} of {rollout.goal_id} (job {rollout.job_id}) in place of {rollout.package} on "
         f"{'all devices' if rollout.devices == EVERY_DEVICE else rollout.devices}"
     )
-    yield f"{rollout.state}, stage {share}, since {since:%Y-%m-%d %H:%M:%S} UTC: {rollout.reason}"
+    yield f"{rollout.state}, stage {share}, since {_time(rollout.since_unix_ms)}: {rollout.reason}"
+    if rollout.state is RolloutState.RUNNING:
+        least = _time(rollout.since_unix_ms + 1000 * limits.after_seconds)
+        needed = counted(limits.devices, "device")
+        yield f"this stage lasts until {least} at least, and until {needed} of it reported"
+    if not rollout.state.in_force:
+        yield f"{counted(progress.running, 'device')} still on its package"
     if rollout.state.under_way and not any(stage.devices for stage in progress.stages):
         yield (
             "no such device has reported yet; devices need [fleet.rollouts] with "
             f'package = "{rollout.package}" in their monitor.toml'
         )
     yield f"errors: {_shown_share(figures.errors)}, limit {format_share(limits.errors, _DIGITS)}"
-    yield f"latency: {_shown_ratio(figures.latency)} that before, limit {_shown_ratio(limits.latency, _NONE)}"
+    yield (
+        f"latency relative to that before: {_shown_ratio(figures.latency)}, "
+        f"limit {_shown_ratio(limits.latency, _NONE)}"
+    )
     yield (
         f"agreement with the package before: {_shown_share(figures.agreement)}, "
         f"limit {_shown_share(limits.agreement, _NONE)}"
     )
+
+
+def _time(unix_ms: float) -> str:
+    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _shown_share(share: float | None, unknown: str = "unknown") -> str:

@@ -9,6 +9,7 @@ from mistify.parsing.quantities import format_share
 from mistify.rollouts import (
     Rollout,
     RolloutFigures,
+    RolloutOutcome,
     RolloutProgress,
     RolloutState,
     StageProgress,
@@ -34,21 +35,30 @@ def figures_of(members: Iterable[Member]) -> RolloutFigures:
     )
 
 
+def outcome_of(rollout: Rollout, members: Sequence[Member]) -> RolloutOutcome:
+    """Return the present state of a roll-out's devices."""
+    stages = [
+        _stage(share, [member for member in members if member.stage == number])
+        for number, share in enumerate(rollout.stages)
+    ]
+    return RolloutOutcome(tuple(stages), figures_of(members))
+
+
 def progress_of(rollout: Rollout, members: Sequence[Member]) -> RolloutProgress:
-    """Return a roll-out with the state of its devices."""
-    stages = []
-    for number, share in enumerate(rollout.stages):
-        own = [member for member in members if member.stage == number]
-        stages.append(
-            StageProgress(
-                share,
-                devices=len(own),
-                installed=sum(member.settled for member in own),
-                installing=sum(member.installing for member in own),
-                failed=sum(member.failed for member in own),
-            )
-        )
-    return RolloutProgress(rollout, tuple(stages), figures_of(members))
+    """Return a roll-out with its devices, which return to other packages once it has ended."""
+    outcome = rollout.outcome or outcome_of(rollout, members)
+    running = sum(member.runs_it for member in members)
+    return RolloutProgress(rollout, outcome.stages, outcome.figures, running)
+
+
+def _stage(share: float, members: Sequence[Member]) -> StageProgress:
+    return StageProgress(
+        share,
+        devices=len(members),
+        installed=sum(member.settled for member in members),
+        installing=sum(member.installing for member in members),
+        failed=sum(member.failed for member in members),
+    )
 
 
 def judged(rollout: Rollout, members: Sequence[Member], now_ms: int) -> Rollout:
@@ -64,7 +74,8 @@ def judged(rollout: Rollout, members: Sequence[Member], now_ms: int) -> Rollout:
         return rollout
     beyond = _beyond_limit(rollout, reported)
     if beyond is not None:
-        return replace(rollout, state=RolloutState.STOPPED, since_unix_ms=now_ms, reason=beyond)
+        stopped = replace(rollout, state=RolloutState.STOPPED, since_unix_ms=now_ms, reason=beyond)
+        return replace(stopped, outcome=outcome_of(rollout, members))
     new = [member for member in taking_part if member.stage == rollout.stage]
     heard = sum(member.settled or member.failed for member in new)
     due = now_ms - rollout.since_unix_ms >= 1000 * rollout.criteria.after_seconds

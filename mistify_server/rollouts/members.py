@@ -33,16 +33,16 @@ class Member:
         name: Its name in the fleet.
         stage: Index of the first stage that includes it.
         awaited: Whether it has reported lately, so that a stage may wait for it.
+        runs_it: Whether it runs the roll-out's package now.
         installation: The installation of the roll-out's package; None if it has not begun.
-        runs_it: Whether the device runs the package: another one may have been installed since.
         measured_ms: Milliseconds of an inference with the current package; None if unknown.
     """
 
     name: str
     stage: int
     awaited: bool
+    runs_it: bool
     installation: DeviceInstallation | None = None
-    runs_it: bool = False
     measured_ms: float | None = None
 
     @property
@@ -55,7 +55,7 @@ class Member:
         if installation is None:
             return None
         if installation.phase is InstallationPhase.FAILED:
-            return installation.reason
+            return " ".join(installation.reason.split())
         lost = installation.phase.begun and not self.settled and not self.awaited
         return "nothing was heard of it since it began" if lost else None
 
@@ -145,11 +145,11 @@ def members_of(
 def _member(rollout: Rollout, report: DeviceReport, first: frozenset[str], now: datetime) -> Member:
     status = report.status
     stage, awaited = stage_of(rollout, status.name, first), _is_awaited(report, now)
-    if status.rollouts is None or not has_begun(rollout, status):
-        return Member(status.name, stage, awaited)
     runs_it = (status.job_id, status.goal_id) == (rollout.job_id, rollout.goal_id)
+    if status.rollouts is None or not has_begun(rollout, status):
+        return Member(status.name, stage, awaited, runs_it)
     reported = status.rollouts
-    return Member(status.name, stage, awaited, reported.installation, runs_it, reported.measured_ms)
+    return Member(status.name, stage, awaited, runs_it, reported.installation, reported.measured_ms)
 
 
 def _is_awaited(report: DeviceReport, now: datetime) -> bool:

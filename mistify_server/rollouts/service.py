@@ -23,7 +23,7 @@ from mistify.rollouts import (
 )
 from mistify_server.fleet import Fleet
 from mistify_server.identity.callers import current_caller
-from mistify_server.rollouts.judging import judged, progress_of
+from mistify_server.rollouts.judging import judged, outcome_of, progress_of
 from mistify_server.rollouts.members import (
     Member,
     first_devices,
@@ -154,7 +154,8 @@ class RolloutService:
                     f"the later roll-out {other.id} replaces the package of {rollout.id}; roll that one back "
                     f"first: mistify rollout back {other.id}",
                 )
-        return self._saved(self._at(rollout, RolloutState.ROLLED_BACK, f"by {current_caller().name}"))
+        ended = self._at(rollout, RolloutState.ROLLED_BACK, f"by {current_caller().name}")
+        return self._saved(replace(ended, outcome=outcome_of(rollout, self._members(rollout))))
 
     def instruction(self, status: DeviceStatus) -> Instruction:
         """Return which package a device should run, in response to its status."""

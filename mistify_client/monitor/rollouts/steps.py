@@ -115,7 +115,7 @@ class InstallationSteps:
 
     def _install(self, installation: Installation) -> Installation:
         install_candidate(self._package, self._candidate, installation.job, installation.goal)
-        return installation.at(InstallationPhase.INSTALLED, installation.reason)
+        return installation.at(InstallationPhase.INSTALLED, f"installed; {installation.reason}")
 
     def _roll_back(self, installation: Installation) -> Installation:
         if installation.rollout in self._installed():

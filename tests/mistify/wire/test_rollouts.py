@@ -10,6 +10,7 @@ from mistify.rollouts import (
     Rollout,
     RolloutCriteria,
     RolloutFigures,
+    RolloutOutcome,
     RolloutProgress,
     RolloutState,
     StageProgress,
@@ -45,6 +46,10 @@ def test_a_new_roll_out_survives_the_wire(criteria):
 
 @pytest.mark.parametrize("figures", [RolloutFigures(), RolloutFigures(0.0, 1.1, 0.9)])
 def test_progress_survives_the_wire(figures):
+    stages = (StageProgress(0.1, 4, 1, 2, 1),)
+    rollout = replace(ROLLOUT, outcome=RolloutOutcome(stages, figures))
+    progress = RolloutProgress(rollout, stages, figures, 3)
+    assert rollouts.progress_from_proto(rollouts.progress_to_proto(progress)) == progress
     progress = RolloutProgress(
         ROLLOUT, (StageProgress(0.1, 4, 1, 2, 1), StageProgress(1.0, 9, 0, 0, 0)), figures
     )

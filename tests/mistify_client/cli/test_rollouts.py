@@ -40,6 +40,7 @@ def only_id(rollout):
 
 
 def test_a_roll_out_is_started_shown_and_rolled_back(rollout, address):
+    assert "no roll-outs yet" in rollout("status")[1]
     options = ("--to", "phone/kitchen-*", "--stages", "50%, 1", "--errors", "0%", "--latency", "none")
     code, output = rollout("start", JOB, "phone-2", *options, "--after", "10min", "--agreement", "80%")
     assert code == 0, output
@@ -47,7 +48,8 @@ def test_a_roll_out_is_started_shown_and_rolled_back(rollout, address):
     assert f"roll-out {own} of phone-2 (job {JOB}) in place of phone on kitchen-*" in output
     assert 'no such device has reported yet; devices need [fleet.rollouts] with package = "phone"' in output
     assert "errors: unknown, limit 0%" in output
-    assert "latency: unknown that before, limit none" in output
+    assert "latency relative to that before: unknown, limit none" in output
+    assert "and until 1 device of it reported" in output
     assert "agreement with the package before: unknown, limit 80%" in output
     with DevicesClient(address) as client:
         client.report_status(device("hall-1"))
@@ -55,14 +57,17 @@ def test_a_roll_out_is_started_shown_and_rolled_back(rollout, address):
     code, output = rollout("status", own)
     assert f"running, stage 50%, since {datetime.now(UTC):%Y-%m-%d}" in output
     assert "no such device" not in output
-    assert "latency: 1.5x that before, limit none" in output
+    assert "latency relative to that before: 1.5x, limit none" in output
     assert [line.split() for line in output.splitlines()[-3:] if line.strip()][-1][0] == "100%"
-    assert "running" in rollout("status")[1]
+    listed = rollout("status")[1].splitlines()[-1].split()
+    assert listed == [own, "phone-2", "phone/kitchen-*", "running", "50%", "1", "of", "1", "0"]
     code, output = rollout("status", own, "--json")
     assert json.loads(output)["rollout"]["criteria"]["after_seconds"] == 600.0
     assert "paused, stage 50%" in rollout("pause", own)[1]
     assert "running, stage 50%" in rollout("resume", own)[1]
-    assert "rolled back, stage 50%" in rollout("back", own)[1]
+    output = rollout("back", own)[1]
+    assert "rolled back, stage 50%" in output
+    assert "1 device still on its package" in output
     assert rollout("back", own)[0] == ErrorCode.CONFLICT.exit_code
     assert rollout("status", "none")[0] == ErrorCode.NOT_FOUND.exit_code
 

@@ -216,8 +216,14 @@ def test_a_roll_out_stops_beyond_a_limit_and_its_devices_return(
     expected = Instruction() if failed else Instruction(withdrawn=started.rollout.id)
     assert site.report(*bad) == [expected, expected]
     assert site.report(device("c")) == [Instruction()], "no further device gets it"
-    returned = after(device("a"), started.rollout.id, InstallationPhase.ROLLED_BACK)
-    assert site.report(returned) == [Instruction()]
+    assert (progress.stages, progress.running) == (site.get(started).stages, 0 if failed else 2)
+    assert [stage.failed + stage.installed for stage in progress.stages] == [2]
+    returned = [after(device(name), started.rollout.id, InstallationPhase.ROLLED_BACK) for name in names]
+    assert site.report(*returned) == [Instruction(), Instruction()]
+    ended = site.get(started)
+    assert (ended.stages, ended.figures, ended.running) == (progress.stages, progress.figures, 0)
+    site.restart()
+    assert site.get(started) == ended
 
 
 def test_figures_at_their_limits_pass(site: Site) -> None:
