@@ -1,6 +1,6 @@
 """Pages and event streams of a server with a full store: response times, CPU time and memory.
 
-`python -m benchmarks.server.web [--quick] [--json FILE]`
+`python -m benchmarks.server.web [--quick] [--json FILE] [--against DIR]`
 
 A store gets 201 jobs with 2,000 goals, 1,000 of which belong to one job. They are planned by a real server,
 and then get packages, scores and twelve events per goal, as if they had been adapted. Another server then
@@ -10,10 +10,15 @@ included. Then 200 streams of a running job's events are opened, as the job's pa
 just started, and the growth of its memory is measured. The job is cancelled at the end, and every stream has
 to report that.
 
+With `--against DIR`, a job with twenty goals is run on a server of this checkout and of another one, and
+Chromium visits its page on both in turn, with an empty cache: the time of the largest contentful paint, and
+the bytes over the wire. That is repeated over a connection of 10 Mbit/s with a delay of 20 ms. The targets
+compare with 5daba0d1, the last commit before the page had a line a goal.
+
 Times are the caller's wall-clock times; the server's CPU time is given as well, which is hardly affected by a
 busy machine.
 
-`--quick` uses fewer repetitions.
+`--quick` uses fewer repetitions, and compares with no other checkout.
 """
 
 import re
@@ -36,6 +41,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness.run import Figures, Target, run, seconds
+from benchmarks.server.checkouts import HERE, add_against_option
+from benchmarks.server.first_visit import compared_visits
 from benchmarks.server.large_jobs import Server, configs
 from mistify.costs.budget import FLOPS, latency_axis
 from mistify.costs.catalogue import HOST
@@ -59,6 +66,21 @@ TARGETS: Final[dict[str, Target]] = {
     "large_job_ms": {"what": "page of a job with 1,000 goals, ms", "max": 1000.0},
     "streams_mb": {"what": "memory of 200 open streams, MB", "max": 100.0},
     "streams_ended": {"what": "streams (of 200) that report the end of their job", "min": 200.0},
+    "paint_ratio": {
+        "what": "largest contentful paint of a job with 20 goals, relative to 5daba0d1",
+        "max": 0.5,
+        "full_run_only": True,
+    },
+    "slow_paint_ratio": {
+        "what": "the same at 10 Mbit/s and 20 ms, relative to 5daba0d1",
+        "max": 0.5,
+        "full_run_only": True,
+    },
+    "bytes_ratio": {
+        "what": "bytes over the wire for this page, relative to 5daba0d1",
+        "max": 0.3,
+        "full_run_only": True,
+    },
 }
 
 LARGE: Final = 1_000
@@ -69,6 +91,9 @@ STREAMS: Final = 200
 #: Number of requests per page.
 _REPETITIONS: Final = 20
 _QUICK_REPETITIONS: Final = 5
+
+#: Number of a browser's visits per checkout and connection.
+_VISITS: Final = 10
 
 #: Events per goal, in addition to those of its start and its end.
 _UPDATES: Final = 10
@@ -244,8 +269,30 @@ def measure(options: Namespace) -> Figures:
     console.print(table)
     console.print(f"{STREAMS} streams: {memory:.1f} MB")
     named = {re.sub(r"[^a-z]+", "_", name.lower()) + "_ms": figure for name, figure in medians.items()}
-    return {**named, "streams_mb": memory, "streams_ended": float(ended)}
+    compared = {} if options.quick or options.against is None else _compared(options.against)
+    return {**named, "streams_mb": memory, "streams_ended": float(ended), **compared}
+
+
+def _compared(against: Path) -> Figures:
+    """Return the figures of a browser's first visit, and print their table."""
+    visits = compared_visits({"this checkout": HERE, str(against): against.resolve()}, _VISITS)
+    table = Table(title="First visit of the page of a job with 20 goals", title_justify="left")
+    for column in ("checkout", "paint, ms", "paint at 10 Mbit/s, ms", "kB"):
+        table.add_column(column, justify="left" if column == "checkout" else "right")
+    for name, (fast, slow) in visits.items():
+        figures = (fast.paint_ms, slow.paint_ms, fast.transferred / 1e3)
+        table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
+    Console().print(table)
+    ours, theirs = visits.values()
+    return {
+        "paint_ms": ours.fast.paint_ms,
+        "slow_paint_ms": ours.slow.paint_ms,
+        "first_visit_kb": ours.fast.transferred / 1e3,
+        "paint_ratio": ours.fast.paint_ms / theirs.fast.paint_ms,
+        "slow_paint_ratio": ours.slow.paint_ms / theirs.slow.paint_ms,
+        "bytes_ratio": ours.fast.transferred / theirs.fast.transferred,
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(run("server.web", TARGETS, measure, sys.argv[1:]))
+    sys.exit(run("server.web", TARGETS, measure, sys.argv[1:], add_against_option))

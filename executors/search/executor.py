@@ -16,6 +16,7 @@ from executors.search import ArchitectureSpace, Genes, Inheritance, initial_popu
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded, tightest_ratio
+from mistify.jobs.formatting import excess
 
 __all__ = ["SearchExecutor"]
 
@@ -100,11 +101,11 @@ class SearchExecutor(IterativePruningExecutor):
                 return
         self._adopt_genes(search, search.space.least)
         if exceeded(self.measure(), limits):
-            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
+            over = excess(self.measure(), self._state.assignment.budget)
             left = (
                 "every channel group at its minimum, no block left to remove, and images as small as possible"
             )
-            raise StuckError(f"{over} over the limit with {left}")
+            raise StuckError(f"{over} with {left}")
 
     def _quality(self, search: CutSearch, genes: Genes) -> float:
         """Return the quality of a candidate with inherited weights; higher is better."""

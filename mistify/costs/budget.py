@@ -139,10 +139,3 @@ def exceeded(costs: Costs, budget: Budget) -> list[str]:
 def tightest_ratio(costs: Costs, budget: Budget) -> float:
     """Return the ratio of limit to cost on the tightest axis; 1 if all limits are met."""
     return min((limit / costs[axis] for axis, limit in budget.items() if costs[axis] > limit), default=1.0)
-
-
-def excess(costs: Costs, budget: Budget) -> str:
-    """Describe the axes over their limits, the largest excess first; empty if there are none."""
-    return ", ".join(
-        f"{axis} {costs[axis]:,.4g} over {budget[axis]:,.4g}" for axis in exceeded(costs, budget)
-    )

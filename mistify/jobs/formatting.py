@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from mistify.config.data.metric import Metric
-from mistify.costs.axes import built_in_formats
-from mistify.costs.budget import Costs, quantity_of, source_axis
+from mistify.costs.axes import built_in_formats, plugged_in_formats
+from mistify.costs.budget import Budget, Costs, exceeded, quantity_of, source_axis
 from mistify.costs.formats import INVERSE, AxisFormat, format_of
 from mistify.jobs.job import Source
 
@@ -23,6 +23,26 @@ def label(axis: str, formats: Iterable[AxisFormat] = ()) -> str:
 def amount(axis: str, value: float | None, formats: Iterable[AxisFormat] = ()) -> str:
     """Return a cost in its unit, with three significant digits; a dash for None."""
     return "-" if value is None else _format(axis, formats).amount(value, _DIGITS)
+
+
+def excess(costs: Costs, budget: Budget) -> str:
+    """Describe the costs over their limits, the largest excess first; empty if there are none.
+
+    For example `latency on host 2.1ms over 2ms`.
+    """
+    formats = plugged_in_formats(costs)
+    return ", ".join(
+        _over(_format(axis, formats), axis, costs[axis], budget[axis]) for axis in exceeded(costs, budget)
+    )
+
+
+def _over(form: AxisFormat, axis: str, cost: float, limit: float) -> str:
+    """Return a cost and its limit, with as many digits as tell them apart."""
+    for digits in (_DIGITS, 2 * _DIGITS, None):
+        shown = form.amount(cost, digits), form.amount(limit, digits)
+        if shown[0] != shown[1]:
+            break
+    return f"{form.on(axis)} {shown[0]} {'under' if form.inverse else 'over'} {shown[1]}"
 
 
 def amounts(costs: Costs, formats: Iterable[AxisFormat]) -> dict[str, float]:

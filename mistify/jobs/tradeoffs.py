@@ -52,6 +52,7 @@ class TradeOff:
         source: Cost and score of the tuned source; None if one is unknown.
         batch: Number of the batch in its job.
         output: The output whose score is plotted; empty for the score of all outputs together.
+        batch_name: Number and model of the batch, for people; empty for the only batch of a job.
     """
 
     axis: str
@@ -62,6 +63,7 @@ class TradeOff:
     source: tuple[float, float] | None
     batch: int = 0
     output: str = ""
+    batch_name: str = ""
 
     @property
     def front(self) -> list[Point]:
@@ -91,9 +93,7 @@ def trade_offs(report: Mapping[str, Any]) -> list[TradeOff]:
         source.get("batch", 0): source for source in report.get("sources", (report["source"],)) if source
     }
     return [
-        replace(trade_off, title=f"{trade_off.title}, {_batch_name(batch, sources)}")
-        if len(batches) > 1
-        else trade_off
+        replace(trade_off, batch_name=_batch_name(batch, sources) if len(batches) > 1 else "")
         for batch, goals in sorted(batches.items())
         for trade_off in _trade_offs(batch, goals, sources.get(batch))
     ]

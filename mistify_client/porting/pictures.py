@@ -64,7 +64,7 @@ def picture(trade_off: TradeOff, job: str) -> Figure:
         _name(axes, trade_off.points)
     if trade_off.axis in _COUNTED:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(trade_off.title)
+    axes.set_xlabel(", ".join(filter(None, (trade_off.title, trade_off.batch_name))))
     axes.set_ylabel(trade_off.metric.value)
     axes.set_title(job, fontsize=10, color=_SOFT, parse_math=False)
     axes.grid(alpha=0.3)

@@ -1,5 +1,6 @@
 """The result of a job as a table."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -66,11 +67,20 @@ _COLUMNS = {
     _MET: 0,
 }
 
+#: Quantity -> its column.
+_QUANTITIES = {FLOPS: _MULTIPLY_ADDS, PARAMS: _PARAMS, MEMORY: _MEMORY}
+
 #: Blanks between two columns: the padding of the first, and the separator.
 _BETWEEN = 2
 
 #: Columns that are shown at any width.
 _ALWAYS = (_GOAL, _ACCURACY, _MET)
+
+#: Minimum width of a console that shows the scores of outputs as columns.
+_OUTPUTS = 85
+
+#: Maximum numbers of goals whose outputs have rows of their own, and of kinds of hardware that are named.
+_FEW_GOALS, _FEW_KINDS = 5, 3
 
 
 def table(job: Job, width: int = 80) -> Table:
@@ -78,9 +88,11 @@ def table(job: Job, width: int = 80) -> Table:
 
     Tasks are shown if a goal has one, precisions if one is not float32, hardware if a goal is for hardware
     other than the server's machine, and threads if they differ. Rows below the source show its latencies on
-    that hardware. The caption lists the number of threads of the latencies if no column does, the goals
-    judged by a predicted latency, and the steps in which algorithms have prepared for all goals. Accuracies
-    include the difference from the tuned source's, in points, or in per cent for errors.
+    that hardware; if there are many kinds, they are beside the goals' own ones. Each of several outputs has
+    a row, or a column if there are many goals. The caption lists the number of threads of the latencies if
+    no column does, the goals judged by a predicted latency, and the steps in which algorithms have prepared
+    for all goals. Accuracies include the difference from the tuned source's, in points, or in per cent for
+    errors.
     """
     title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.spec.threads for goal in job.goals}
@@ -97,10 +109,13 @@ def table(job: Job, width: int = 80) -> Table:
     if not any(goal.spec.task for goal in job.goals):
         hidden.add(_TASK)
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
-    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job)
-    sections = list(_sections(job, min(threads, default=1)))
+    outputs = _output_columns(job) if len(job.goals) > _FEW_GOALS else []
+    before_accuracy = [*_limited_metrics(job), *(outputs if width >= _OUTPUTS else ())]
+    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = before_accuracy
+    sections = list(_sections(job, min(threads, default=1), in_columns=bool(outputs)))
     ids = max([_NAME_WIDTH, *(cell_len(goal.id) for goal in job.goals)])
-    widths = _fitting(columns, [row for rows in sections for row in rows], ids, width)
+    rank = {**_COLUMNS, **dict.fromkeys(outputs, _OUTPUTS), **_ranks_of_limited(job)}
+    widths = _fitting(columns, rank, [row for rows in sections for row in rows], ids, width)
     for column, least in widths.items():
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=least)
@@ -120,28 +135,58 @@ def _has_figure(row: Mapping[str, str], columns: Iterable[str]) -> bool:
     return any(row.get(column) for column in columns if column not in (_GOAL, _HARDWARE))
 
 
-def _sections(job: Job, threads: int) -> Iterator[list[dict[str, str]]]:
-    """Yield, for each batch, the rows of its source, named if there are several, and of its goals."""
+def _sections(job: Job, threads: int, *, in_columns: bool) -> Iterator[list[dict[str, str]]]:
+    """Yield, for each batch, the rows of its source, named if there are several, and of its goals.
+
+    Args:
+        in_columns: Whether the scores of outputs are in columns instead of rows.
+    """
     sources = {source.batch: source for source in job.sources}
     batches: dict[int, list[Goal]] = {batch: [] for batch in sources}
     for goal in job.goals:
         batches.setdefault(goal.batch, []).append(goal)
     for batch, goals in sorted(batches.items()):
         source = sources.get(batch)
+        elsewhere: Mapping[str, float] = {}
         if source is not None:
-            yield list(_source_rows(source, goals, threads, with_name=len(batches) > 1))
-        yield [row for goal in goals for row in _rows_of(goal, source)]
+            elsewhere = source_elsewhere(source, goals)
+            named, below = len(batches) > 1, elsewhere if len(elsewhere) <= _FEW_KINDS else {}
+            yield list(_source_rows(source, below, threads, with_name=named, in_columns=in_columns))
+        beside = elsewhere if len(elsewhere) > _FEW_KINDS else {}
+        yield [row for goal in goals for row in _rows_of(goal, source, beside, in_columns=in_columns)]
 
 
-def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
-    """Yield the row of a goal, and the rows of its outputs and branches."""
-    yield _goal_row(goal, source)
-    yield from _output_rows(goal.output_scores)
+def _rows_of(
+    goal: Goal, source: Source | None, beside: Mapping[str, float], *, in_columns: bool
+) -> Iterable[dict[str, str]]:
+    """Yield the row of a goal, and the rows of its outputs and branches.
+
+    Args:
+        beside: Hardware -> latency of the source there, to be shown beside that of the goal.
+    """
+    row = _goal_row(goal, source)
+    if (latency := beside.get(hardware_named(goal))) is not None:
+        row[_PREDICTED] += f" of {amount(LATENCY, latency)}"
+    yield from _with_outputs(row, goal.output_scores, in_columns=in_columns)
     yield from _branch_rows(goal, source)
 
 
+def _ranks_of_limited(job: Job) -> dict[str, int]:
+    """Return the ranks of the columns with figures that goals limit: the more goals, the lower."""
+    limiting: Counter[str] = Counter()
+    for goal in job.goals:
+        for quantity in dict.fromkeys(map(quantity_of, goal.spec.budget)):
+            latency = _PREDICTED if judged_by(goal) == PREDICTION else _MEASURED
+            limiting[latency if quantity == LATENCY else _QUANTITIES.get(quantity, "")] += 1
+    return {column: -count for column, count in limiting.items() if column}
+
+
 def _fitting(
-    columns: Sequence[str], rows: Sequence[Mapping[str, str]], ids: int, width: int
+    columns: Sequence[str],
+    rank: Mapping[str, int],
+    rows: Sequence[Mapping[str, str]],
+    ids: int,
+    width: int,
 ) -> dict[str, int]:
     """Return the columns that fit a console, with their minimum widths.
 
@@ -150,12 +195,13 @@ def _fitting(
 
     Args:
         columns: All requested columns.
+        rank: Column -> its rank, 0 if it has none; those with the highest ranks are dropped first.
         ids: The length of the longest id.
         width: The width of the console in characters.
     """
     widths = {column: ids if column in (_GOAL, _PARENT) else _width(column, rows) for column in columns}
-    rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}
-    for column in sorted(rank, key=lambda column: rank[column], reverse=True):
+    droppable = [column for column in columns if column not in _ALWAYS]
+    for column in sorted(droppable, key=lambda column: rank.get(column, 0), reverse=True):
         if _total(widths) <= width:
             break
         del widths[column]
@@ -192,6 +238,9 @@ def _predicted(goals: Iterable[Goal]) -> str | None:
     """Return which goals are judged by a predicted latency; None if none is."""
     named = names_by((goal.id, hardware_of_goal(goal)) for goal in goals if judged_by(goal) == PREDICTION)
     of_goals = ", ".join(f"{listed(ids)} ({hardware})" for hardware, ids in named.items())
+    if len(named) > _FEW_KINDS:
+        count = counted(sum(map(len, named.values())), "goal")
+        of_goals = f"{count} on {len(named)} kinds of hardware"
     return escape(f"judged by a latency that was predicted, not measured: {of_goals}") if named else None
 
 
@@ -202,11 +251,18 @@ def _time_shares(spent: Mapping[str, float]) -> str | None:
 
 
 def _source_rows(
-    source: Source, goals: Sequence[Goal], threads: int, *, with_name: bool
+    source: Source, below: Mapping[str, float], threads: int, *, with_name: bool, in_columns: bool
 ) -> Iterable[dict[str, str]]:
-    """Yield the rows of the original source, on each hardware, and of its outputs; then of the tuned one."""
+    """Yield the rows of the original source, of its outputs, and on other hardware; then of the tuned one.
+
+    Args:
+        below: Hardware -> latency of the source there, to be shown in rows of their own.
+        threads: Number of threads of the latencies on the server's machine.
+        with_name: Whether the rows name the model.
+        in_columns: See `_sections`.
+    """
     axis = latency_axis(at_threads(HOST.name, threads))
-    yield {
+    original = {
         _GOAL: f"source {as_written(source.model)}".strip() if with_name else "source",
         **_counts(source.costs, source),
         _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
@@ -216,12 +272,12 @@ def _source_rows(
         **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
     }
-    for hardware, latency in source_elsewhere(source, goals).items():
+    yield from _with_outputs(original, source.output_scores, in_columns=in_columns)
+    for hardware, latency in below.items():
         yield {_GOAL: f"- on {hardware}", _HARDWARE: hardware, _PREDICTED: amount(LATENCY, latency)}
-    yield from _output_rows(source.output_scores)
     if source.tuned_accuracy is not None:
-        yield {_GOAL: "- tuned", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
-        yield from _output_rows(source.tuned_output_scores)
+        tuned = {_GOAL: "- tuned", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
+        yield from _with_outputs(tuned, source.tuned_output_scores, in_columns=in_columns)
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
@@ -244,11 +300,26 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
         yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
 
 
-def _output_rows(scores: Sequence[OutputScore]) -> Iterable[dict[str, str]]:
-    """Yield a row with the score of each output if there are several."""
-    for score in scores if len(scores) > 1 else ():
+def _with_outputs(
+    row: Mapping[str, str], scores: Sequence[OutputScore], *, in_columns: bool
+) -> Iterable[dict[str, str]]:
+    """Yield a row with the score of each output if there are several: in columns, or in rows below it."""
+    scores = scores if len(scores) > 1 else ()
+    figures = {_output_column(score): quality(score.metric, score.value) for score in scores}
+    yield {**row, **figures} if in_columns else dict(row)
+    for score in () if in_columns else scores:
         shown = f"{score.metric} {quality(score.metric, score.value)}"
         yield {_GOAL: f"- {score.output}", _ACCURACY: shown}
+
+
+def _output_columns(job: Job) -> list[str]:
+    """Return the columns for the scores of outputs; none for a single output."""
+    several = (goal.output_scores for goal in job.goals if len(goal.output_scores) > 1)
+    return list(dict.fromkeys(_output_column(score) for scores in several for score in scores))
+
+
+def _output_column(score: OutputScore) -> str:
+    return f"{score.output}\n{score.metric}"
 
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:

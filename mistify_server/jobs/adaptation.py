@@ -133,7 +133,7 @@ class CollectiveAdaptation:
             self._queue.add(rank, step)
 
     async def _make_root(self) -> None:
-        result = await self._run(source_task(self._plan), (), Part(self._plan.number))
+        result = await self._run(source_task(self._plan), (), Part(self._plan.number, "source"))
         if not isinstance(result, SourceResult):
             self._queued.discard(None)  # goals added later retry
             reason = f"the source could not be prepared: {failure_reason(result)}"
@@ -164,7 +164,7 @@ class CollectiveAdaptation:
         return prepares and self._plan.preparation_of(node) not in self._preparations
 
     async def _prepare(self, preparation: str, root: SourceResult) -> None:
-        part = Part(self._plan.number, preparation=preparation)
+        part = Part(self._plan.number, "preparation", preparation)
         result = await self._run(self._tasks(root).prepare(preparation), (), part)
         if not isinstance(result, PrepareResult):
             self._queued.discard(("prepare", preparation))  # goals added later retry
@@ -205,7 +205,7 @@ class CollectiveAdaptation:
         return named
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
-        node, part = self._tree.nodes[index], Part(self._plan.number, index)
+        node, part = self._tree.nodes[index], Part(self._plan.number, "adaptation", index)
         result = await self._run(self._adapt_task(node, root, parent), node.goals, part)
         if not isinstance(result, AdaptResult):
             await self._fail_subtree(index, failure_reason(result))
@@ -234,7 +234,7 @@ class CollectiveAdaptation:
         goal = self._log.goal(goal_id)
         if goal.spec.branches is not None and goal_id not in self._branches:
             task = self._tasks(root).branch(self._tree.nodes[index], goal, adapted)
-            branches = await self._run(task, [goal_id])
+            branches = await self._run(task, [goal_id], self._packaging(goal_id))
             if not isinstance(branches, BranchResult):
                 reason = f"the branches could not be made: {failure_reason(branches)}"
                 await self._log.record(GoalChanged(failed_goal(goal, reason)))
@@ -301,7 +301,8 @@ class CollectiveAdaptation:
             node = self._tree.nodes[index].model_copy(
                 update={"budget": dict(other.spec.budget), "targets": other.spec.targets}
             )
-            result = await self._run(self._tasks(root).adapt(node, [other], root.root), [goal.id])
+            task = self._tasks(root).adapt(node, [other], root.root)
+            result = await self._run(task, [goal.id], self._packaging(goal.id))
             if isinstance(result, AdaptResult):
                 tried.append(other.spec.quantization.precision)
                 await self._queue.checkpoint()
@@ -311,10 +312,15 @@ class CollectiveAdaptation:
     async def _attempt(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
         node, branches = self._tree.nodes[index], self._branches.get(goal.id)
         task = self._tasks(root).package(node, goal, adapted, branches)
-        return Attempt(goal, adapted, await self._run(task, [goal.id]))
+        return Attempt(goal, adapted, await self._run(task, [goal.id], self._packaging(goal.id)))
+
+    def _packaging(self, goal_id: str) -> Part:
+        """Return the part of the job's work that ends with the package of a goal."""
+        return Part(self._plan.number, "packaging", goal_id)
 
     async def _measure_reference(self, root: SourceResult, threads: Collection[int]) -> None:
-        result = await self._run(self._tasks(root).reference(threads), ())
+        part = Part(self._plan.number, "packaging")
+        result = await self._run(self._tasks(root).reference(threads), (), part)
         if isinstance(result, ReferenceResult):
             await self._log.record(ReferenceSaved(self._plan.number, result))
             return
@@ -324,7 +330,7 @@ class CollectiveAdaptation:
     def _tasks(self, root: SourceResult) -> TaskFactory:
         return TaskFactory(self._log.job_id, self._plan, root, self._preparations)
 
-    async def _run(self, task: Task, goal_ids: Sequence[str], part: Part | None = None) -> Result:
+    async def _run(self, task: Task, goal_ids: Sequence[str], part: Part) -> Result:
         """Run a task and return its result; retry while the engine or the store is unavailable.
 
         Args:
@@ -339,7 +345,7 @@ class CollectiveAdaptation:
             await self._log.note(own, f"was {WITHOUT_ONEDNN}")
         return result
 
-    async def _attempt_task(self, task: Task, goal_ids: Sequence[str], part: Part | None) -> Result:
+    async def _attempt_task(self, task: Task, goal_ids: Sequence[str], part: Part) -> Result:
         """Return the result of a task.
 
         Raises:

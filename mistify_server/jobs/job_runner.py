@@ -37,7 +37,8 @@ class JobRunner:
         scheduler: StepScheduler,
     ) -> None:
         paused = job.state is JobState.PAUSED
-        self._log = JobLog(store.jobs, job, on_change, writer, Course(states, job.goals, engine.slots))
+        course = Course(states, job.goals, engine.slots, job.seconds)
+        self._log = JobLog(store.jobs, job, on_change, writer, course)
         self._log.paused = paused
         self._queue = StepQueue(scheduler, paused=paused)
         self._adaptations = {

@@ -173,9 +173,7 @@ class JobLog:
         return result
 
     @asynccontextmanager
-    async def progress_of(
-        self, goal_ids: Sequence[str], part: Part | None = None
-    ) -> AsyncIterator[OnProgress]:
+    async def progress_of(self, goal_ids: Sequence[str], part: Part) -> AsyncIterator[OnProgress]:
         """Yield a callback for a task's progress, which is fully recorded by the end of the block.
 
         The goals count as running from the first update. Updates in quick succession are dropped, unless they
@@ -183,7 +181,7 @@ class JobLog:
 
         Args:
             goal_ids: Ids of the goals that the task serves; empty for the source and preparations.
-            part: The part of the job's work whose steps the task reports; None if it reports none.
+            part: The part of the job's work to which the task belongs.
         """
         updates, stage, recorded_at = _Updates(), None, 0.0
 
@@ -203,11 +201,11 @@ class JobLog:
         finally:
             recording.cancel()
             await asyncio.wait([recording])
+            self._course.stop(part, self._seconds)
 
-    async def _record_updates(self, goal_ids: Sequence[str], part: Part | None, updates: "_Updates") -> None:
+    async def _record_updates(self, goal_ids: Sequence[str], part: Part, updates: "_Updates") -> None:
         async for update in updates:
-            if part is not None:
-                self._course.advance(part, update)
+            self._course.advance(part, update, self._seconds)
             async with self.writing:
                 goals = self.open_goals(goal_ids)
                 begun = [

@@ -6,7 +6,8 @@ from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import missed, reached, serves_better
-from mistify.costs.budget import Costs, exceeded, excess, meets
+from mistify.costs.budget import Costs, exceeded, meets
+from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate
 from mistify_server.store.plans import NodePlan

@@ -10,8 +10,9 @@ from mistify.config.package.compression import CompressionConfig
 from mistify.config.package.tuning import TuningConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
-from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, tightest_ratio
+from mistify.costs.budget import FLOPS, Budget, Costs, meets, tightest_ratio
 from mistify.costs.quantization import PRECISIONS, Quantization
+from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal
 from mistify_server.planning.forecast.precisions import KNOWN_LOSS
 from mistify_server.planning.forecast.scaling import CostScaling

@@ -89,11 +89,19 @@ class BatchPlan(Message):
 
 @dataclass(frozen=True)
 class BatchInputs:
-    """The model, the data and the algorithm of a collective batch, as in its configs."""
+    """The model, the data and the algorithm with its settings of a collective batch, as in its configs."""
 
     model: str
     dataset: DatasetConfig
     algorithm: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def common(self) -> dict[str, object]:
+        """The parts of a config that all goals of the batch share."""
+        dataset = self.dataset.model_dump(mode="json", exclude_defaults=True)
+        algorithm = {"name": self.algorithm, "config": dict(self.settings)}
+        return {"model": self.model, "dataset": dataset, "algorithm": algorithm}
 
 
 @dataclass(frozen=True)

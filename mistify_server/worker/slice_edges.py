@@ -12,7 +12,8 @@ from executors.timing import activity
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Scores, missed
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.costs.budget import Costs, excess
+from mistify.costs.budget import Costs
+from mistify.jobs.formatting import excess
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult

@@ -1,6 +1,11 @@
 """The pages in a real browser: submitting and watching jobs, viewing results, downloading packages."""
 
 import json
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -139,6 +144,31 @@ def test_the_report_of_a_job_is_downloaded_or_viewed(page: Page, url: str, job: 
         page.goto(place)
         expect(page.locator(".plot .main-svg").first).to_be_visible()
         expect(page.locator(".goal th")).to_have_text(["phone", "watch"])
+
+
+def test_the_commands_on_the_page_of_a_goal_load_its_package(
+    page: Page, url: str, job: str, tmp_path: Path
+) -> None:
+    """The dependencies are those of this environment: nothing else is downloaded."""
+    page.goto(f"{url}jobs/{job}/goals/phone")
+    install, load_it = page.locator("pre code").all_inner_texts()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the package").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        archive.extractall(tmp_path)
+    alone = ["--no-deps", "--target", str(tmp_path / "installed")]
+    subprocess.run([sys.executable, "-m", *shlex.split(install), *alone], check=True, capture_output=True)
+    script = f"import numpy\ninputs = numpy.zeros((2, 8, 8, 1), 'float32')\n{load_it}\n"
+    path = os.pathsep.join([str(tmp_path / "installed"), sysconfig.get_path("purelib")])
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}print(outputs.shape, mistify_client.__file__)"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.stdout.split("\n")[0].endswith(f"(2, 10) {tmp_path}/installed/mistify_client/__init__.py")
 
 
 def test_mistakes_are_marked_at_their_lines(browser: Browser, url: str, screenshots: Path) -> None:

@@ -1,16 +1,23 @@
 """Parts of pages that need no server: the plan in the editor, and long names on a phone."""
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 from pydantic import TypeAdapter
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import Interval, Plan, PlannedBatch, PlannedEdge, PlannedPreparation
+from mistify_server.store.plans import BatchInputs
+from mistify_server.web.pages.goal_fields import limit_titles
 from mistify_server.web.rendering import render
+from tests.browser.test_accessibility import faults
 from tests.browser.without_server import open_page
+from tests.support.many_goals import job_of
 from tests.support.rendered import goal_page
 
 pytestmark = pytest.mark.web
@@ -74,13 +81,15 @@ def test_a_plan_counts_the_time_of_the_source_and_of_preparations(page: Page) ->
             "half, pi",
             "source",
             "nested",
-            "50 % of the multiply-adds, 67 % of the latency on pi, 13 % of the latency",
+            "50 % of the multiply-adds (limit 49 %), 67 % of the latency on pi (limit 50 %), "
+            "13 % of the latency (limit 25 %)",
             "",
             "1,200",
             "6",
             "slow",
         ],
     ]
+    assert faults(page) == []
 
 
 def test_a_draft_survives_a_reload(page: Page) -> None:
@@ -105,6 +114,51 @@ def test_a_text_too_large_to_keep_can_be_edited(page: Page) -> None:
     expect(page.get_by_role("button", name="Start over")).to_be_visible()
     page.reload()
     expect(page.get_by_label("Config")).to_have_value('["example"]')
+
+
+def test_goals_are_put_into_the_config_by_their_fields(page: Page) -> None:
+    """Where a job has several models, each goal names its own."""
+    data = DatasetConfig(train="train.npz", test="test.npz")
+    inputs = [BatchInputs(model, data, "auto", {"adapt_steps": 9}) for model in ("a'.keras", "b.keras")]
+    html = render(
+        "add.html",
+        path="/jobs/j/add",
+        needs_token=False,
+        in_session=False,
+        caller=None,
+        text='["example"]',
+        job=job_of(1),
+        inputs=inputs,
+        limits=limit_titles(),
+        hardware=["raspberry-pi-5"],
+    )
+    open_page(page, html, "/jobs/j/add")
+    page.get_by_label("Name").fill("watch")
+    page.get_by_label("Value").fill("2ms")
+    page.get_by_label("Limit").select_option("latency")
+    page.get_by_label("Device").fill("raspberry-pi-5")
+    page.get_by_role("button", name="Put it into the config").click()
+    config = page.get_by_label("Config")
+    first = {
+        "id": "watch",
+        "model": "a'.keras",
+        "dataset": {"train": "train.npz", "test": "test.npz"},
+        "algorithm": {"name": "auto", "config": {"adapt_steps": 9}},
+        "hardware": "raspberry-pi-5",
+        "adaptation_goal": {"latency": "2ms"},
+    }
+    assert json.loads(config.input_value()) == [first]
+    expect(page.get_by_label("Name")).to_be_focused()
+    page.get_by_label("Name").fill("phone")
+    page.get_by_label("Device").fill("")
+    page.locator("select[name=common]").select_option("b.keras, auto")
+    page.locator("select[name=common]").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    second = {**first, "id": "phone", "model": "b.keras"}
+    del second["hardware"]
+    assert json.loads(config.input_value()) == [first, second]
+    assert faults(page) == []
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,32 @@ def test_twenty_goals_with_two_outputs_are_three_screens(browser: Browser, tmp_p
     context.close()
 
 
+def test_twenty_goals_are_readable_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """The limited figure and the score of each goal come first, and are seen without scrolling sideways."""
+    job = job_of(20, ("class", "box"))
+    (tmp_path / "report.html").write_text(report_page(job))
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    for goal in page.locator(".goal").all():
+        for figure in (goal.locator(".limit"), goal.locator(".number").last, goal.locator(".state")):
+            box = figure.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+    first = page.locator(".goal").first
+    expect(first.locator("[data-title='accuracy']")).to_contain_text("75.0%")
+    box = first.bounding_box()
+    assert box is not None
+    assert box["y"] <= 844  # on the first screen
+    goals = page.locator("#goals").bounding_box()
+    assert goals is not None
+    assert goals["height"] <= 6 * 844
+    # Each goal is still a row of a table.
+    assert page.get_by_role("row").count() >= 20
+    context.close()
+
+
 def test_the_table_is_shown_without_scripts(browser: Browser, job: Job, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report_page(job))
     context = browser.new_context(java_script_enabled=False)

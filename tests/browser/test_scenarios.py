@@ -10,6 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.test_accessibility import faults
 from tests.end_to_end.test_property_tasks import COMMON, SPACE, write_data, write_network
 from tests.support.servers import web_server
 
@@ -83,8 +84,11 @@ def test_without_javascript_problems_are_shown_at_their_fields(browser: Browser,
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_the_width_of_a_phone(browser: Browser, address: str, scheme: str) -> None:
+def test_the_page_is_accessible_and_fits_the_width_of_a_phone(
+    browser: Browser, address: str, scheme: str
+) -> None:
     page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(f"{address}/scenarios")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert faults(page) == []
     page.close()

@@ -7,6 +7,7 @@ from typing import Final
 from mistify.config.data.metric import Metric, OutputScore
 from mistify.costs.budget import Costs, latency_axis
 from mistify.costs.catalogue import HOST, catalogue
+from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, Source
 from mistify.jobs.package_spec import PackageSpec
 
@@ -67,7 +68,7 @@ def _goal(number: int, axis: str, share: float, costs: Costs, hardware: str) -> 
         achieved=achieved,
         measured={latency_axis(HOST.name): share},
         accuracy=0.7 + 0.25 * share,
-        reason=f"{axis} {achieved[axis]:,.4g} over {share * costs[axis]:,.4g}" if missed else "",
+        reason=excess(achieved, {axis: share * costs[axis]}) if missed else "",
         note=judged if hardware else "",
         seconds=22.0,
         steps=500,

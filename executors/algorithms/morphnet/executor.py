@@ -35,6 +35,7 @@ from executors.timing import activity
 from executors.training.trainer import constant, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded
+from mistify.jobs.formatting import excess
 
 #: The maximum loss added by a unit of magnitude 1, as a mean over the groups. Larger values would drive all
 #: scales of a network with hundreds of millions of multiply-adds to zero before the first cut.
@@ -155,8 +156,8 @@ class MorphNetExecutor(IterativePruningExecutor):
             if done == 1:  # if the limits are still exceeded, continue by importance
                 self._target = None
         elif self._cut_by_importance(limits) and exceeded(self.measure(), limits):
-            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
-            raise StuckError(f"{over} over the limit with every channel group at its minimum")
+            over = excess(self.measure(), self._state.assignment.budget)
+            raise StuckError(f"{over} with every channel group at its minimum")
 
     def _cut_towards(self, target: Allocation, done: float) -> None:
         """Remove the blocks that the target lacks, and cut the least important units of each group.

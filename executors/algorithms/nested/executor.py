@@ -37,6 +37,7 @@ from executors.structure import Keep, Widths, analyse, averaged_groups, narrow, 
 from executors.timing import activity
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, exceeded
+from mistify.jobs.formatting import excess
 
 #: A function of maximum widths and limits that returns widths within the limits.
 Within: TypeAlias = Callable[[Widths, Budget], Widths]
@@ -87,9 +88,9 @@ class NestedExecutor(PruningExecutor):
         steps = self._extend(assignment, PreparationProgress())
         with activity("cutting"):
             self._show(assignment)
-        over = ", ".join(exceeded(self.measure(), assignment.budget))
+        over = excess(self.measure(), assignment.budget)
         if over:
-            raise StuckError(f"{over} over the limit with every channel group at its minimum")
+            raise StuckError(f"{over} with every channel group at its minimum")
         return steps
 
     def _extend(self, assignment: Assignment, progress: PreparationProgress) -> int:

@@ -21,7 +21,7 @@ from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.structure import Structure
 from executors.timing import activity
-from mistify.costs.budget import excess
+from mistify.jobs.formatting import excess
 from mistify.scenarios.served import ServedTasks
 
 

@@ -23,7 +23,13 @@ from mistify.jobs.plan import (
 )
 from mistify_server.planning.forecast.accuracy import interval_of, source_forecast_of
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
-from mistify_server.planning.forecast.course import batch_seconds
+from mistify_server.planning.forecast.course import (
+    OVERHEAD_STEPS,
+    STARTING_SECONDS,
+    STEP_SECONDS,
+    batch_seconds,
+    packaging_seconds,
+)
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of, reasons_for_precisions, riskiest
 from mistify_server.planning.forecast.preparing import planned_preparations, worthwhile
@@ -47,9 +53,8 @@ _ROUNDS: Final = 100
 #: Maximum number of edges from which a forecast learns.
 _RECORDS: Final = 300
 
-#: Seconds to start a worker and to package a goal, measured with small networks.
-STARTING_SECONDS: Final = 5.0
-PACKAGING_SECONDS: Final = 1.0
+#: Relative rounding errors of interpolated costs.
+_ROUNDING: Final = 1e-6
 
 
 class _Work(NamedTuple):
@@ -115,6 +120,7 @@ class Forecast:
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
         seconds = {index: edge.seconds for index, edge in edges.items()}
+        source_seconds = STARTING_SECONDS + self._tuning_seconds
         return PlannedBatch(
             model=plan.model_name,
             metric=plan.recipe.data.validation_metric,
@@ -124,10 +130,10 @@ class Forecast:
             present_accuracy=self._estimates.accuracy,
             present_outputs=self._estimates.output_scores,
             source_steps=self._estimates.source_steps,
-            source_seconds=self._source_seconds,
+            source_seconds=source_seconds,
             preparations=self._preparations,
             edges=tuple(edges.values()),
-            seconds=batch_seconds(plan, self._source_seconds, self._preparing_seconds, seconds, slots),
+            seconds=batch_seconds(plan, source_seconds, self._preparing_seconds, seconds, slots),
             evidence=self._history.evidence(self._subject, self._estimates.features.kind),
             formats=plugged_in_formats(plan.source_costs),
             flips=self._trial is not None and self._trial.flips,
@@ -136,6 +142,8 @@ class Forecast:
     def with_work(self, goals: Mapping[str, Goal]) -> BatchPlan:
         """Return the plan with the expected work on the source, the preparations and these goals' nodes.
 
+        A worker has inspected the source, and need not be started, but it loads and evaluates networks.
+
         Args:
             goals: Goals of the batch by id, such as those to be added.
         """
@@ -143,7 +151,9 @@ class Forecast:
             self._with_work(node, [goals[id_] for id_ in node.goals if id_ in goals])
             for node in self.plan.nodes
         ]
-        work = {"source_seconds": self._source_seconds, "preparing_seconds": self._preparing_seconds}
+        overhead = OVERHEAD_STEPS * self._step_seconds
+        preparing = {name: overhead + seconds for name, seconds in self._preparing_seconds.items()}
+        work = {"source_seconds": overhead + self._tuning_seconds, "preparing_seconds": preparing}
         return self.plan.model_copy(update={"nodes": tuple(nodes), **work})
 
     def _with_work(self, node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
@@ -156,7 +166,7 @@ class Forecast:
         case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._history.overhead(node.algorithm)
         adapting = work * self._step_seconds
-        return _Work(steps, adapting, sum(PACKAGING_SECONDS + _branches(goal) * adapting for goal in goals))
+        return _Work(steps, adapting, packaging_seconds(goals, adapting))
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
         """Return the nodes, each with its algorithm and expected loss.
@@ -288,12 +298,11 @@ class Forecast:
     @property
     def _step_seconds(self) -> float:
         """Seconds per training step of the source, measured just now or in earlier jobs."""
-        return self._estimates.step_seconds or self._history.step_seconds(self._subject) or 0.0
+        return self._estimates.step_seconds or self._history.step_seconds(self._subject) or STEP_SECONDS
 
     @property
-    def _source_seconds(self) -> float:
-        steps = self._estimates.source_steps + self._estimates.generating
-        return STARTING_SECONDS + steps * self._step_seconds
+    def _tuning_seconds(self) -> float:
+        return (self._estimates.source_steps + self._estimates.generating) * self._step_seconds
 
     @property
     def _preparing_seconds(self) -> dict[str, float]:
@@ -331,7 +340,7 @@ class Forecast:
 
         A network larger than the source may be tuned up to its step limit.
         """
-        grows = self._costs(node.index)[FLOPS] > self.plan.source_costs[FLOPS]
+        grows = self._costs(node.index)[FLOPS] > (1 + _ROUNDING) * self.plan.source_costs[FLOPS]
         if not (node.targets or grows):
             return 1, 1
         most = self._estimates.profiles[node.algorithm].rounds(self._edge(node).distance)
@@ -387,11 +396,3 @@ def forecast_of(
     subject = subject_of(estimates.features, plan.recipe.data)
     records = history.edges(subject, estimates.features.kind, _RECORDS)
     return Forecast(plan, estimates, records, prepared, trial)
-
-
-def _branches(goal: Goal) -> int:
-    """Return the number of networks adapted for a goal's package in addition to the goal's own."""
-    if goal.spec.branches is None:
-        return 0
-    # The goal's own network is a branch too, unless another branch is larger.
-    return goal.spec.branches.count - (goal.spec.branches.shares[-1] == 1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import PlannedBatch, PlannedEdge
-from mistify_server.planning.forecast.forecast import PACKAGING_SECONDS, STARTING_SECONDS
+from mistify_server.planning.forecast.course import PACKAGING_SECONDS, STARTING_SECONDS
 from mistify_server.planning.forecast.precisions import reasons_for_precisions
 from mistify_server.store.plans import BatchPlan
 

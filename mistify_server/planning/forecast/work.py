@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mistify.jobs.job import Goal
-from mistify_server.planning.forecast.forecast import PACKAGING_SECONDS, STARTING_SECONDS, Forecast
+from mistify_server.planning.forecast.course import PACKAGING_SECONDS
+from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.store.plans import BatchPlan
 
 
@@ -31,9 +32,9 @@ def with_expected_work(
 
 
 def _with_packages_alone(plan: BatchPlan) -> BatchPlan:
-    """Return a plan whose nodes take as long as their packages."""
+    """Return a plan whose source and nodes take as long as packages."""
     nodes = (
         node.model_copy(update={"packaging_seconds": PACKAGING_SECONDS * len(node.goals)})
         for node in plan.nodes
     )
-    return plan.model_copy(update={"nodes": tuple(nodes), "source_seconds": STARTING_SECONDS})
+    return plan.model_copy(update={"nodes": tuple(nodes), "source_seconds": PACKAGING_SECONDS})

@@ -174,12 +174,13 @@ class SqlJobStore(JobStore):
     @override
     def inputs(self, job_id: str) -> list[BatchInputs]:
         plan = BatchRow.plan
-        parts = select(plan["model_name"], plan["dataset"], plan["recipe", "algorithm"])
+        recipe = plan["recipe", "algorithm"], plan["recipe", "settings"]
+        parts = select(plan["model_name"], plan["dataset"], *recipe)
         with self._database.read() as session:
             rows = session.execute(parts.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
             return [
-                BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm)
-                for model, dataset, algorithm in rows
+                BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm, settings)
+                for model, dataset, algorithm, settings in rows
             ]
 
     @override

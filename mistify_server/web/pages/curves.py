@@ -23,6 +23,7 @@ def curves_of(goal: Goal, details: GoalDetails, formats: Iterable[AxisFormat]) -
     axes = {*goal.spec.budget, *(axis for point in details.curve for axis in point.relative_costs)}
     return {
         "metric": goal.metric.value,
+        "share": goal.metric.is_share,
         "labels": {axis: label(axis, formats) for axis in sorted(axes)},
         "points": _POINTS.dump_python(details.curve, mode="json"),
     }

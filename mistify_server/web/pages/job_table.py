@@ -110,6 +110,7 @@ def job_table(job: Job) -> JobTable:
     ]
     outputs = _outputs(job)
     has_tasks = any(goal.spec.task is not None for goal in job.goals)
+    models = _models(job)
     notes = numbered_notes(job.goals)
     of_goal: dict[str, list[int]] = {}
     for number, note in enumerate(notes, 1):
@@ -120,8 +121,12 @@ def job_table(job: Job) -> JobTable:
         cells = [*_main_cells(goal, job.source_of(goal)), *_other_cells(goal, columns, outputs)]
         if has_tasks:
             cells.append(Cell(str(goal.spec.task or "all")))
+        if models:
+            cells.append(Cell(models.get(goal.batch, "")))
         lines.append(GoalLine(goal, limit_uses(goal, job.formats), cells, of_goal.get(goal.id, ())))
     headings = list(_headings(job, columns, outputs, has_tasks=has_tasks))
+    if models:
+        headings.append(Heading("model", "model"))
     return JobTable(headings, list(_source_lines(job, columns, outputs, len(headings))), lines, notes)
 
 
@@ -177,14 +182,20 @@ def _other_cells(
     yield Cell(duration(goal.seconds) if goal.seconds else "-", order=goal.seconds)
 
 
+def _models(job: Job) -> Mapping[int, str]:
+    """Return the model of each batch; empty for a single batch."""
+    several = len({*(source.batch for source in job.sources), *(goal.batch for goal in job.goals)}) > 1
+    return {source.batch: as_written(source.model) for source in job.sources} if several else {}
+
+
 def _source_lines(
     job: Job, columns: Sequence[Column], outputs: Sequence[tuple[str, Metric]], width: int
 ) -> Iterator[SourceLine]:
     threads = min((goal.spec.threads for goal in job.goals), default=1)
     untuned = Goal("", 0, PackageSpec({}, threads=threads))  # on the server's machine, in float32
-    several = len({*(source.batch for source in job.sources), *(goal.batch for goal in job.goals)}) > 1
+    models = _models(job)
     for source in job.sources:
-        model = f" {as_written(source.model)}" if several else ""
+        model = f" {models[source.batch]}" if models else ""
         network = BranchFigures(1.0, source.costs, source.measured, 0.0)
         measured = measured_latency(untuned, network)
         latency = latency_of(untuned, source.costs) if measured is None else measured

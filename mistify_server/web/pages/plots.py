@@ -14,8 +14,10 @@ def plots_of(job: Job) -> list[dict[str, Any]]:
     return [
         {
             "title": trade_off.title,
+            "batch": trade_off.batch_name,
             "score": ", ".join(filter(None, (trade_off.output, trade_off.metric.value))),
             "output": trade_off.output,
+            "share": trade_off.metric.is_share,
             "limits": trade_off.limits,
             "traces": list(_traces(trade_off)),
         }
@@ -24,7 +26,7 @@ def plots_of(job: Job) -> list[dict[str, Any]]:
 
 
 def _traces(trade_off: TradeOff) -> Iterator[dict[str, Any]]:
-    best = trade_off.front
+    best, score = trade_off.front, "%{y:.1%}" if trade_off.metric.is_share else "%{y:.4g}"
     if len(best) > 1:
         yield {
             "name": "best",
@@ -45,7 +47,7 @@ def _traces(trade_off: TradeOff) -> Iterator[dict[str, Any]]:
                 "y": [point.score for point in shown],
                 "text": [escape(point.goal, quote=False) for point in shown],  # Plotly interprets some markup
                 "customdata": [point.goal for point in shown],
-                "hovertemplate": "%{text}<br>%{x:.4s}, %{y:.4f}<extra></extra>",
+                "hovertemplate": f"%{{text}}<br>%{{x:.4s}}, {score}<extra></extra>",
             }
     if trade_off.source is not None:
         marker = {"symbol": "star", "size": 12}

@@ -23,6 +23,7 @@ from mistify_server.web.jobs import GOALS_PER_PAGE, PageToken, Removed, Search
 from mistify_server.web.node_data import figures_of
 from mistify_server.web.pages.curves import curves_of
 from mistify_server.web.pages.goal_costs import costs_of
+from mistify_server.web.pages.goal_fields import known_hardware, limit_titles
 from mistify_server.web.pages.goal_tree import draw_tree
 from mistify_server.web.pages.job_comparison import compare_jobs
 from mistify_server.web.pages.job_table import job_table
@@ -102,7 +103,15 @@ def page_routes(services: Services) -> APIRouter:
     @router.get("/jobs/{job_id}/add")
     async def add(request: Request, job_id: str) -> HTMLResponse:
         part = await porting.part(job_id, GoalSelection())
-        return _page(request, "add.html", job=part.job, text=_ADDED)
+        return _page(
+            request,
+            "add.html",
+            job=part.job,
+            inputs=await porting.inputs(job_id),
+            limits=limit_titles(),
+            hardware=await known_hardware(services),
+            text=_ADDED,
+        )
 
     @router.get("/compare")
     async def compare(request: Request, before: str = "", after: str = "") -> HTMLResponse:

@@ -6,17 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from mistify.costs.axes import axis_registry
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.scenarios.classes import class_texts
 from mistify_server.jobs.served import ServedBatch
+from mistify_server.web.pages.goal_fields import ACCURACY, limit_titles
 
 #: Names of fields with values of a task, and with limits, before a number or the key of an axis.
 _TASK: Final = "task-"
 _LIMIT: Final = "limit-"
-
-#: The key of the accuracy among the limits.
-_ACCURACY: Final = "accuracy"
 
 #: The other fields, by their keys in a goal.
 _OTHERS: Final = ("hardware", "id")
@@ -78,8 +75,7 @@ class ScenarioForm:
     @property
     def limits(self) -> Mapping[str, str]:
         """The titles of the fields for limits, and for the accuracy, by their names."""
-        titles = {key: axis.label for key, axis in axis_registry().axes.items()}
-        return {f"{_LIMIT}{key}": title for key, title in {**titles, _ACCURACY: "accuracy, at least"}.items()}
+        return {f"{_LIMIT}{key}": title for key, title in limit_titles().items()}
 
     def value(self, name: str) -> str:
         """Return the text in a field; empty if nothing was entered."""
@@ -93,7 +89,7 @@ class ScenarioForm:
         """
         own = {key: value for key in _OTHERS if (value := self.value(key))}
         limits = {name.removeprefix(_LIMIT): value for name in self.limits if (value := self.value(name))}
-        named = ["task", *(key for key in (*own, *limits) if key not in ("id", _ACCURACY))]
+        named = ["task", *(key for key in (*own, *limits) if key not in ("id", ACCURACY))]
         goal = {
             "id": "-".join(f"{{{key}}}" for key in named),
             "task": self._task(),

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistify.config.reading import parse_batch
-from mistify.costs.catalogue import HOST, catalogue
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job
 from mistify_server.services import Services
 from mistify_server.web.bodies import bounded_body
+from mistify_server.web.pages.goal_fields import known_hardware
 from mistify_server.web.pages.scenario_form import ScenarioForm
 from mistify_server.web.pages.task_tables import expected_table
 from mistify_server.web.rendering import render_page
@@ -72,8 +72,7 @@ async def _page(
     request: Request, services: Services, job_id: str, forms: Mapping[str, ScenarioForm], status: int = 200
 ) -> HTMLResponse:
     part = await services.porting.part(job_id)
-    measured = {device.name for device in await asyncio.to_thread(services.devices.devices)}
-    hardware = sorted({*catalogue(), *measured} - {HOST.name})
+    hardware = await known_hardware(services)
     page = await asyncio.to_thread(_rendered, request, part.job, [*forms.values()], hardware)
     return HTMLResponse(page, status, _HEADERS)
 

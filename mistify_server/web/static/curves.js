@@ -15,7 +15,7 @@
     });
   }
 
-  function plots({ points, labels, metric }) {
+  function plots({ points, labels, metric, share }) {
     const x = steps(points);
     const trace = (name, of) => {
       const shown = points.flatMap((point, index) => number(of(point)) ? [[x[index], of(point)]] : []);
@@ -27,7 +27,7 @@
     const weights = byAxis("structure_loss_weights");
     return [
       { title: "Training loss", traces: [trace("loss", (point) => point.loss)] },
-      { title: `Validation data: ${metric}`, traces: [trace(metric, (point) => point.accuracy)] },
+      { title: `Validation data: ${metric}`, traces: [trace(metric, (point) => point.accuracy)], share },
       { title: "Costs, as multiples of their limits", traces: byAxis("relative_costs"), limit: 1 },
       // A single limit always has the full weight.
       { title: "Weights of the structure losses", traces: weights.length > 1 ? weights : [], range: [0, 1.05] },
@@ -56,7 +56,7 @@
     const begun = stages(curves.points);
     const end = Math.max(...steps(curves.points), 1);
     const colors = ["--accent", "--run", "--good", "--bad", "--soft"].map(color);
-    drawn.forEach(({ title, traces, limit, range }, index) => {
+    drawn.forEach(({ title, traces, limit, range, share }, index) => {
       const lines = begun.slice(1).map(({ at }) => (
         { type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: color("--line"), width: 1 } }
       ));
@@ -79,12 +79,16 @@
           type: "scatter",
           mode: trace.x.length > 40 ? "lines" : "lines+markers",
           line: { color: colors[at % colors.length], dash: ["solid", "dash", "dot"][at % 3] },
-          hovertemplate: `%{y:.4g} at step %{x}<extra>${trace.name}</extra>`,
+          hovertemplate: `%{y:${share ? ".1~%" : ".4g"}} at step %{x}<extra>${trace.name}</extra>`,
         })),
         {
           ...all,
           xaxis: { ...all.xaxis, range: [-0.02 * end, 1.02 * end] },
-          yaxis: { ...all.yaxis, ...(range ? { range } : {}) },
+          yaxis: {
+            ...all.yaxis,
+            ...(range ? { range } : {}),
+            ...(share ? window.shareAxis(traces.flatMap(({ y }) => y)) : {}),
+          },
           margin: { l: 45, r: 10, t: 22, b: 45 },
           showlegend: traces.length > 1,
           legend: { orientation: "h", y: -0.3, yanchor: "top" },

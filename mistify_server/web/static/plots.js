@@ -11,12 +11,19 @@ window.plotStyle = function plotStyle() {
     paper_bgcolor: "transparent",
     plot_bgcolor: "transparent",
     font: { family: "system-ui, sans-serif", size: 13, color: color("--text") },
-    legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
+    showlegend: false,
     hovermode: "closest",
     xaxis: { ...axis, title: { text: x }, exponentformat: "SI" },
     yaxis: { ...axis, title: { text: y } },
   });
   return { color, layout };
+};
+
+// The axis of scores that are shares: as percentages, and not beyond 100 %.
+window.shareAxis = function shareAxis(scores) {
+  const [low, high] = [Math.min(...scores), Math.max(...scores)];
+  const margin = Math.max(0.01, (high - low) / 10);
+  return { tickformat: ".1~%", range: [Math.max(0, low - margin), Math.min(1.005, high + margin)] };
 };
 
 // The output whose score is plotted, chosen in a list if there are several; empty for all of them together.
@@ -42,13 +49,14 @@ window.drawPlots = function drawPlots() {
   const all = JSON.parse(data.textContent);
   const plots = all.filter(({ output }) => output === chosenOutput(all));
   // Create all elements first, because their width depends on their number.
-  place.replaceChildren(...plots.map(() => {
-    const drawing = document.createElement("div");
-    drawing.className = "plot";
-    return drawing;
+  place.replaceChildren(...plots.map(({ batch }) => {
+    const figure = document.createElement("figure");
+    if (batch) figure.append(Object.assign(document.createElement("figcaption"), { textContent: batch }));
+    figure.append(Object.assign(document.createElement("div"), { className: "plot" }));
+    return figure;
   }));
   plots.forEach((plot, index) => {
-    const drawing = place.children[index];
+    const drawing = place.children[index].lastChild;
     const traces = plot.traces.map((trace) => ({
       ...trace,
       type: "scatter",
@@ -63,7 +71,9 @@ window.drawPlots = function drawPlots() {
       y: plot.limits.flatMap(() => [0, 1, null]),
     });
     const limits = { yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false } };
-    window.Plotly.newPlot(drawing, traces, { ...layout(plot.title, plot.score), ...limits }, { displayModeBar: false, responsive: true });
+    const shown = { ...layout(plot.title, plot.score), ...limits };
+    if (plot.share) Object.assign(shown.yaxis, window.shareAxis(plot.traces.flatMap(({ y }) => y)));
+    window.Plotly.newPlot(drawing, traces, shown, { displayModeBar: false, responsive: true });
     drawing.on("plotly_click", ({ points }) => {
       const goal = points[0].customdata;
       if (goal) location.href = place.dataset.goals + encodeURIComponent(goal);

@@ -78,7 +78,7 @@ const AXES = {
   latency_ms: "latency", energy_mj: "energy",
 };
 
-// The costs that goals limit, as shares of the source's: "50 % of the multiply-adds, 71 % of the latency on pi".
+// The costs that goals limit, as shares of the source's: "48 % of the multiply-adds (limit 50 %)".
 function limitedCosts(batch, edge) {
   const shown = [];
   for (const axis of Object.keys(edge.budget)) {
@@ -86,7 +86,8 @@ function limitedCosts(batch, edge) {
     const whole = batch.source_costs[axis] ?? batch.source_costs[`${quantity}@${hardware}`] ?? batch.source_costs[quantity];
     if (!whole || edge.costs[axis] === undefined) continue;
     const place = hardware && hardware !== "host" ? ` on ${hardware}` : "";
-    shown.push(`${Math.round(100 * edge.costs[axis] / whole)} % of the ${AXES[quantity] ?? quantity}${place}`);
+    const share = (cost) => `${Math.round(100 * cost / whole)} %`;
+    shown.push(`${share(edge.costs[axis])} of the ${AXES[quantity] ?? quantity}${place} (limit ${share(edge.budget[axis])})`);
   }
   return [...new Set(shown)].join(", ");
 }
@@ -109,7 +110,7 @@ function showPlan(plan) {
     parts.push(element("h2", `Plan of ${batch.model}: about ${Math.ceil(batch.seconds)} s`));
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    for (const title of ["Goals", "From", "Algorithm", "Costs", batch.metric, "Steps", "Seconds", ""]) {
+    for (const title of ["Goals", "From", "Algorithm", "Costs", batch.metric, "Steps", "Seconds", "Remarks"]) {
       head.append(element("th", title));
     }
     const body = table.createTBody();

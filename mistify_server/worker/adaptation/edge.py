@@ -15,7 +15,8 @@ from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from mistify.config.data.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, Costs, excess, meets
+from mistify.costs.budget import Budget, Costs, meets
+from mistify.jobs.formatting import excess
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.worker.adaptation.converted_costs import CostReader, tightened

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistify.jobs.formatting import amount, label, shares
+from mistify.jobs.formatting import amount, excess, label, shares
 from mistify.jobs.job import Source
 
 
@@ -35,3 +35,22 @@ def test_costs_are_listed_in_a_fixed_order():
     costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
     shown = "multiply-adds 100%, size 100%, predicted latency on a 100%, latency on host 100%"
     assert shares(costs, Source(costs, 0.5)) == shown
+
+
+@pytest.mark.parametrize(
+    ("costs", "limits", "text"),
+    [
+        ({"flops": 5.0, "params": 9.0}, {"flops": 5.0, "params": 9.0}, ""),
+        ({"latency_ms@host": 2.1}, {"latency_ms@host": 2.0}, "latency on host 2.1ms over 2ms"),
+        (
+            {"flops": 9.0, "params": 7e3},
+            {"flops": 8.0, "params": 2e3},
+            "parameters 7K over 2K, multiply-adds 9 over 8",
+        ),
+        ({"flops": 584_950.0}, {"flops": 584_928.0}, "multiply-adds 584.95K over 584.928K"),
+        ({"flops": 1_000_000_001.0}, {"flops": 1_000_000_000.0}, "multiply-adds 1.000000001G over 1G"),
+    ],
+)
+def test_excesses_name_costs_with_their_units(costs, limits, text):
+    """The largest excess is first, and both figures differ however close they are."""
+    assert excess(costs, limits) == text

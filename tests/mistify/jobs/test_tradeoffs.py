@@ -74,14 +74,14 @@ def test_each_batch_has_its_own_trade_offs_and_source() -> None:
     job = Job("j", JobState.DONE, tuple(goals), 0, (Source({"flops": 9.0}, tuned_accuracy=0.9),))
     named = Source({"flops": 8.0}, batch=1, model="second.keras", metric=Metric.MSE, tuned_accuracy=0.1)
     with_both = trade_offs(report(replace(job, sources=(*job.sources, named))))
-    assert [(each.title, each.source) for each in with_both] == [
-        ("multiply-adds, batch 0", (9.0, 0.9)),
-        ("multiply-adds, batch 1: second.keras", (8.0, 0.1)),
+    assert [(each.batch_name, each.source) for each in with_both] == [
+        ("batch 0", (9.0, 0.9)),
+        ("batch 1: second.keras", (8.0, 0.1)),
     ]
     first, second = trade_offs(report(job))
-    assert [(each.title, each.batch) for each in (first, second)] == [
-        ("multiply-adds, batch 0", 0),
-        ("multiply-adds, batch 1", 1),
+    assert [(each.batch_name, each.batch) for each in (first, second)] == [
+        ("batch 0", 0),
+        ("batch 1", 1),
     ]
     assert [point.goal for point in first.points] == ["one-1", "one-2"]
     assert [point.goal for point in second.points] == ["other-1", "other-2"]

@@ -4,19 +4,30 @@ from dataclasses import replace
 
 import pytest
 
-from mistify.jobs.job import Goal, GoalState, ProgressUpdate
+from executors.contract.profile import AlgorithmProfile
+from mistify.jobs.job import Goal, GoalState, PackageFile, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.jobs.course import Course, Part
-from mistify_server.store.changes import CheckpointSaved, GoalChanged, GoalsFailed
+from mistify_server.jobs.course import Course, Estimated, Part
+from mistify_server.store.changes import CheckpointSaved, GoalChanged, GoalsFailed, ReferenceSaved, RootSaved
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
-from mistify_server.tasks.results import AdaptResult
+from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures
+from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
+from tests.support.recorded_courses import COURSE, recorded_courses, replayed
 
 GOALS = [Goal(name, 0, PackageSpec({"flops": 1.0})) for name in ("a", "b")]
-ADAPTED = AdaptResult(checkpoint="c", costs={}, accuracy=0.5, met=True, reason="", steps=9)
+FILES = (PackageFile("serve.tflite", 1, "0" * 64),)
+MET = [replace(goal, state=GoalState.MET, files=FILES) for goal in GOALS]
+
+SOURCE, FIRST, SECOND = Part(0, "source"), Part(0, "adaptation", 0), Part(0, "adaptation", 1)
+PACKAGES, REFERENCE = [Part(0, "packaging", goal.id) for goal in GOALS], Part(0, "packaging")
+STARTING = ProgressUpdate("starting", 0, 0)
 
 
-def chain_of(plan: BatchPlan, seconds: float = 90.0) -> BatchPlan:
-    """Return a plan with two goals, the second adapted from the first, and 20 seconds for the source."""
+def chain_of(plan: BatchPlan) -> BatchPlan:
+    """Return a plan with two goals, the second adapted from the first.
+
+    It takes 20 seconds for the source, 90 for each goal, 10 for each package, and 10 to measure the source.
+    """
 
     def node(index: int, parent: int | None, goal: str) -> NodePlan:
         return plan.nodes[0].model_copy(
@@ -24,7 +35,7 @@ def chain_of(plan: BatchPlan, seconds: float = 90.0) -> BatchPlan:
                 "index": index,
                 "parent": parent,
                 "goals": (goal,),
-                "seconds": seconds,
+                "seconds": 90.0,
                 "packaging_seconds": 10.0,
             }
         )
@@ -36,66 +47,182 @@ def course_of(plan: BatchPlan, slots: int = 1) -> Course:
     return Course([BatchState(plan, None, {})], GOALS, slots)
 
 
+def steps(step: int, total: int) -> ProgressUpdate:
+    return ProgressUpdate("training", step, total)
+
+
+def estimated(course: Course, elapsed: float) -> Estimated:
+    found = course.estimate(elapsed)
+    assert found is not None
+    return found
+
+
+def source_result(seconds: float) -> RootSaved:
+    result = SourceResult(
+        source_costs={},
+        source_accuracy=0.5,
+        teacher="",
+        teacher_accuracy=0.5,
+        root="",
+        root_costs={},
+        steps=1,
+        spent={"training": seconds},
+    )
+    return RootSaved(0, result)
+
+
+def adapted(index: int, seconds: float) -> CheckpointSaved:
+    spent = {"training": seconds}
+    result = AdaptResult(checkpoint="", costs={}, accuracy=0.5, met=True, reason="", steps=9, spent=spent)
+    return CheckpointSaved(0, index, result)
+
+
+def tune_source(course: Course, seconds: float) -> None:
+    course.advance(SOURCE, STARTING, 0.0)
+    course.stop(SOURCE, seconds)
+    course.apply(source_result(seconds))
+
+
 def test_before_any_work_the_whole_plan_is_left(plan: BatchPlan) -> None:
-    assert course_of(chain_of(plan)).estimate(0.0) == (0.0, 220.0)
+    assert estimated(course_of(chain_of(plan)), 0.0) == (0.0, 230.0)
 
 
 def test_work_at_the_planned_pace_leaves_the_rest_of_the_plan(plan: BatchPlan) -> None:
     course = course_of(chain_of(plan))
-    course.advance(Part(0), ProgressUpdate("tuning the source", 50, 100))
-    assert course.estimate(10.0) == (pytest.approx(10 / 220), pytest.approx(210.0))
-    course.advance(Part(0), ProgressUpdate("tuning the source", 100, 100))
-    course.advance(Part(0, 0), ProgressUpdate("adapting", 40, 120))
-    assert course.estimate(50.0) == (pytest.approx(50 / 220), pytest.approx(170.0))
+    course.advance(SOURCE, STARTING, 0.0)
+    course.advance(SOURCE, steps(150, 450), 10.0)  # loading it takes as long as 150 steps
+    assert estimated(course, 10.0) == (pytest.approx(10 / 230), pytest.approx(220.0))
+    course.stop(SOURCE, 20.0)
+    course.apply(source_result(20.0))
+    course.advance(FIRST, STARTING, 20.0)
+    course.advance(FIRST, steps(50, 450), 50.0)
+    assert estimated(course, 50.0) == (pytest.approx(50 / 230), pytest.approx(180.0))
+    course.stop(FIRST, 110.0)
+    course.apply(adapted(0, 90.0))
+    course.advance(PACKAGES[0], STARTING, 110.0)
+    course.stop(PACKAGES[0], 120.0)
+    course.apply(GoalChanged(MET[0]))
+    assert estimated(course, 120.0) == (pytest.approx(120 / 230), pytest.approx(110.0))
 
 
-def test_the_pace_so_far_corrects_the_plan_more_and_more(plan: BatchPlan) -> None:
-    """All work takes twice the planned time."""
+def test_networks_are_expected_at_the_pace_of_the_source(plan: BatchPlan) -> None:
     course = course_of(chain_of(plan))
-    errors = []
-    for step in (0, 30, 60, 90):
-        course.advance(Part(0, 0), ProgressUpdate("adapting", step, 90))
-        estimated = course.estimate(2.0 * step)
-        assert estimated is not None
-        errors.append(2.0 * (220 - step) / estimated.seconds_left)
-    assert errors[0] == 2.0
-    assert errors == sorted(errors, reverse=True)
-    assert 1 < errors[-1] < 1.3
+    tune_source(course, 60.0)
+    assert estimated(course, 60.0).seconds_left == pytest.approx(3 * 180 + 30, rel=0.1)
+
+
+def test_each_kind_of_work_has_its_own_pace(plan: BatchPlan) -> None:
+    """Packages take six times as long as planned, networks a third."""
+    course = course_of(chain_of(plan))
+    tune_source(course, 20.0)
+    course.advance(FIRST, STARTING, 20.0)
+    course.stop(FIRST, 50.0)
+    course.apply(adapted(0, 30.0))
+    assert estimated(course, 50.0).seconds_left == pytest.approx(90 / 3 + 30, rel=0.25)
+    course.advance(PACKAGES[0], STARTING, 50.0)
+    course.stop(PACKAGES[0], 110.0)
+    course.apply(GoalChanged(MET[0]))
+    # One package says something about others, but not everything.
+    left = estimated(course, 110.0).seconds_left
+    assert 90 / 3 + 2 * 30 < left < 90 / 3 + 2 * 60
+
+
+def test_a_part_without_steps_is_counted_down_and_then_tells_the_pace(plan: BatchPlan) -> None:
+    course = course_of(chain_of(plan))
+    tune_source(course, 20.0)
+    course.apply(adapted(0, 90.0))
+    course.apply(adapted(1, 90.0))
+    course.advance(PACKAGES[0], STARTING, 20.0)
+    assert estimated(course, 20.0).seconds_left == pytest.approx(30.0)
+    assert estimated(course, 26.0).seconds_left == pytest.approx(24.0)
+    # It takes 50 seconds instead of 10 so far, so that others are expected to take 30.
+    assert estimated(course, 70.0).seconds_left == pytest.approx(60.0)
+
+
+def test_the_steps_of_a_worker_count_more_than_those_of_the_plan(plan: BatchPlan) -> None:
+    """A network that was expected to be tuned in 30 steps is tuned in 90; the rest takes as long as 10."""
+    profile = AlgorithmProfile(edge_overhead=10, adaptation=(0,), tune_steps=1, max_steps=1)
+    features = NetworkFeatures(model="", kind="convolutional", blocks=0)
+    estimates = EdgeEstimates(features=features, source_steps=1, profiles={"own": profile}, scaled=())
+    chain = chain_of(plan)
+    nodes = tuple(node.model_copy(update={"steps": 30, "algorithm": "own"}) for node in chain.nodes)
+    course = course_of(chain.model_copy(update={"nodes": nodes, "estimates": estimates}))
+    tune_source(course, 20.0)
+    course.advance(FIRST, STARTING, 20.0)
+    course.advance(FIRST, steps(0, 90), 42.5)
+    assert estimated(course, 42.5).seconds_left == pytest.approx(90 * 90 / 40 + 90 + 30)
+    course.advance(FIRST, steps(90, 90), 245.0)
+    assert estimated(course, 245.0).seconds_left == pytest.approx(90 + 30)
+
+
+def test_time_that_the_job_waits_for_others_is_expected_to_go_on(plan: BatchPlan) -> None:
+    """A worker that serves another job half of the time."""
+    course = course_of(chain_of(plan))
+    course.advance(SOURCE, STARTING, 20.0)
+    course.stop(SOURCE, 40.0)
+    course.apply(source_result(20.0))
+    course.advance(FIRST, STARTING, 130.0)
+    course.stop(FIRST, 220.0)
+    course.apply(adapted(0, 90.0))
+    share, left = estimated(course, 220.0)
+    assert left == pytest.approx(2 * 120, rel=0.1)
+    assert share == pytest.approx(110 / 230)
 
 
 def test_stages_without_steps_change_nothing(plan: BatchPlan) -> None:
     course = course_of(chain_of(plan))
-    course.advance(Part(0, 0), ProgressUpdate("adapting", 45, 90))
-    before = course.estimate(45.0)
-    course.advance(Part(0, 0), ProgressUpdate("waiting: the disk is full", 0, 0))
-    assert course.estimate(45.0) == before
+    tune_source(course, 20.0)
+    course.advance(FIRST, STARTING, 20.0)
+    course.advance(FIRST, steps(45, 90), 65.0)
+    before = estimated(course, 65.0)
+    course.advance(FIRST, ProgressUpdate("waiting: the disk is full", 0, 0), 65.0)
+    assert estimated(course, 65.0) == before
 
 
-def test_finished_steps_are_done_whatever_they_reported(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    course.apply(CheckpointSaved(0, 0, ADAPTED))
-    assert course.estimate(0.0) == (pytest.approx(90 / 220), pytest.approx(130 * 55 / (90 + 55)))
-    course.apply(GoalChanged(replace(GOALS[0], state=GoalState.MET)))
-    assert course.estimate(100.0) == (pytest.approx(100 / 220), pytest.approx(120.0))
+def test_the_share_never_falls_unless_goals_are_added(plan: BatchPlan) -> None:
+    chain = chain_of(plan)
+    node = chain.nodes[0].model_copy(update={"steps": 30})
+    course = course_of(chain.model_copy(update={"nodes": (node,)}))
+    tune_source(course, 20.0)
+    share = estimated(course, 20.0).share
+    course.advance(FIRST, STARTING, 20.0)
+    course.advance(FIRST, steps(0, 900), 21.0)
+    assert estimated(course, 21.0).share == share > 0
+    course.grow([chain])
+    assert estimated(course, 21.0).share < share
 
 
 def test_nothing_is_left_of_goals_that_have_failed(plan: BatchPlan) -> None:
     course = course_of(chain_of(plan))
     course.apply(GoalsFailed(["b"], "because"))
-    left = course.estimate(0.0)
-    assert left is not None
-    assert left.share == pytest.approx(100 / 220)
+    assert estimated(course, 0.0).seconds_left == pytest.approx(130.0)
     course.apply(GoalsFailed(["a"], "because"))
-    assert course.estimate(9.0) == (1.0, 0.0)
+    assert estimated(course, 9.0) == (1.0, 0.0)
+
+
+def test_the_source_is_measured_once_goals_have_packages(plan: BatchPlan) -> None:
+    course = course_of(chain_of(plan))
+    tune_source(course, 20.0)
+    for goal in MET:
+        course.apply(GoalChanged(goal))
+    assert estimated(course, 20.0).seconds_left == pytest.approx(10.0)
+    course.apply(ReferenceSaved(0, ReferenceResult(accuracy=0.5, tuned_accuracy=0.5, measured={})))
+    assert estimated(course, 230.0) == (1.0, 0.0)
 
 
 def test_a_restarted_job_continues_its_estimate(plan: BatchPlan) -> None:
-    met = [replace(GOALS[0], state=GoalState.MET), GOALS[1]]
-    restarted = Course([BatchState(chain_of(plan), None, {0: ADAPTED})], met, 1)
-    running = course_of(chain_of(plan))
-    running.apply(CheckpointSaved(0, 0, ADAPTED))
-    running.apply(GoalChanged(met[0]))
-    assert restarted.estimate(77.0) == running.estimate(77.0)
+    chain, root, first = chain_of(plan), source_result(30.0), adapted(0, 120.0)
+    running = course_of(chain)
+    tune_source(running, 30.0)
+    running.advance(FIRST, STARTING, 30.0)
+    running.stop(FIRST, 150.0)
+    running.apply(first)
+    running.apply(GoalChanged(MET[0]))
+    state = BatchState(chain, root.result, {0: first.result})
+    restarted = Course([state], [MET[0], GOALS[1]], 1, 150.0)
+    running.advance(SECOND, STARTING, 150.0)
+    restarted.advance(SECOND, STARTING, 150.0)
+    assert estimated(restarted, 160.0) == estimated(running, 160.0)
 
 
 def test_goals_on_two_paths_are_adapted_at_the_same_time(plan: BatchPlan) -> None:
@@ -103,16 +230,29 @@ def test_goals_on_two_paths_are_adapted_at_the_same_time(plan: BatchPlan) -> Non
     split = chain.model_copy(
         update={"nodes": tuple(node.model_copy(update={"parent": None}) for node in chain.nodes)}
     )
-    assert course_of(split, slots=2).estimate(0.0) == (0.0, 120.0)
+    assert estimated(course_of(split, slots=2), 0.0) == (0.0, 130.0)
 
 
 def test_added_goals_lengthen_a_job(plan: BatchPlan) -> None:
     chain = chain_of(plan)
     course = course_of(chain.model_copy(update={"nodes": chain.nodes[:1]}))
-    assert course.estimate(0.0) == (0.0, 120.0)
+    assert estimated(course, 0.0) == (0.0, 130.0)
     course.grow([chain])
-    assert course.estimate(0.0) == (0.0, 220.0)
+    assert estimated(course, 0.0) == (0.0, 230.0)
 
 
 def test_without_expected_times_there_is_no_estimate(plan: BatchPlan) -> None:
     assert course_of(plan).estimate(5.0) is None
+
+
+@pytest.mark.parametrize("name", recorded_courses())
+def test_the_time_left_of_real_jobs_is_off_by_a_third_at_most(plan: BatchPlan, name: str) -> None:
+    """From the first fifth of a job on; in its last tenth, seconds count more than shares."""
+    recorded = COURSE.validate_json(recorded_courses()[name].read_bytes())
+    errors = {
+        at: estimate.seconds_left / (recorded.seconds - at) - 1
+        for at, estimate in replayed(recorded, plan)
+        if 0.2 * recorded.seconds <= at <= 0.9 * recorded.seconds
+    }
+    assert len(errors) >= 5
+    assert {at: round(error, 2) for at, error in errors.items() if abs(error) > 1 / 3} == {}

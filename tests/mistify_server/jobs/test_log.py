@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tasks.results import PackageResult, Result, TaskFailure
 
+NODE = Part(0, "adaptation", 0)
 GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
 
 
@@ -50,7 +52,7 @@ def progress(stage: str, step: int = 0, accuracy: float | None = None) -> Progre
 async def test_goals_are_running_from_the_first_progress_report(
     log: JobLog, store: Store, clock: Clock
 ) -> None:
-    async with log.progress_of(["a", "b"]) as record:
+    async with log.progress_of(["a", "b"], NODE) as record:
         record(progress("starting"))
     assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
     assert [(event.goal_id, event.event) for event in store.jobs.events("j", 1, 9)] == [
@@ -63,11 +65,11 @@ async def test_goals_are_running_from_the_first_progress_report(
 
 
 async def test_running_goals_are_not_written_again(log: JobLog, store: Store) -> None:
-    async with log.progress_of(["a", "b"]) as record:
+    async with log.progress_of(["a", "b"], NODE) as record:
         record(progress("starting"))
     noted = replace(log.goal("a"), note="written by somebody else")
     store.jobs.record("j", [GoalChanged(noted)], 0.0, {})
-    async with log.progress_of(["a", "b"]) as record:
+    async with log.progress_of(["a", "b"], NODE) as record:
         record(progress("adapting"))
     assert store.jobs.job("j").goals[0] == noted
 
@@ -80,7 +82,7 @@ async def test_updates_in_quick_succession_are_dropped(log: JobLog, store: Store
         ("adapting", None, 0.1),
         ("adapting", None, UPDATE_SECONDS),
     ]
-    async with log.progress_of(()) as record:
+    async with log.progress_of((), Part(0, "source")) as record:
         for step, (stage, accuracy, pause) in enumerate(reports):
             clock.now += pause
             record(progress(stage, step, accuracy))
@@ -152,15 +154,17 @@ async def test_a_fast_clock_of_a_worker_gives_no_negative_waiting_time(
 
 
 async def test_progress_has_the_share_of_the_work_and_the_time_left(
-    store: Store, clock: Clock, plan: BatchPlan
+    store: Store, clock: Clock, plan: BatchPlan, wait_until: Any
 ) -> None:
-    """Half of the steps of a goal that was expected to take 40 seconds took 20 seconds."""
+    """Half of the work on goals that were expected to take 40 seconds took 20; 150 steps are overhead."""
     node = plan.nodes[0].model_copy(update={"seconds": 40.0})
     job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0)
     store.jobs.create(Submission(job, [plan], "[]", None))
     log = log_of(store, job, clock, plan.model_copy(update={"nodes": (node,)}))
-    async with log.progress_of(["a", "b"], Part(0, 0)) as record:
+    async with log.progress_of(["a", "b"], NODE) as record:
+        record(ProgressUpdate("starting", 0, 0))
+        await wait_until(lambda: len(store.jobs.events("j", 3, 9)) == 2)
         clock.now += 20.0
-        record(ProgressUpdate("adapting", 50, 100))
-    update = ProgressUpdate("adapting", 50, 100, job_share=0.5, seconds_left=20.0)
-    assert [event.event for event in store.jobs.events("j", 3, 9)] == [update, update]
+        record(ProgressUpdate("adapting", 150, 450))
+    update = ProgressUpdate("adapting", 150, 450, job_share=0.5, seconds_left=20.0)
+    assert [event.event for event in store.jobs.events("j", 5, 9)] == [update, update]

@@ -95,7 +95,7 @@ async def test_a_package_that_exceeds_its_size_limit_is_unmet(caller: Any, make_
     job = await caller.submit([{**make_config("tiny", size="3KB"), "quantization": "none"}])
     job = await caller.finished(job.id)
     assert goals(job) == {"tiny": GoalState.UNMET}
-    assert "over 3,000, measured on the package" in job.goals[0].reason
+    assert "over 3KB, measured on the package" in job.goals[0].reason
     assert job.goals[0].achieved["size_bytes"] > 3_000
 
 
@@ -149,7 +149,7 @@ async def test_a_latency_limit_is_judged_by_measurement(caller: Any, site: Any, 
         (0.6, 0.5),
         (0.4, 0.5),
     ]
-    assert job.goals[1].reason == "latency_ms@host 0.5 over 0.4, measured on the package"
+    assert job.goals[1].reason == "latency on host 500us over 400us, measured on the package"
 
 
 async def test_a_failed_goal_fails_its_subtree_only(caller: Any, make_config: Config) -> None:

@@ -165,7 +165,7 @@ def test_a_package_within_the_limits_replaces_a_more_accurate_one_beyond_them() 
     fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
     better = slow.improved(fast)
     assert better.goal.precision_choice == (
-        "dynamic instead of int8, with which it has latency_ms@host@int8 2.1 over 2"
+        "dynamic instead of int8, with which it has latency on host in int8 2.1ms over 2ms"
     )
     assert fast.improved(slow) is fast
     noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])

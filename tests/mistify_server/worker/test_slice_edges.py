@@ -203,7 +203,7 @@ def test_only_the_first_goal_converts(job: Job, monkeypatch: pytest.MonkeyPatch)
 def test_a_limit_below_the_smallest_slice_is_reported(job: Job) -> None:
     done = job.adapted(TOP, {FLOPS: 1.0}, Quantization.NONE)
     assert not done.met
-    assert re.fullmatch(r"flops \S+ over 1 with the smallest slice for bright, top", done.reason)
+    assert re.fullmatch(r"multiply-adds \S+ over 1 with the smallest slice for bright, top", done.reason)
 
 
 def test_a_slice_that_is_tuned_is_converted(job: Job) -> None:

@@ -19,26 +19,27 @@ _BETWEEN_TYPES: Final = frozenset({"QUANTIZE", "DEQUANTIZE"})
 _Kind: TypeAlias = tuple[str, tuple[tuple[int, ...], ...]]
 
 
-def layer_errors(network: bytes, float32: bytes, inputs: Arrays) -> TensorErrors:
+def layer_errors(network: bytes, float32: bytes, inputs: Arrays, signature: str = SIGNATURE) -> TensorErrors:
     """Return the relative error of each operator's output, accumulated since the input.
 
     Examples are run for some seconds, at least one of them.
 
     Args:
-        network: A `.tflite` without branches.
+        network: A `.tflite`.
         float32: The same network in float32.
         inputs: Input -> some examples [n, ...].
+        signature: The signature of `network` that runs it: that of a branch, in a package with branches.
 
     Raises:
         LiteRtError: LiteRT cannot run one of them.
     """
-    ours, theirs = graph_of(network, SIGNATURE), graph_of(float32, SIGNATURE)
+    ours, theirs = graph_of(network, signature), graph_of(float32, SIGNATURE)
     pairs = counterparts(
         list(operators(network, ours.number)), ours, list(operators(float32, theirs.number)), theirs
     )
     return in_litert(
         tensor_errors,
-        NetworkGraphAt(network, SIGNATURE, ours.number),
+        NetworkGraphAt(network, signature, ours.number),
         NetworkGraphAt(float32, SIGNATURE, theirs.number),
         list(pairs.items()),
         dict(inputs),

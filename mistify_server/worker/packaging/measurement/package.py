@@ -111,7 +111,9 @@ def measure(
         MistifyError: CORRUPT_PACKAGE, its outputs differ from the original's.
     """
     is_float32 = task.spec.quantization.precision is Quantization.NONE
-    float32 = None if is_float32 or conversion.branches else conversion.float32()
+    own_float32 = None if is_float32 else conversion.float32()
+    # The other branches have no form in float32 to be compared with.
+    float32 = None if conversion.branches else own_float32
     branches = tuple(
         _measure_branch(conversion, branch, task, objectives, held_out, float32=float32)
         for branch in range(len(conversion.originals))
@@ -124,7 +126,7 @@ def measure(
         default,
         costs={**_costs(conversion, task.spec), **compression},
         note=_note(conversion, task, branches[default], compression, held_out.validation, float32=float32),
-        graph=_graph(conversion, task, held_out.validation, float32=float32),
+        graph=_graph(conversion, task, held_out.validation, float32=own_float32),
     )
 
 
@@ -133,14 +135,15 @@ def _graph(
 ) -> NetworkGraph | None:
     """Return the operators of the goal's own network, with their errors if it has a float32 form."""
     network = conversion.networks.serve
+    signature = branch_signature(conversion.branches.default) if conversion.branches else SIGNATURE
     errors = TensorErrors({}, 0)
     if float32 is not None:
         inputs = {name: array[:COMPARED_EXAMPLES] for name, array in validation.inputs.items()}
         with suppress(LiteRtError):  # a package without this diagnosis is better than none
-            errors = layer_errors(network, float32, inputs)
+            errors = layer_errors(network, float32, inputs, signature)
     return network_graph(
         network,
-        branch_signature(conversion.branches.default) if conversion.branches else SIGNATURE,
+        signature,
         conversion.layers,
         profile_of(task),
         errors,

@@ -90,7 +90,7 @@ def test_a_limit_below_the_smallest_slice_is_reported(assigned):
     executor = NNFactoryExecutor(PARAMS)
     executor.init(assigned(0.01))
     assert executor.measure()[FLOPS] > 0
-    with pytest.raises(StuckError, match=r"^flops \S+ over \S+ with the smallest slice for any, top"):
+    with pytest.raises(StuckError, match=r"^multiply-adds \S+ over \S+ with the smallest slice for any, top"):
         executor.iterate()
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mistify_server.planning.snapshot import common_of
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchInputs
 from tests.support.stored import digits_job
@@ -12,6 +13,11 @@ def test_inputs_are_read_without_the_rest_of_the_plans(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         plans = [state.plan for state in store.jobs.batches(job.id)]
         assert plans[0].dataset.train == "builtin:digits-train"
-        expected = [BatchInputs(plan.model_name, plan.dataset, plan.recipe.algorithm) for plan in plans]
-        assert store.jobs.inputs(job.id) == expected
+        expected = [
+            BatchInputs(plan.model_name, plan.dataset, plan.recipe.algorithm, plan.recipe.settings)
+            for plan in plans
+        ]
+        inputs = store.jobs.inputs(job.id)
+        assert inputs == expected
+        assert [batch.common for batch in inputs] == [common_of(plan) for plan in plans]
         assert store.jobs.inputs("none") == []

@@ -104,6 +104,7 @@ def job() -> Job:
 def test_a_plot_shows_packages_limits_and_the_source() -> None:
     flops, params = plots_of(job())
     assert (flops["title"], flops["score"], flops["limits"]) == ("multiply-adds", "accuracy", [25, 33, 50])
+    assert flops["share"] is True
     traces = {trace["name"]: trace for trace in flops["traces"]}
     assert traces["met"]["text"] == ["half", "third", "quarter"]
     assert (traces["not met"]["x"], traces["not met"]["y"]) == ([40.0], [pytest.approx(0.8)])

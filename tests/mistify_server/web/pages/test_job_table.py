@@ -155,6 +155,19 @@ def test_each_source_has_its_lines_before_and_after_tuning(batches: int) -> None
     assert {len(line.cells) for line in table.sources} == {len(table.headings)}
 
 
+def test_goals_of_several_models_name_theirs_and_are_grouped_by_it() -> None:
+    first, second = job_of(2).goals
+    (source,) = job_of(2).sources
+    sources = (source, replace(source, batch=1, model=f"upload:{'0' * 64}/keyword-spotter.keras"))
+    job = replace(job_of(2), goals=(first, replace(second, batch=1)), sources=sources)
+    table = job_table(job)
+    models = [cells(table, line)["model"].text for line in table.goals]
+    assert models == ["digits-resnet", "keyword-spotter.keras"]
+    assert '<option value="model">' in job_page(job)
+    assert '<option value="model">' not in job_page(job_of(2))
+    assert "model" not in {heading.key for heading in job_table(job_of(2)).headings}
+
+
 def test_identical_notes_are_listed_once() -> None:
     notes = numbered_notes(job_of(20).goals)
     assert [note.problem for note in notes] == [True, True, False]

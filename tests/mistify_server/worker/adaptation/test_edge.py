@@ -167,7 +167,7 @@ def test_an_edge_ends_even_if_the_algorithm_neither_trains_nor_cuts(
         Idle(params), assignment, params, (), lambda *_: None, measure=never, read=no_file_costs
     )
     assert (outcome.met, outcome.steps) == (False, 0)
-    assert outcome.reason == "flops 1 over 0.5; the algorithm no longer trains or cuts"
+    assert outcome.reason == "multiply-adds 1 over 0.5; the algorithm no longer trains or cuts"
 
 
 @pytest.mark.parametrize("surplus", [1.0, 1.6, 0.6])

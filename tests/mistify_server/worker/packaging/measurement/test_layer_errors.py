@@ -9,13 +9,23 @@ from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify.jobs.network_graph import error_growth
+from mistify.package.manifest import branch_signature
+from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.graphs import network_graph
 from mistify_server.worker.packaging.measurement.layer_errors import layer_errors
 from mistify_server.worker.packaging.tflite import tensor_errors as comparison
+from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.packaging.tflite.tensor_errors import NetworkGraphAt, tensor_errors
 from tests.executors.structure.networks import randomised
-from tests.mistify_server.worker.packaging.networks import network, package_task, packaged, training_setup
+from tests.mistify_server.worker.packaging.networks import (
+    BASE,
+    branch,
+    network,
+    package_task,
+    packaged,
+    training_setup,
+)
 
 layers = keras.layers
 X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
@@ -171,3 +181,20 @@ def test_packages_come_with_the_errors_of_their_operators(precision):
     assert len(measured) == (len(graph.nodes) if precision.integer else 0)
     assert all(0 <= error < 0.5 for error in measured)
     assert any(measured) is precision.integer
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_package_with_branches_has_the_errors_of_its_own_network(share):
+    """The other branch is another network, with which the errors would be far larger."""
+    branches = Branches(BASE, tuple(branch(each / share, width) for each, width in ((0.5, 2), (1.0, 6))))
+    own = branches.networks[branches.default].model
+    task = package_task(quantization=QuantizationConfig(precision=Quantization.INT8))
+    setup = training_setup(own)
+    package = packaged(own, task, setup, branches=branches)
+    inputs = {name: array[:64] for name, array in setup.validation.inputs.items()}
+    actual = Runner(package.files["serve.tflite"], branch_signature(branches.default))(inputs)["scores"]
+    expected = own.predict(inputs, verbose=0)
+    graph = package.graph
+    assert graph.examples == 64
+    assert graph.nodes[-1].error == pytest.approx(relative(actual, expected), rel=0.1)
+    assert all(node.error < 0.2 for node in graph.nodes if node.weights)
