@@ -10,7 +10,7 @@ from mistify_client.exporting.builder import Builder
 from mistify_client.exporting.normalization import LAYER_NORM
 from mistify_client.exporting.registry import Call, operator
 from mistify_client.exporting.types import onnx_type
-from mistify_client.exporting.values import Value, channels_first, without
+from mistify_client.exporting.values import Value, channels_first, preferred, without
 
 _KINDS: Final[Mapping[str, str]] = {
     "MEAN": "ReduceMean", "REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd",
@@ -75,7 +75,7 @@ def normalization(builder: Builder, call: Call) -> Value:
 
 @operator(LAYER_NORM)
 def layer_norm(builder: Builder, call: Call) -> Value:
-    """Write a layer norm over the last axis, which has to stand last.
+    """Write a layer norm over the last axis, which has to stand last; for sequences, it stays there.
 
     Even with an image transposed before and after it, it is faster than the single operators.
     """
@@ -83,7 +83,7 @@ def layer_norm(builder: Builder, call: Call) -> Value:
     last = value if value.position(-1) == value.rank - 1 else builder.as_in_litert(value)
     options = {"axis": -1, "epsilon": norm.epsilon}
     made = last.like(builder.layer("LayerNormalization", last, norm.scale, norm.offset, **options))
-    return builder.arranged(made, value.axes)
+    return made if made.axes == preferred(made.rank) else builder.arranged(made, value.axes)
 
 
 @operator("CUMSUM")
