@@ -1,7 +1,7 @@
 """Timings by activity, in seconds."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from time import perf_counter
 
@@ -16,10 +16,13 @@ class Timings:
     @contextmanager
     def measuring(self, activity: str) -> Iterator[None]:
         """Add the time of the block to an activity, without that of nested activities."""
+        # The outermost activity is everything between the others.
+        observe = _observer.get() if self._inner else None
         start = perf_counter()
         self._inner.append(0.0)
         try:
-            yield
+            with nullcontext() if observe is None else observe(activity):
+                yield
         finally:
             taken = perf_counter() - start
             own = taken - self._inner.pop()
@@ -27,6 +30,11 @@ class Timings:
             if self._inner:
                 self._inner[-1] += taken
 
+
+#: Called with an activity, returns a context manager for its block.
+_observer: ContextVar[Callable[[str], AbstractContextManager[object]] | None] = ContextVar(
+    "observer", default=None
+)
 
 _current: ContextVar[Timings] = ContextVar("timings", default=Timings())  # noqa: B039
 
@@ -40,6 +48,20 @@ def collect_timings() -> Iterator[Timings]:
         yield timings
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def observed(observe: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
+    """Run every activity within the block, except for outermost ones, in a context of its own.
+
+    Args:
+        observe: Returns the context manager for a period of an activity.
+    """
+    token = _observer.set(observe)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, checked_origin
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
 from mistify_server.telemetry.logs import LogFormat
+from mistify_server.tracing.opening import checked_collector
 from mistify_server.tuning.storage import MEMORY
 
 
@@ -160,6 +161,16 @@ class ServeConfig(BaseSettings):
             help="Readable lines, or one line of JSON per event.", show_default=LogFormat.TEXT.value
         ),
     ] = Field(LogFormat.TEXT, description="text or json", examples=["json"])
+    traces: Annotated[
+        str | None,
+        AfterValidator(lambda address: None if address is None else checked_collector(address)),
+        typer.Option(
+            metavar="URL",
+            help="Collector of OpenTelemetry to which the traces of jobs are sent, such as "
+            "http://127.0.0.1:4318.",
+            show_default="that of OTEL_EXPORTER_OTLP_ENDPOINT, if it is set",
+        ),
+    ] = Field(None, description="the URL of a collector", examples=["http://127.0.0.1:4318"])
     ready_file: Annotated[
         Path | None, typer.Option(help="File to which the server writes its address once it answers calls.")
     ] = _file("ready")
@@ -205,6 +216,7 @@ class ServeConfig(BaseSettings):
             certificate=Certificate.of(self.tls_certificate, self.tls_key, self.tls_client_ca),
             token=read_token(self.token_file),
             resume=self.resume,
+            traces=self.traces,
         )
 
 

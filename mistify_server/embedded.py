@@ -19,6 +19,7 @@ from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import raise_descriptor_limit
 from mistify_server.stopping import stop_requested
 from mistify_server.store.lock import locked_store
+from mistify_server.tracing.opening import open_traces
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ async def _serve(options: argparse.Namespace) -> None:
     raise_descriptor_limit()
     requested = stop_requested(with_stdin=True)
     with locked_store(options.store):
-        async with open_engine("local", options.store) as engine:
+        async with open_traces() as traces, open_engine("local", options.store, traces=traces) as engine:
             if options.porting:
                 engine.start_worker()
             # In a thread, because the event loop starts the worker.
@@ -64,7 +65,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 resume=options.resume,
                 inspections=shared_inspections(),
             )
-            async with serving_with(engine, settings) as (address, _):
+            async with serving_with(engine, settings, traces) as (address, _):
                 reduce_garbage_collection()
                 print(f"listening on {address}", flush=True)
                 await requested.wait()

@@ -36,6 +36,7 @@ from mistify_server.api.files import FilesServicer
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.rollouts import RolloutsServicer
 from mistify_server.api.timing import TimingInterceptor
+from mistify_server.api.tracing import TracingInterceptor
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.opening import open_engine
@@ -66,6 +67,8 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.telemetry.server_state import ServerState
+from mistify_server.tracing.opening import open_traces
+from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
 from mistify_server.tuning.storage import MEMORY, IndexStorage
 from mistify_server.web.pages.report_page import report_page
@@ -139,6 +142,7 @@ class ServerSettings:
         worker: The command that starts a worker; None for the default.
         resume: Whether to resume unfinished jobs in the store.
         inspections: Directory of past inspections; None for the store's own.
+        traces: URL of the collector of traces; None for the one in OpenTelemetry's variables, if any.
     """
 
     store: Path
@@ -157,6 +161,7 @@ class ServerSettings:
     worker: Sequence[str] | None = None
     resume: bool = True
     inspections: Path | None = None
+    traces: str | None = None
 
 
 async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], None]) -> None:
@@ -193,22 +198,32 @@ def reduce_garbage_collection() -> None:
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
     with locked_store(settings.store):
-        async with open_engine(settings.engine, settings.store, settings.worker, settings.slots) as engine:
+        async with (
+            open_traces(settings.traces) as traces,
+            open_engine(
+                settings.engine, settings.store, settings.worker, settings.slots, traces=traces
+            ) as engine,
+        ):
             engine.keep_ready()
-            async with serving_with(engine, settings) as addresses:
+            async with serving_with(engine, settings, traces) as addresses:
                 yield addresses
 
 
 @asynccontextmanager
-async def serving_with(engine: TaskEngine, settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
+async def serving_with(
+    engine: TaskEngine, settings: ServerSettings, traces: Traces
+) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server with an open engine within the block; the caller holds the lock of the store.
+
+    Args:
+        traces: Records the same traces as those of the engine.
 
     Yields:
         Its bound address and its HTTP URL, if any.
     """
     for name, reason in axis_registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
-    with _open_services(engine, settings) as services:
+    with _open_services(engine, settings, traces) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         server = _grpc_server(services, health_service)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
@@ -236,7 +251,7 @@ async def serving_with(engine: TaskEngine, settings: ServerSettings) -> AsyncIte
 
 
 @contextmanager
-def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Services]:
+def _open_services(engine: TaskEngine, settings: ServerSettings, traces: Traces) -> Iterator[Services]:
     """Open the store within the block, and yield the services that use it."""
     index = IndexStorage.of(settings.index)
     bring_up_to_date(settings.store)
@@ -247,7 +262,7 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
         measured = MeasuredEngine(engine, metrics)
         uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
         roots = DataRoots.of(settings.data_roots, uploads)
-        jobs = RunningJobs(store, measured)
+        jobs = RunningJobs(store, measured, traces)
         models = ModelRepository(store.models, store.artifacts)
         resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
         tuning = TuningService(store, index)
@@ -275,6 +290,7 @@ def _open_services(engine: TaskEngine, settings: ServerSettings) -> Iterator[Ser
                 models=models,
                 jobs=jobs,
                 metrics=metrics,
+                traces=traces,
                 access=access,
             )
 
@@ -321,6 +337,8 @@ async def _collect_uploads(uploads: Uploads) -> None:
 def _grpc_server(services: Services, health_service: Any) -> Any:
     access = AccessInterceptor(services.access.authenticator, services.access.audit)
     interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), access]
+    if services.traces.enabled:
+        interceptors.append(TracingInterceptor(services.traces))
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
     porting_pb2_grpc.add_PortingServicer_to_server(

@@ -15,6 +15,7 @@ from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
+from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
 
 
@@ -29,7 +30,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, its running jobs, their metrics, and access to it."""
+    """The services of a server, its running jobs, their metrics and traces, and access to it."""
 
     porting: PortingService
     removals: JobRemovals
@@ -42,4 +43,5 @@ class Services:
     models: ModelRepository
     jobs: RunningJobs
     metrics: Metrics
+    traces: Traces
     access: Access

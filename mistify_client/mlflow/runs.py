@@ -56,6 +56,7 @@ _MANIFEST: Final = "mistify.manifest_sha256"
 _STATUS: Final = {
     JobState.QUEUED.value: RunStatus.SCHEDULED,
     JobState.RUNNING.value: RunStatus.RUNNING,
+    JobState.PAUSED.value: RunStatus.SCHEDULED,
     JobState.DONE.value: RunStatus.FINISHED,
     JobState.FAILED.value: RunStatus.FAILED,
     JobState.CANCELLED.value: RunStatus.KILLED,

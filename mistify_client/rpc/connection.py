@@ -1,5 +1,6 @@
 """The connection to a server: calls with deadlines, streams, and errors as `MistifyError`s."""
 
+import os
 import re
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,10 @@ _BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification C
 
 #: In the details of a gRPC error: the address says tls://, but the server does not use TLS.
 _NO_TLS = "WRONG_VERSION_NUMBER"
+
+#: The environment variable with a trace context, and its form.
+_TRACEPARENT = "TRACEPARENT"
+_TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 #: Bypasses the proxy of the environment, for addresses on this machine.
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
@@ -130,6 +135,9 @@ class Connection:
     Calls run on separate threads, for which the caller's thread only waits. Otherwise Ctrl-C could interrupt
     a call while it starts, and gRPC would wait for its end forever.
 
+    A trace context in the environment (`TRACEPARENT`) is sent with every call, so that the server's traces
+    continue that of whatever started this process.
+
     Args:
         address: `host:port` of the server, or `tls://host:port`.
         token: Sent with every call as `authorization: Bearer TOKEN`.
@@ -139,7 +147,7 @@ class Connection:
         self.address = address
         self.traffic = Traffic()
         self._closed = False
-        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self._metadata = tuple(_metadata(token))
 
     @cached_property
     def channel(self) -> grpc.Channel:
@@ -199,6 +207,14 @@ class Connection:
                 raise
             message = f"the connection to {self.address} was closed"
             raise MistifyError(ErrorCode.CANCELLED, message) from error
+
+
+def _metadata(token: str | None) -> Iterator[tuple[str, str]]:
+    if token is not None:
+        yield "authorization", f"Bearer {token}"
+    position = os.environ.get(_TRACEPARENT, "")
+    if _TRACE.fullmatch(position):
+        yield "traceparent", position
 
 
 def _wait_for(function: Callable[..., Any], *args: object, **options: object) -> Any:

@@ -9,6 +9,7 @@ from typing_extensions import override
 from mistify_server.engines.pooled_engine import DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection
+from mistify_server.tracing.traces import NO_TRACES, Traces
 
 
 def worker_command(store: Path) -> list[str]:
@@ -25,6 +26,7 @@ class LocalEngine(PooledEngine):
         slots: Number of concurrent tasks.
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
+        traces: Records the tasks.
     """
 
     def __init__(
@@ -34,8 +36,10 @@ class LocalEngine(PooledEngine):
         slots: int = 1,
         leases: Mapping[str, float] = LEASES,
         deadlines: Mapping[str, float] = DEADLINES,
+        *,
+        traces: Traces = NO_TRACES,
     ) -> None:
-        super().__init__(slots, leases, deadlines)
+        super().__init__(slots, leases, deadlines, traces)
         self._command = tuple(command)
         self._logs = logs
 

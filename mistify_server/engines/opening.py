@@ -7,13 +7,19 @@ from pathlib import Path
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.local import LocalEngine, worker_command
+from mistify_server.tracing.traces import NO_TRACES, Traces
 
 _REMOTE = "ray://"
 
 
 @asynccontextmanager
 async def open_engine(
-    name: str, store: Path, command: Sequence[str] | None = None, slots: int | None = None
+    name: str,
+    store: Path,
+    command: Sequence[str] | None = None,
+    slots: int | None = None,
+    *,
+    traces: Traces = NO_TRACES,
 ) -> AsyncIterator[TaskEngine]:
     """Open an engine within the block.
 
@@ -22,18 +28,19 @@ async def open_engine(
         store: The server's store directory.
         command: The command that starts a worker; None for the default.
         slots: Number of concurrent tasks; None for one, or, with Ray, all CPUs of the cluster.
+        traces: Records the tasks.
 
     Raises:
         MistifyError: INVALID_CONFIG, there is no such engine, or it is not installed; UNAVAILABLE, it
             cannot be reached.
     """
     if name == "local":
-        async with _closing(
-            LocalEngine(command or worker_command(store), store / "logs", slots or 1)
-        ) as engine:
+        worker = command or worker_command(store)
+        async with _closing(LocalEngine(worker, store / "logs", slots or 1, traces=traces)) as engine:
             yield engine
     elif name == "ray" or name.startswith(_REMOTE):
-        async with _open_ray("local" if name == "ray" else name, store, command, slots) as engine:
+        address = "local" if name == "ray" else name
+        async with _open_ray(address, store, command, slots, traces) as engine:
             yield engine
     else:
         raise MistifyError(
@@ -44,7 +51,7 @@ async def open_engine(
 
 @asynccontextmanager
 async def _open_ray(
-    address: str, store: Path, command: Sequence[str] | None, slots: int | None
+    address: str, store: Path, command: Sequence[str] | None, slots: int | None, traces: Traces
 ) -> AsyncIterator[TaskEngine]:
     try:
         from mistify_server.engines.ray import RayEngine, connected  # noqa: PLC0415 (optional, seconds to import)
@@ -53,7 +60,10 @@ async def _open_ray(
             ErrorCode.INVALID_CONFIG,
             "this engine needs Ray, which is not installed; run pip install 'mistify-porting[ray]'",
         ) from error
-    async with connected(address) as cpus, _closing(RayEngine(store, command, slots or cpus)) as engine:
+    async with (
+        connected(address) as cpus,
+        _closing(RayEngine(store, command, slots or cpus, traces=traces)) as engine,
+    ):
         yield engine
 
 

@@ -23,10 +23,13 @@ from mistify_server.engines.supervision import (
     needed,
 )
 from mistify_server.engines.worker_pool import WorkerPool
+from mistify_server.engines.worker_spans import finished_span
 from mistify_server.tasks.in_progress import InProgress
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
+from mistify_server.tracing.context import current_traceparent
+from mistify_server.tracing.traces import Attributes, Span, Traces
 
 ATTEMPTS = 3
 
@@ -78,11 +81,15 @@ class PooledEngine(TaskEngine):
         slots: Number of concurrent tasks.
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
+        traces: Records the tasks, their attempts and the work on them.
     """
 
-    def __init__(self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float]) -> None:
+    def __init__(
+        self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float], traces: Traces
+    ) -> None:
         self._leases = leases
         self._deadlines = deadlines
+        self._traces = traces
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1)
         self._is_spare_ready = False
@@ -123,14 +130,18 @@ class PooledEngine(TaskEngine):
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        with self._tasks.entry():
-            return await self._attempt(task, on_progress)
+        with self._tasks.entry(), self._traces.span(task.kind, {}) as span:
+            result = await self._attempt(task, on_progress, span)
+            if isinstance(result, TaskFailure):
+                span.fail(result.code, result.message)
+            return result
 
-    async def _attempt(self, task: Task, on_progress: OnProgress) -> Result:
+    async def _attempt(self, task: Task, on_progress: OnProgress, span: Span) -> Result:
         pool = self._regular
         if isinstance(task, InspectTask) and not await self._free():
             pool = self._spare
-        attempt = _Attempt(task, on_progress, onednn=needed(task).isdisjoint(self._fragile))
+        onednn = needed(task).isdisjoint(self._fragile)
+        attempt = _Attempt(task, on_progress, span, onednn=onednn)
         while True:
             try:
                 return await self._ask(pool, attempt)
@@ -155,7 +166,7 @@ class PooledEngine(TaskEngine):
             if not isinstance(task, InspectTask):
                 self._start_spare_in_time()
             attempt.report_stage(STARTING)
-            result = await worker.ask(task, attempt.report, self._leases[task.kind])
+            result = await self._result(worker, attempt)
         if isinstance(result, TaskFailure):
             return result
         models = attempt.models | made(result)
@@ -164,6 +175,19 @@ class PooledEngine(TaskEngine):
             return result
         self._fragile.extend(models.difference(self._fragile))
         return result.model_copy(update={"onednn": False})
+
+    async def _result(self, worker: SupervisedWorker, attempt: "_Attempt") -> Result:
+        """Return the result of an attempt, which is a span of the trace."""
+        about: Attributes = {"mistify.worker": worker.name, "mistify.attempt": attempt.number}
+        with self._traces.span("attempt", about) as span:
+            answer = await worker.ask(attempt.task, attempt.report, self._leases[attempt.task.kind])
+            result = answer.result
+            error = result.message if isinstance(result, TaskFailure) else ""
+            if answer.work is not None:
+                self._traces.record(finished_span(answer.work, error), current_traceparent())
+            if isinstance(result, TaskFailure):
+                span.fail(result.code, error)
+        return result
 
     def _timed_out(self, attempt: "_Attempt") -> TaskFailure:
         kind, seconds = attempt.task.kind, self._deadlines[attempt.task.kind]
@@ -252,6 +276,7 @@ class _Attempt:
 
     Args:
         on_progress: Receives the progress of the task.
+        span: The task in its trace, which has the stages as events.
         onednn: Whether TensorFlow runs with its oneDNN optimizations.
 
     Attributes:
@@ -259,12 +284,12 @@ class _Attempt:
         stage: The last stage reported by the worker.
     """
 
-    def __init__(self, task: Task, on_progress: OnProgress, *, onednn: bool) -> None:
+    def __init__(self, task: Task, on_progress: OnProgress, span: Span, *, onednn: bool) -> None:
         self.task = task
         self.onednn = onednn
         self.number = 1
         self.worker = self.stage = ""
-        self._on_progress = on_progress
+        self._on_progress, self._span = on_progress, span
 
     @property
     def models(self) -> frozenset[str]:
@@ -277,6 +302,8 @@ class _Attempt:
 
     def report(self, progress: ProgressUpdate) -> None:
         """Pass progress on."""
+        if progress.stage != self.stage:
+            self._span.note("stage", {"mistify.stage": progress.stage})
         self.stage = progress.stage
         self._on_progress(progress)
 

@@ -20,6 +20,7 @@ from mistify_server.engines.local import worker_command
 from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection, WorkerCrashed, WorkerDied, WorkerNotStarted
+from mistify_server.tracing.traces import NO_TRACES, Traces
 
 #: Seconds for an actor to kill its worker before the actor itself is killed.
 _KILL_SECONDS = 10.0
@@ -99,6 +100,7 @@ class RayEngine(PooledEngine):
         slots: Number of concurrent tasks, each on one CPU of the cluster.
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
+        traces: Records the tasks.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class RayEngine(PooledEngine):
         slots: int = 1,
         leases: Mapping[str, float] = LEASES,
         deadlines: Mapping[str, float] = DEADLINES,
+        *,
+        traces: Traces = NO_TRACES,
     ) -> None:
-        super().__init__(slots, leases, deadlines)
+        super().__init__(slots, leases, deadlines, traces)
         self._store = store
         self._command = None if command is None else tuple(command)
 

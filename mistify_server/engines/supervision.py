@@ -22,6 +22,7 @@ from mistify_server.tasks.tasks import (
     SourceTask,
     Task,
 )
+from mistify_server.tracing.context import TraceContext, current_traceparent
 
 T = TypeVar("T")
 
@@ -123,8 +124,8 @@ class SupervisedWorker:
         except WorkerDied:
             return False
 
-    async def ask(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
-        """Return the result of a task.
+    async def ask(self, task: Task, on_progress: OnProgress, lease: float) -> Answer:
+        """Return the answer to a task.
 
         Args:
             on_progress: Receives the task's progress.
@@ -134,26 +135,28 @@ class SupervisedWorker:
             WorkerDied: The worker did not answer. It must then be killed.
         """
         try:
-            result = await self._converse(task, on_progress, lease)
+            answer = await self._converse(task, on_progress, lease)
         except WorkerDied as error:
             error.log_tail = await self._log_tail()
             raise
-        self.warm = needed(task) | made(result)
-        return result
+        self.warm = needed(task) | made(answer.result)
+        return answer
 
     async def kill(self) -> None:
         """Kill the worker."""
         await self._connection.kill()
 
-    async def _converse(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
-        order = Order(ticket=next(self._tickets), task=task)
+    async def _converse(self, task: Task, on_progress: OnProgress, lease: float) -> Answer:
+        position = TraceContext.parse(current_traceparent())
+        traceparent = str(position) if position is not None and position.sampled else ""
+        order = Order(ticket=next(self._tickets), traceparent=traceparent, task=task)
         await _with_timeout(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
         while True:
             message = _parse(await _with_timeout(self._connection.receive(), lease))
             if isinstance(message, Heartbeat) or message.ticket != order.ticket:
                 continue
             if isinstance(message, Answer):
-                return message.result
+                return message
             on_progress(message.update)
 
     async def _log_tail(self) -> str:

@@ -16,6 +16,7 @@ from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
+from mistify_server.jobs.plan_tree import PlanTree
 from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.jobs.store_writer import until_available
 from mistify_server.jobs.task_factory import TaskFactory, source_task
@@ -49,6 +50,7 @@ from mistify_server.tasks.results import (
     TaskFailure,
 )
 from mistify_server.tasks.tasks import AdaptTask, Task
+from mistify_server.tracing.traces import Attributes, Traces
 
 # Packages come first, because they finish goals. Then come the nodes of the trees, parents first, with
 # preparations before the first node that needs them. References come last.
@@ -72,10 +74,18 @@ class CollectiveAdaptation:
     Args:
         state: The batch with its existing results.
         queue: The queue of the job's steps.
+        traces: Records the steps.
     """
 
     def __init__(
-        self, state: BatchState, log: JobLog, engine: TaskEngine, store: Store, queue: StepQueue
+        self,
+        state: BatchState,
+        log: JobLog,
+        engine: TaskEngine,
+        store: Store,
+        queue: StepQueue,
+        *,
+        traces: Traces,
     ) -> None:
         self._plan = state.plan
         self._root = state.root
@@ -87,23 +97,24 @@ class CollectiveAdaptation:
         self._log = log
         self._engine = engine
         self._artifacts, self._signing_keys = store.artifacts, store.signing_keys
-        self._queue = queue
+        self._queue, self._traces = queue, traces
         self._queued: set[_Key] = set()
-        self._tree = _Tree(state.plan)
+        self._tree = PlanTree(state.plan)
 
     def queue_steps(self) -> None:
         """Queue the steps that are ready, each once."""
         if not any(self._log.open_goals(node.goals) for node in self._plan.nodes):
             return
         if self._root is None:
-            self._queue_once(None, (_TREE_RANK, self._plan.number, -1), self._make_root)
+            step = self._traced(self._make_root, "source", {})
+            self._queue_once(None, (_TREE_RANK, self._plan.number, -1), step)
             return
         self._queue_all(self._root)
 
     def grow(self, plan: BatchPlan) -> None:
         """Add the new nodes and goals of the batch's plan."""
         self._plan = plan
-        self._tree = _Tree(plan)
+        self._tree = PlanTree(plan)
         self.queue_steps()
 
     def queue_reference(self) -> bool:
@@ -118,7 +129,7 @@ class CollectiveAdaptation:
             return False
         self._referenced |= missing
         step = partial(self._measure_reference, self._root, frozenset(self._referenced))
-        self._queue.add((_REFERENCE_RANK, self._plan.number), step)
+        self._queue.add((_REFERENCE_RANK, self._plan.number), self._traced(step, "reference", {}))
         return True
 
     def _queue_once(self, key: _Key, rank: tuple[int, ...], step: Step) -> None:
@@ -152,7 +163,8 @@ class CollectiveAdaptation:
             rank = (_TREE_RANK, self._plan.number, self._tree.rank[node.index])
             preparation = self._plan.preparation_of(node)
             step = partial(self._prepare, preparation, root)
-            self._queue_once(("prepare", preparation), rank, step)
+            traced = self._traced(step, "preparation", {"mistify.algorithm": preparation})
+            self._queue_once(("prepare", preparation), rank, traced)
         for index in (None, *self._checkpoints):
             self._queue_next(root, index)
 
@@ -187,22 +199,33 @@ class CollectiveAdaptation:
             if self._log.open_goals(child.goals):
                 rank = (_TREE_RANK, self._plan.number, self._tree.rank[child.index])
                 step = partial(self._adapt, child.index, root, checkpoint)
-                self._queue_once(child.index, rank, self._named(step, child.index, child.goals[0]))
+                self._queue_once(child.index, rank, self._named(step, "edge", child.index, child.goals[0]))
         if index is None or adapted is None:
             return
         for goal in self._log.open_goals(self._tree.nodes[index].goals):
             rank = (_PACKAGE_RANK, self._plan.number, self._tree.rank[index])
             step = partial(self._branch_and_package, index, goal.id, adapted, root)
-            self._queue_once(goal.id, rank, self._named(step, index, goal.id))
+            self._queue_once(goal.id, rank, self._named(step, "package", index, goal.id))
 
-    def _named(self, step: Step, index: int, goal_id: str) -> Step:
-        """Return a step with its edge and goal in all its log lines."""
+    def _named(self, step: Step, name: str, index: int, goal_id: str) -> Step:
+        """Return a step with its edge and goal in its trace, and in all its log lines."""
+        edge = f"{self._plan.number}/{index}"
+        traced = self._traced(step, name, {"mistify.edge": edge, "mistify.goal.id": goal_id})
 
         async def named() -> None:
-            with bound_contextvars(edge=f"{self._plan.number}/{index}", goal=goal_id):
-                await step()
+            with bound_contextvars(edge=edge, goal=goal_id):
+                await traced()
 
         return named
+
+    def _traced(self, step: Step, name: str, attributes: Attributes) -> Step:
+        """Return a step that is a span of the job's trace."""
+
+        async def traced() -> None:
+            with self._traces.span(name, {"mistify.batch": self._plan.number, **attributes}):
+                await step()
+
+        return traced
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node, part = self._tree.nodes[index], Part(self._plan.number, "adaptation", index)
@@ -371,30 +394,3 @@ class CollectiveAdaptation:
 
     def _failed(self, nodes: Iterable[NodePlan], reason: str) -> GoalsFailed:
         return GoalsFailed([goal.id for node in nodes for goal in self._log.open_goals(node.goals)], reason)
-
-
-class _Tree:
-    """The nodes of a plan by index, rank and parent.
-
-    Attributes:
-        nodes: Index of a node -> the node.
-        rank: Index of a node -> its position in the plan, parents first.
-        children: Index of a node, or None for the root -> the nodes adapted from it.
-    """
-
-    def __init__(self, plan: BatchPlan) -> None:
-        self.nodes = {node.index: node for node in plan.nodes}
-        self.rank = {index: place for place, index in enumerate(self.nodes)}
-        self.children: dict[int | None, list[NodePlan]] = {}
-        for node in plan.nodes:
-            self.children.setdefault(node.parent, []).append(node)
-
-    def subtree(self, *indices: int) -> list[NodePlan]:
-        """Return nodes with all their descendants, each once and parents first."""
-        nodes = {index: self.nodes[index] for index in indices}
-        queue = list(nodes.values())
-        for node in queue:  # grows during the iteration
-            new = [child for child in self.children.get(node.index, ()) if child.index not in nodes]
-            nodes |= {child.index: child for child in new}
-            queue += new
-        return queue

@@ -13,6 +13,7 @@ from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchState
+from mistify_server.tracing.traces import Traces
 
 
 class JobRunner:
@@ -23,6 +24,7 @@ class JobRunner:
         states: The job's batches in their state in the store.
         on_change: Called after every change of the job.
         scheduler: Starts the steps of all jobs.
+        traces: Records the steps of the job.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class JobRunner:
         on_change: Callable[[], None],
         writer: StoreWriter,
         scheduler: StepScheduler,
+        traces: Traces,
     ) -> None:
         paused = job.state is JobState.PAUSED
         course = Course(states, job.goals, engine.slots, job.seconds)
@@ -42,7 +45,9 @@ class JobRunner:
         self._log.paused = paused
         self._queue = StepQueue(scheduler, paused=paused)
         self._adaptations = {
-            state.plan.number: CollectiveAdaptation(state, self._log, engine, store, self._queue)
+            state.plan.number: CollectiveAdaptation(
+                state, self._log, engine, store, self._queue, traces=traces
+            )
             for state in states
         }
 
@@ -70,8 +75,8 @@ class JobRunner:
     def paused(self, paused: bool) -> None:
         self._log.paused = self._queue.paused = paused
 
-    async def run(self) -> None:
-        """Adapt all batches of the job until every goal has ended.
+    async def run(self) -> JobChanged:
+        """Adapt all batches of the job until every goal has ended, and return the last change.
 
         Raises:
             MistifyError: The store rejects the changes permanently.
@@ -88,8 +93,9 @@ class JobRunner:
                 await self._queue.run()
             async with self._log.writing:
                 if self._queue.empty:
-                    await self._log.write(self._end())
-                    return
+                    end = self._end()
+                    await self._log.write(end)
+                    return end
 
     def _end(self) -> JobChanged:
         """Return the change that ends the job."""

@@ -14,11 +14,14 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.job_runner import JobRunner
+from mistify_server.jobs.job_traces import JobTraces
 from mistify_server.jobs.step_queue import StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, until_available
-from mistify_server.store.changes import Addition
+from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.tracing.context import within
+from mistify_server.tracing.traces import NO_TRACES, Traces
 
 _PAGE = 256
 
@@ -35,9 +38,10 @@ class RunningJobs:
     continue automatically. Events are read on the event loop, which takes milliseconds.
     """
 
-    def __init__(self, store: Store, engine: TaskEngine) -> None:
+    def __init__(self, store: Store, engine: TaskEngine, traces: Traces = NO_TRACES) -> None:
         self._store = store
         self._engine = engine
+        self._traces, self._job_traces = traces, JobTraces(store.jobs, traces)
         self._writer = StoreWriter()
         self._scheduler = StepScheduler(engine.slots)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -195,10 +199,13 @@ class RunningJobs:
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an internal error fails it."""
         try:
-            async with self.held(job_id):
-                if job_id not in self._runners:
-                    self._runners[job_id] = await self._read_runner(job_id)
-            await self._runners[job_id].run()
+            trace = await self._job_traces.of(job_id)
+            with within("" if trace is None else str(trace.position)):
+                async with self.held(job_id):
+                    if job_id not in self._runners:
+                        self._runners[job_id] = await self._read_runner(job_id)
+                end = await self._runners[job_id].run()
+            self._job_traces.record(trace, end)
         except MistifyError:
             raise
         except Exception:
@@ -225,12 +232,15 @@ class RunningJobs:
             on_change=wake,
             writer=self._writer,
             scheduler=self._scheduler,
+            traces=self._traces,
         )
 
     async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
         """End a job as soon as the store is available, unless it has already ended."""
         if await self._writer.write(partial(self._store.jobs.end, job_id, goal_state, job_state, reason)):
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
+            trace = await self._job_traces.of(job_id)
+            self._job_traces.record(trace, JobChanged(job_state, reason))
         self._wake_watchers(job_id)
 
     def _wake_watchers(self, job_id: str) -> None:

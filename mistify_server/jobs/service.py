@@ -31,6 +31,7 @@ from mistify_server.store.directory import Store
 from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch
 from mistify_server.store.plans import BatchInputs
 from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.tracing.context import current_traceparent
 
 MOST_JOBS_PER_PAGE = 100
 
@@ -101,7 +102,8 @@ class PortingService:
         goals = {goal.id: goal for batch in planned for goal in batch.goals}
         plans = [batch.plan for batch in planned]
         job = self._new_job(name, tags, [goals[config.id] for config in reading.configs.values()])
-        submission = Submission(job, plans, config_text, idempotency_key or None)
+        traceparent = current_traceparent()
+        submission = Submission(job, plans, config_text, idempotency_key or None, traceparent)
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
@@ -165,7 +167,8 @@ class PortingService:
                             snapshot.insert, resolved, inspections, self._store.jobs
                         )
                 if not uninspected:
-                    addition = Addition(goals, plans, config_text, idempotency_key or None)
+                    traceparent = current_traceparent()
+                    addition = Addition(goals, plans, config_text, idempotency_key or None, traceparent)
                     # The caller may disconnect, but the job must include stored goals.
                     if await completed(self._keep_goals(job_id, addition, lost)):
                         return

@@ -20,22 +20,30 @@ from mistify_server.tasks.results import (
 
 @dataclass(frozen=True)
 class Submission:
-    """A new job with its original config text. Without an idempotency key, the key is None."""
+    """A new job with its original config text. Without an idempotency key, the key is None.
+
+    `traceparent` is the position of the call in a trace; empty if it is not traced.
+    """
 
     job: Job
     plans: Sequence[BatchPlan]
     config_text: str
     idempotency_key: str | None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True)
 class Addition:
-    """Goals to add to a job, the extended plans, and the original config text."""
+    """Goals to add to a job, the extended plans, and the original config text.
+
+    `traceparent` is as in `Submission`.
+    """
 
     goals: Sequence[Goal]
     plans: Sequence[BatchPlan]
     config_text: str
     idempotency_key: str | None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True)

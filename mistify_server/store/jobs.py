@@ -51,6 +51,18 @@ class StoredPackage(NamedTuple):
     signature: PackageFile | None
 
 
+class JobOrigin(NamedTuple):
+    """The call that queued a job last.
+
+    Attributes:
+        traceparent: Its position in a trace; empty if it was not traced.
+        queued_unix_ms: Its time, in milliseconds since 1970.
+    """
+
+    traceparent: str
+    queued_unix_ms: int
+
+
 class JobStore(ABC):
     """Store of jobs, their checkpoints and their events.
 
@@ -139,6 +151,10 @@ class JobStore(ABC):
     @abstractmethod
     def config_text(self, job_id: str) -> str:
         """Return the config with which a job was submitted, without goals that were added later."""
+
+    @abstractmethod
+    def origin(self, job_id: str) -> JobOrigin:
+        """Return the call that queued a job last: its submission, or an addition after it had ended."""
 
     @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:

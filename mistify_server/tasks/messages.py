@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
+from mistify_server.tasks.periods import WorkerSpan
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
@@ -21,9 +22,15 @@ OnProgress: TypeAlias = Callable[[ProgressUpdate], None]
 
 
 class Order(Message):
-    """A task for a worker. `ticket` is unique to each attempt at a task."""
+    """A task for a worker.
+
+    Attributes:
+        ticket: Unique to each attempt at a task.
+        traceparent: The position of the attempt in a trace; empty if it is not traced.
+    """
 
     ticket: int
+    traceparent: str = ""
     task: Annotated[Task, Field(discriminator="kind")]
 
 
@@ -36,11 +43,16 @@ class TaskProgress(Message):
 
 
 class Answer(Message):
-    """The result of an order; `ticket` is the order's, to identify late answers."""
+    """The result of an order; `ticket` is the order's, to identify late answers.
+
+    Attributes:
+        work: The periods of the worker's activities; None if the order is not part of a trace.
+    """
 
     kind: Literal["answer"] = "answer"
     ticket: int
     result: Annotated[Result, Field(discriminator="kind")]
+    work: WorkerSpan | None = None
 
 
 class Heartbeat(Message):

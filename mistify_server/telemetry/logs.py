@@ -1,7 +1,8 @@
 """The log of a server: readable lines, or one line of JSON per event.
 
 Modules use the standard library's logging. The context of a line (`job`, `goal`, `edge`, `worker`) is either
-bound with structlog's context variables where the work begins, or passed as `extra`.
+bound with structlog's context variables where the work begins, or passed as `extra`. Lines of traced work
+have the ids of its trace and span.
 """
 
 import atexit
@@ -14,7 +15,9 @@ from enum import StrEnum
 from typing import Final, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+from mistify_server.tracing.context import TraceContext, current_traceparent
 
 
 class LogFormat(StrEnum):
@@ -29,8 +32,18 @@ _STANDARD_ERROR: Final = 2
 #: Maximum wait for the last lines, in seconds: a surviving child process may keep the pipe open.
 _END_SECONDS: Final = 1.0
 
+
+def _with_trace(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Add the position in a trace to a line."""
+    position = TraceContext.parse(current_traceparent())
+    if position is not None:
+        line.update(trace_id=position.trace_id, span_id=position.span_id)
+    return line
+
+
 _READING: Final[Sequence[Processor]] = (
     structlog.contextvars.merge_contextvars,
+    _with_trace,
     structlog.stdlib.add_log_level,
     structlog.stdlib.ExtraAdder(),
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),

@@ -28,6 +28,7 @@ from mistify_server.web.reports import report_routes
 from mistify_server.web.rollouts import rollout_routes
 from mistify_server.web.sessions import COOKIE, SESSION_SECONDS, Sessions, session_of
 from mistify_server.web.tokens import token_pages, token_routes
+from mistify_server.web.tracing import TracingMiddleware
 from mistify_server.web.uploads import upload_routes
 
 
@@ -72,6 +73,8 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(PageCompressionMiddleware)
+    if services.traces.enabled:
+        app.add_middleware(TracingMiddleware, traces=services.traces)
     app.add_middleware(AccessMiddleware, sessions=sessions, audit=services.access.audit, origins=origins)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)

@@ -15,12 +15,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from executors.timing import observed
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.places import make_files_private
 from mistify.files.writing import NO_ROOM
@@ -38,6 +39,7 @@ from mistify_server.tasks.messages import (
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from mistify_server.worker.imports import quick_imports
+from mistify_server.worker.periods import PeriodRecorder
 from mistify_server.worker.redaction import redacted
 
 #: Runs a task.
@@ -114,14 +116,19 @@ class TaskLoop:
         """Run the next task and send its result."""
         order = self._orders.get()
         self._ticket = order.ticket
+        recorder = PeriodRecorder() if order.traceparent else None
+        if recorder is not None:
+            _log(f"the {order.task.kind} task is part of a trace: {order.traceparent}")
         try:
-            result = redacted(_result_of(do, order.task), order.task, self._directories)
+            with nullcontext() if recorder is None else observed(recorder.activity):
+                result = redacted(_result_of(do, order.task), order.task, self._directories)
         except MemoryError as error:
             _log_exception()
             raise SystemExit(OUT_OF_MEMORY) from error
         # Clear this before the result, after which the next order may arrive.
         self._busy.clear()
-        self._send(Answer(ticket=order.ticket, result=result))
+        work = None if recorder is None else recorder.span()
+        self._send(Answer(ticket=order.ticket, result=result, work=work))
 
     def report(self, update: ProgressUpdate) -> None:
         """Send the progress of the current task."""
@@ -160,8 +167,12 @@ def _result_of(do: Do, task: Task) -> Result:
 
 
 def _log_exception() -> None:
+    _log(traceback.format_exc())
+
+
+def _log(text: str) -> None:
     with suppress(OSError):  # the disk may be full
-        traceback.print_exc()
+        print(text, file=sys.stderr, flush=True)
 
 
 def _runner(store: Path, report: OnProgress) -> Do:

@@ -30,8 +30,13 @@ ENTRY_POINTS = {
     f"mistify.{kind}"
     for kind in ("algorithms", "policies", "correlations", "costs", "metrics", "losses", "layers", "variants")
 }
-#: Names of tags and attributes of runs and spans, as the code writes them.
-KEYS = {
+#: Services, by which spans are named, and tags and attributes of runs and spans, as the code writes them.
+SERVICES = {
+    f"mistify.v1.{service}"
+    for file in (REPOSITORY / "proto").rglob("*.proto")
+    for service in re.findall(r"^service (\w+)", file.read_text(), re.MULTILINE)
+}
+KEYS = SERVICES | {
     key
     for package in ("mistify_client", "mistify_server")
     for module in (REPOSITORY / package).rglob("*.py")

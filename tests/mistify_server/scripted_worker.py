@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from executors.timing import activity
 from mistify.config.data.targets import Scores, reached
 from mistify.costs.budget import at_threads, latency_axis, size_axis
 from mistify.errors import Problem
@@ -206,9 +207,9 @@ class ScriptedWorker:
             case 23:
                 self.wait_at(".")
         weights = dict.fromkeys(task.budget, 1 / len(task.budget))
-        self.report(
-            ProgressUpdate("adapting", 0, 100, relative_costs=weights, structure_loss_weights=weights)
-        )
+        update = ProgressUpdate("adapting", 0, 100, relative_costs=weights, structure_loss_weights=weights)
+        with activity("other"), activity("tracing"), activity("training"):
+            self.report(update)
         costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
         for name in ("adapted", *(f"adapted-{axis}" for axis in task.budget)):
             known = self.control / name

@@ -14,14 +14,16 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
-from mistify_server.store.changes import (
-    Addition,
-    Change,
-    JobChanged,
-    Submission,
-)
+from mistify_server.store.changes import Addition, Change, JobChanged, Submission
 from mistify_server.store.edges import EdgeRecord
-from mistify_server.store.jobs import ANY_JOB, JobChange, JobSearch, JobStore, StoredPackage
+from mistify_server.store.jobs import (
+    ANY_JOB,
+    JobChange,
+    JobOrigin,
+    JobSearch,
+    JobStore,
+    StoredPackage,
+)
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
@@ -37,11 +39,7 @@ from mistify_server.store.sql.reading import (
     stored_packages,
     submitted,
 )
-from mistify_server.store.sql.references import (
-    DigestReferences,
-    artifact_references,
-    rows_with_digests,
-)
+from mistify_server.store.sql.references import DigestReferences, artifact_references, rows_with_digests
 from mistify_server.store.sql.removing import removable
 from mistify_server.store.sql.rows import (
     GoalEvent,
@@ -130,8 +128,10 @@ class SqlJobStore(JobStore):
                 of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
                 session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
                 session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
-            queued = JobChanged(JobState.QUEUED)
-            events = apply_change(session, job_id, queued) if JobState(job.state).ended else []
+            events: list[GoalEvent] = []
+            if JobState(job.state).ended:
+                job.traceparent = addition.traceparent
+                events = apply_change(session, job_id, JobChanged(JobState.QUEUED))
             self._append_events(
                 session, job_id, [*events, *((goal.id, goal.state) for goal in addition.goals)]
             )
@@ -187,6 +187,14 @@ class SqlJobStore(JobStore):
     def config_text(self, job_id: str) -> str:
         with self._database.read() as session:
             return job_row(session, job_id).config_text
+
+    @override
+    def origin(self, job_id: str) -> JobOrigin:
+        queued = EventRow.kind == "job", EventRow.body["state"].as_string() == JobState.QUEUED.value
+        last = select(func.max(EventRow.unix_ms)).where(EventRow.job_id == job_id, *queued)
+        with self._database.read() as session:
+            job = job_row(session, job_id)
+            return JobOrigin(job.traceparent, session.scalar(last) or job.created_unix_ms)
 
     @override
     def goal_states(self, job_id: str) -> Counter[GoalState]:

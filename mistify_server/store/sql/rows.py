@@ -69,6 +69,7 @@ def insert_job(session: Session, submission: Submission) -> None:
             name=job.name,
             tags=list(job.tags),
             removed_unix_ms=None,
+            traceparent=submission.traceparent,
             reason=job.reason,
             seconds=job.seconds,
             spent=dict(job.spent),

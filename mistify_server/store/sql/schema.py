@@ -52,7 +52,8 @@ class TokenRow(Table):
 class JobRow(Table):
     """A job; `number` is its position in the order of submission.
 
-    A removed job is kept until its removal cannot be undone any more.
+    A removed job is kept until its removal cannot be undone any more. `traceparent` is that of the call that
+    queued it last; empty if it was not traced.
     """
 
     __tablename__ = "jobs"
@@ -67,6 +68,7 @@ class JobRow(Table):
     name: Mapped[str] = mapped_column(server_default=text("''"))
     tags: Mapped[list[str]] = mapped_column(server_default=text("'[]'"))
     removed_unix_ms: Mapped[int | None]
+    traceparent: Mapped[str] = mapped_column(server_default=text("''"))
     reason: Mapped[str]
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]

@@ -133,8 +133,8 @@ async def test_a_full_disk_for_temporary_files_is_reported(
     task = adapt_task(site)
     with files_limited_to(0):
         worker = await WorkerProcess.start([sys.executable, "-c", WRITES], tmp_path / "log")
-        result = await SupervisedWorker(worker, "worker").ask(task, lambda progress: None, 60.0)
-    assert result == TaskFailure(code="INTERNAL", message="OSError: File too large")
+        answer = await SupervisedWorker(worker, "worker").ask(task, lambda progress: None, 60.0)
+    assert answer.result == TaskFailure(code="INTERNAL", message="OSError: File too large")
     await worker.kill()
 
 

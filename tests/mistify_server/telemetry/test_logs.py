@@ -62,6 +62,28 @@ async def test_each_line_states_its_context(written: Log, caller: Any, make_conf
     assert written.lines(event="a worker has started", worker="worker-0")
 
 
+async def test_lines_of_traced_work_have_the_ids_of_its_trace(
+    written: Log, site: Any, serving_at: Any, make_config: Config
+) -> None:
+    pytest.importorskip("opentelemetry.exporter")
+    from tests.support.collectors import http_collector
+
+    with http_collector() as collector:
+        async with serving_at(site.settings(traces=collector.url)) as caller:
+            job = await caller.submit([make_config("half", FLOP="0.5x")])
+            await caller.events(job.id)
+    of_job = [line for line in written.lines(job=job.id) if line["event"] != "a job was submitted"]
+    assert {line["trace_id"] for line in written.lines(job=job.id)} == {collector.root().trace_id}
+    spans = {span.span_id: span.name for span in collector.spans}
+    places = [(line["event"], spans[line["span_id"]]) for line in of_job]
+    assert {
+        ("the job is running", "job"),
+        ("the edge is adapted", "edge"),
+        ("the goal is met", "package"),
+    } <= {*places}
+    assert "trace_id" not in written.lines(event="a worker has started")[0]
+
+
 async def test_a_lost_worker_is_logged_with_its_job_and_goals(
     written: Log, caller: Any, make_config: Config, site: Any
 ) -> None:

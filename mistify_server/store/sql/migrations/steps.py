@@ -184,6 +184,12 @@ def add_rollouts(connection: sqlalchemy.Connection) -> None:
     ).create(connection)
 
 
+def add_traces(connection: sqlalchemy.Connection) -> None:
+    """Add the positions of jobs in traces; earlier jobs have none."""
+    column = "traceparent VARCHAR NOT NULL DEFAULT ''"
+    connection.execute(sqlalchemy.text(f"ALTER TABLE jobs ADD COLUMN {column}"))
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -214,4 +220,5 @@ STEPS: tuple[Step, ...] = (
         ),
     ),
     add_rollouts,  # to 34
+    add_traces,  # to 35
 )

@@ -32,6 +32,7 @@ from mistify_server.store.changes import (
 )
 from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.edges import EdgeFeatures, EdgeRecord
+from mistify_server.store.jobs import JobOrigin
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.recipe import Recipe
@@ -248,6 +249,19 @@ def test_a_key_identifies_one_job(store: Store) -> None:
     assert [job.id for job in jobs_in(store, 10)] == ["j"]
 
 
+def test_the_origin_of_a_job_is_the_call_that_queued_it_last(store: Store) -> None:
+    store.jobs.create(replace(submission("j"), traceparent="one"))
+    (queued,) = store.jobs.events("j", 0, 1)
+    assert store.jobs.origin("j") == JobOrigin("one", queued.unix_ms)
+    later = Goal(id="0", batch=0, spec=PackageSpec({"flops": 2.0}))
+    store.jobs.add_goals("j", Addition([later], [], "[0]", None, "two"))
+    assert store.jobs.origin("j") == JobOrigin("one", queued.unix_ms)
+    store.jobs.record("j", [JobChanged(JobState.DONE)], 3.0, {})
+    store.jobs.add_goals("j", Addition([replace(later, id="1")], [], "[1]", None, "three"))
+    again = [event for event in store.jobs.events("j", 2, 100) if event.event is JobState.QUEUED]
+    assert store.jobs.origin("j") == JobOrigin("three", again[-1].unix_ms)
+
+
 def test_added_goals_follow_the_others_with_their_plans(store: Store) -> None:
     store.jobs.create(submission("j"))
     store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
@@ -320,6 +334,7 @@ def test_an_unknown_job_is_not_found(store: Store, ask: str) -> None:
 def test_goals_cannot_be_added_to_an_unknown_job(store: Store) -> None:
     for ask in (
         lambda: store.jobs.added("nowhere", "key", "[]"),
+        lambda: store.jobs.origin("nowhere"),
         lambda: store.jobs.add_goals("nowhere", Addition([], [], "[]", None)),
     ):
         with pytest.raises(MistifyError) as raised:
