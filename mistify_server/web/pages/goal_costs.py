@@ -4,21 +4,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mistify.costs.budget import LATENCY, Costs, conditions_of, quantity_of, source_axis
+from mistify.costs.catalogue import is_host
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.jobs.formatting import label
 from mistify.jobs.job import Goal, Source
+from mistify.jobs.report import hardware_of_goal
 
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of a package; `reached`, `limit` and `source` are None if unknown."""
+    """A cost of a package; `reached`, `limit` and `source` are None if unknown.
+
+    Attributes:
+        elsewhere: Whether it is for hardware that is neither the goal's nor the server's machine.
+    """
 
     label: str
     axis: str
     reached: float | None
     limit: float | None
     source: float | None
+    elsewhere: bool = False
 
     @property
     def is_exceeded(self) -> bool:
@@ -59,4 +66,6 @@ def _costs(
         named = label(axis, formats)
         names_prediction = named.startswith("predicted ")
         named += measured or (", predicted" if quantity_of(axis) == LATENCY and not names_prediction else "")
-        yield Cost(named, axis, reached[axis], goal.spec.budget.get(axis), of_source.get(source_axis(axis)))
+        hardware, limit = conditions_of(axis).hardware, goal.spec.budget.get(axis)
+        elsewhere = hardware is not None and hardware != hardware_of_goal(goal) and not is_host(hardware)
+        yield Cost(named, axis, reached[axis], limit, of_source.get(source_axis(axis)), elsewhere)

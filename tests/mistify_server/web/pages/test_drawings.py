@@ -8,13 +8,14 @@ import pytest
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
+from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.parsing.quantities import PLAIN
 from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import GAP, HEIGHT, NARROWEST, draw_tree
 from mistify_server.web.pages.plots import plots_of
-from tests.support.rendered import job_page
+from tests.support.rendered import goal_page, job_page
 
 GOALS = [
     Goal("half", 0, PackageSpec({"flops": 50.0})),
@@ -140,6 +141,15 @@ def test_the_kind_of_latency_is_stated_once() -> None:
     latencies = {"latency_ms@host": 1.0, "latency_ms@pi": 9.0}
     shown = [cost.label for cost in costs_of(Goal("g", 0, PackageSpec({}), achieved=latencies), None, ())]
     assert shown == ["latency on host, predicted", "predicted latency on pi"]
+
+
+def test_costs_on_other_hardware_are_apart() -> None:
+    latencies = {"flops": 5.0, "latency_ms@host": 1.0, "latency_ms@pi": 9.0, "latency_ms@a100": 2.0}
+    goal = Goal("g", 0, PackageSpec({"latency_ms@pi": 9.5}), achieved=latencies)
+    elsewhere = {cost.axis: cost.elsewhere for cost in costs_of(goal, None, ())}
+    assert [axis for axis, apart in elsewhere.items() if apart] == ["latency_ms@a100"]
+    page = goal_page(Job("j", JobState.DONE, (goal,), 0), goal, GoalDetails(None, (), 0))
+    assert "<summary>1 cost on other hardware</summary>" in page
 
 
 def test_a_goal_without_a_package_shows_its_limits() -> None:
