@@ -195,7 +195,7 @@ def _plain(progress: RolloutProgress) -> Any:
 
 def _table(newest: Sequence[RolloutProgress]) -> Table:
     """Return the table of roll-outs."""
-    table = plain_table("roll-out", "goal", "to", "state", "stage", "installed", "failed")
+    table = plain_table("roll-out", "goal", "to", "state", "stage", "have it", "failed")
     table.columns[0].no_wrap = True  # for the next command
     for progress in newest:
         rollout, stages = progress.rollout, progress.stages
@@ -205,7 +205,7 @@ def _table(newest: Sequence[RolloutProgress]) -> Table:
             _target(rollout),
             rollout.state.value,
             format_share(rollout.stages[rollout.stage], _DIGITS),
-            f"{sum(each.installed for each in stages):,} of {sum(each.devices for each in stages):,}",
+            f"{sum(each.installed for each in stages):,}/{sum(each.devices for each in stages):,}",
             f"{sum(each.failed for each in stages):,}",
         )
     return table

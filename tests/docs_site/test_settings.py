@@ -38,7 +38,7 @@ def test_the_keys_of_all_example_configs_are_described() -> None:
         documented("Goals", *read_json((REPOSITORY / "configs" / name).read_text())[0])
     for name, title in {"server.toml": "The server", "monitor.toml": "The monitor"}.items():
         commented = (REPOSITORY / "configs" / name).read_text()
-        text = re.sub(r"^# (?=\w+ = |\[\w+\])", "", commented, flags=re.MULTILINE)
+        text = re.sub(r"^# (?=\w+ = |\[[\w.]+\])", "", commented, flags=re.MULTILINE)
         documented(title, tomllib.loads(text))
 
 

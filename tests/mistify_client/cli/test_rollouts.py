@@ -60,7 +60,7 @@ def test_a_roll_out_is_started_shown_and_rolled_back(rollout, address):
     assert "latency relative to that before: 1.5x, limit none" in output
     assert [line.split() for line in output.splitlines()[-3:] if line.strip()][-1][0] == "100%"
     listed = rollout("status")[1].splitlines()[-1].split()
-    assert listed == [own, "phone-2", "phone/kitchen-*", "running", "50%", "1", "of", "1", "0"]
+    assert listed == [own, "phone-2", "phone/kitchen-*", "running", "50%", "1/1", "0"]
     code, output = rollout("status", own, "--json")
     assert json.loads(output)["rollout"]["criteria"]["after_seconds"] == 600.0
     assert "paused, stage 50%" in rollout("pause", own)[1]

@@ -45,6 +45,18 @@ async def test_a_call_needs_exactly_its_scope(site: Any, secrets: dict[Scope, st
                 assert (status is not grpc.StatusCode.PERMISSION_DENIED) is allowed, (path, scope, status)
 
 
+async def test_only_administrators_change_what_runs_on_devices(site: Any, secrets: dict[Scope, str]) -> None:
+    calls = described_calls()
+    async with (
+        running_server(site.settings(token=TOKEN)) as (address, _),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        for name in ("StartRollout", "PauseRollout", "ResumeRollout", "RollBack"):
+            path = f"/mistify.v1.Rollouts/{name}"
+            status = await status_of(channel, path, calls[path], secrets[Scope.SUBMIT])
+            assert status is grpc.StatusCode.PERMISSION_DENIED, name
+
+
 async def test_a_route_needs_exactly_its_scope(serve: Any, secrets: dict[Scope, str]) -> None:
     async with serve(token=TOKEN) as web:
         described = (await web.get("/openapi.json", headers=bearer(TOKEN))).json()["paths"]
