@@ -28,12 +28,13 @@ from mistify_client.rpc.porting import PortingClient
 _EXPERIMENT: Final = "mistify"
 _EXPERIMENT_VARIABLE: Final = "MLFLOW_EXPERIMENT_NAME"
 
-#: Settings of MLflow for a command: no reports of its usage to others, no progress bars between the command's
-#: lines, and an error for an unreachable server after seconds instead of minutes.
+#: Settings of MLflow for a command: no reports of its usage to others, no lines and progress bars between
+#: those of the command, and an error for an unreachable server after seconds instead of minutes.
 _MLFLOW_DEFAULTS: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
@@ -141,10 +142,10 @@ def _mlflow_writer(uri: str, experiment: str | None, console: Console) -> Callab
     name = experiment or os.environ.get(_EXPERIMENT_VARIABLE) or _EXPERIMENT
 
     def write(job: RecordedJob) -> None:
-        run_id, damaged = runs.write_job(
+        place, damaged = runs.write_job(
             job, uri, name, lambda goal_id, model: print_line(console, f"model of {goal_id}: {model}")
         )
-        print_line(console, f'MLflow at {runs.shown(uri)}: run {run_id} in the experiment "{name}"')
+        print_line(console, f"MLflow: {place}")
         damaged.check()
 
     return write

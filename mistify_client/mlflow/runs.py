@@ -53,7 +53,7 @@ _LAST_EVENT: Final = "mistify.last_event"
 _MANIFEST: Final = "mistify.manifest_sha256"
 
 #: State of a job or goal -> status of its run. A missed goal is no success, although it has a package.
-_STATUS: Final = {
+STATUS: Final = {
     JobState.QUEUED.value: RunStatus.SCHEDULED,
     JobState.RUNNING.value: RunStatus.RUNNING,
     JobState.PAUSED.value: RunStatus.SCHEDULED,
@@ -82,7 +82,7 @@ def write_job(
         on_model: Called with a goal and the URI of its model, for each new model.
 
     Returns:
-        The id of the job's run, and the goals whose packages are damaged on their server.
+        The address of the job's run, for people, and the goals whose packages are damaged on their server.
 
     Raises:
         MistifyError: UNAVAILABLE, MLflow cannot be used, or refuses the job; NOT_FOUND, the experiment is
@@ -94,7 +94,10 @@ def write_job(
         experiment_id = _experiment(client, experiment)
         # Models are created in the current experiment of the process.
         mlflow.set_experiment(experiment_id=experiment_id)
-        return _JobWriter(client, experiment_id, job, on_model).write()
+        run_id, damaged = _JobWriter(client, experiment_id, job, on_model).write()
+    if urlsplit(uri).scheme in ("http", "https"):
+        return f"{shown(uri).rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}", damaged
+    return f'run {run_id} in the experiment "{experiment}" of {shown(uri)}', damaged
 
 
 class _JobWriter:
@@ -232,8 +235,8 @@ class _JobWriter:
         return found
 
     def _set_status(self, run: Run, state: str, timeline: Timeline) -> None:
-        run_id, status = run.info.run_id, RunStatus.to_string(_STATUS[state])
-        if not RunStatus.is_terminated(_STATUS[state]):
+        run_id, status = run.info.run_id, RunStatus.to_string(STATUS[state])
+        if not RunStatus.is_terminated(STATUS[state]):
             self._client.update_run(run_id, status=status)
         elif run.info.status != status or timeline.ended not in (None, run.info.end_time):
             self._client.set_terminated(run_id, status, timeline.ended)

@@ -46,7 +46,7 @@ def test_a_job_is_a_run_and_each_goal_a_nested_one(tracked, job):
     runs = tracked.runs()
     assert set(runs) == {None, "half", "tenth"}
     own = runs[None].info.run_id
-    assert lines[-1] == f'MLflow at {tracked.uri}: run {own} in the experiment "{tracked.experiment}"'
+    assert lines[-1] == f'MLflow: run {own} in the experiment "{tracked.experiment}" of {tracked.uri}'
     assert runs[None].info.run_name == "phones"
     assert (runs[None].info.status, runs["half"].info.status) == ("FINISHED", "FINISHED")
     assert {run.data.tags.get("mlflow.parentRunId") for goal, run in runs.items() if goal} == {own}

@@ -44,9 +44,11 @@ def test_a_job_is_written_to_a_server_and_its_package_runs_from_there(
     tracked.uri = tracking_server
     for _ in range(2):
         result = tracked.write()
-    assert f"MLflow at {tracking_server}: run " in result.stdout
+    runs = tracked.runs()
+    page = f"{tracking_server}/#/experiments/{tracked.experiment_id}/runs/{runs[None].info.run_id}"
+    assert result.stdout == f"MLflow: {page}\n"
     assert len(tracked.models()) == 1
-    model = mlflow.pyfunc.load_model(f"runs:/{tracked.runs()['half'].info.run_id}/package")
+    model = mlflow.pyfunc.load_model(f"runs:/{runs['half'].info.run_id}/package")
     assert np.array_equal(model.predict(expected["image"]), load(package)(expected["image"]))
 
 

@@ -320,3 +320,25 @@ def test_a_signal_delivered_to_another_thread_ends_the_wait(service, client):
         signal.signal(signal.SIGUSR1, before)
     assert done.wait(60)
     assert in_time == [True]
+
+
+def test_the_config_is_returned_as_it_was_submitted(service, client):
+    service.fake.config = '[{"id": "half"}] // as written'
+    assert client.config("job-1") == service.fake.config
+    assert service.fake.requests == [pb.GetConfigRequest(job_id="job-1")]
+
+
+@pytest.mark.parametrize(
+    ("position", "sent"),
+    [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", True),
+        ("\N{GREEK SMALL LETTER ALPHA}", False),
+        ("", False),
+    ],
+)
+def test_a_trace_in_the_environment_is_sent(service, monkeypatch, position, sent):
+    monkeypatch.setenv("TRACEPARENT", position)
+    with PortingClient(service.address) as client:
+        client.job("job-1")
+    (metadata,) = service.fake.metadata
+    assert metadata.get("traceparent") == (position if sent else None)
