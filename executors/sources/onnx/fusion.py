@@ -141,6 +141,15 @@ def _layer_norm(root: NodeProto, around: Surroundings) -> Match | None:
     return _match("LayerNormalization", parts, inputs, axis=-1, epsilon=epsilon)
 
 
+def _defined_shares(check: NodeProto, around: Surroundings) -> Match | None:
+    """Find a softmax whose shares PyTorch replaces by zeros where a query may read no key."""
+    softmax, chosen = around.maker(check.input[0], "Softmax"), around.reader(check, "Where")
+    if softmax is None or chosen is None or chosen.input[2] != check.input[0]:
+        return None
+    zero = around.is_scalar(chosen.input[1], 0)
+    return _match("Identity", [check, chosen], [check.input[0]]) if zero else None
+
+
 def _over_last(mean: NodeProto, around: Surroundings) -> bool:
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in mean.attribute}
     axes = around.constant(mean.input[1]) if len(mean.input) > 1 else attributes.get("axes")
@@ -153,10 +162,13 @@ def _is_vector(array: Array | None, size: int) -> bool:
 
 def _match(kind: str, parts: list[NodeProto], inputs: list[str], **attributes: object) -> Match:
     last = parts[-1]
-    return Match(parts, helper.make_node(kind, inputs, [last.output[0]], name=last.name, **attributes))
+    made = helper.make_node(kind, inputs, [last.output[0]], name=last.name, **attributes)
+    made.metadata_props.extend(last.metadata_props)
+    return Match(parts, made)
 
 
 _PATTERNS: Final[Mapping[str, Callable[[NodeProto, Surroundings], Match | None]]] = {
     "Erf": _gelu,
+    "IsNaN": _defined_shares,
     "Sqrt": _layer_norm,
 }

@@ -1,5 +1,6 @@
 """The nodes of an ONNX graph: their attributes, and who makes and reads each tensor."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,15 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, checker, de
 from executors.inspection.errors import invalid
 from executors.sources.errors import first_line
 from executors.sources.onnx.batch import Array
+from executors.sources.onnx.names import is_parameter
 from executors.sources.onnx.registry import Node
 
 _NARROW: Final = (TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16)
 _UNSIGNED: Final = (TensorProto.UINT32, TensorProto.UINT64)
+
+#: Metadata of PyTorch's newest exporter, with the modules of a node: "['', 'up.0', 'linear']".
+_SCOPES: Final = "pkg.torch.onnx.name_scopes"
+_QUOTED: Final = re.compile(r"'([^']*)'")
 
 #: Operators whose results depend on the number of bits of integers.
 _WRAPPING: Final = frozenset({"Abs", "Add", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"})
@@ -50,7 +56,7 @@ class Graph:
         """Return a node with its surroundings."""
         return Node(
             proto.op_type,
-            proto.name,
+            named_by_module(proto),
             tuple(proto.input),
             tuple(proto.output),
             {attribute.name: _value(attribute) for attribute in proto.attribute},
@@ -126,6 +132,15 @@ def check_nodes(path: Path, graph: GraphProto, version: int) -> None:
                 f"a node as in version {version} of ONNX's operators",
                 "export it again",
             ) from error
+
+
+def named_by_module(node: NodeProto) -> str:
+    """Return a node's name, or the path of its PyTorch module if no parameter's name has it."""
+    if any(map(is_parameter, node.input)):
+        return str(node.name)
+    scopes = next((each.value for each in node.metadata_props if each.key == _SCOPES), "")
+    modules = _QUOTED.findall(scopes)[:-1]  # the last one is the node itself
+    return f"/{modules[-1]}/{node.op_type}" if modules and modules[-1] else str(node.name)
 
 
 def with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:

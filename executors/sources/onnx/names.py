@@ -40,6 +40,11 @@ def usable(name: str) -> str:
     return _UNUSABLE.sub("_", name).strip("_.") or "layer"
 
 
+def is_parameter(name: str) -> bool:
+    """Check whether a tensor has the name of a module's parameter."""
+    return bool(_PARAMETER.search(name))
+
+
 def of_weight(weight: str, node: str, operator: str) -> str:
     """Return the name of a layer with weights: its module, or the common part of its parameters' names.
 

@@ -49,22 +49,24 @@ def _with_heads(builder: Builder, value: Value, count: int | None) -> Value:
         value = apart.swapped(1, 2)
     if value.rank != 4 or value.batch != 0:
         raise UnsupportedNodeError(f"has an input of shape {value.shape}; expected the batch and heads first")
-    return builder.as_in_onnx(value)
+    return value
 
 
 def _after(builder: Builder, earlier: Argument, value: Value) -> Value:
     """Return keys or values after those of earlier calls, which the network has as an input."""
     if earlier is None:
         return value
-    parts = [builder.as_in_onnx(tensor(earlier)).tensor, value.tensor]
-    return value.with_tensor(layers.Concatenate(axis=2, name=builder.helper("cache"))(parts))
+    parts = [builder.laid_out(each, value.axes).tensor for each in (tensor(earlier), value)]
+    cache = layers.Concatenate(axis=value.position(2), name=builder.helper("cache"))
+    return value.with_tensor(cache(parts))
 
 
 def _repeated(value: Value, heads: int) -> Value:
     """Return a tensor with each head repeated for all heads of queries that share it."""
     if value.size(1) == heads:
         return value
-    return value.with_tensor(keras.ops.repeat(value.tensor, heads // value.size(1), axis=1))
+    repeats, axis = heads // value.size(1), value.position(1)
+    return value.with_tensor(keras.ops.repeat(value.tensor, repeats, axis=axis))
 
 
 def _scaled(builder: Builder, node: Node, scores: Any, width: int) -> Any:

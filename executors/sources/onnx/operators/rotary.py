@@ -35,7 +35,7 @@ def _rotated(
     width = node.get("rotary_embedding_dim", 0) or value.size(3)
     pairs = bool(node.get("interleaved", 0))
     cosine, sine = (_angles(builder, value, cache, places) for cache in caches)
-    turned = value.tensor[..., :width]
+    turned = value.tensor if width == value.size(3) else value.tensor[..., :width]
     made = keras.ops.add(
         keras.ops.multiply(turned, _for_both(builder, cosine, cosine, pairs)),
         keras.ops.multiply(_exchanged(builder, turned, pairs), _for_both(builder, -sine, sine, pairs)),

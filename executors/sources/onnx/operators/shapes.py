@@ -189,12 +189,15 @@ def _entries(shape: tuple[Size, ...], axes: list[int]) -> int:
 
 
 def _place(block: _Block, value: Value) -> float:
-    """Return the first position of a block's axes, ignoring those of size 1 if there are others."""
+    """Return the last position of a block's axes, ignoring those of size 1 if there are others.
+
+    If a block has to be moved together, the axis that stands last stays there.
+    """
     if value.batch in block.before:
         return -1.0
     places = [value.position(axis) for axis in block.before]
     large = [place for place in places if value.tensor.shape[place] != 1]
-    return min(large, default=min(places, default=value.rank) + 0.5)
+    return max(large, default=min(places, default=value.rank) + 0.5)
 
 
 def _stands_together(block: _Block, value: Value) -> bool:

@@ -297,3 +297,33 @@ def test_what_is_not_supported_is_named(tmp_path: Path, inputs: str, outputs: st
     end = [] if "y" in outputs else _END
     with pytest.raises(MistifyError, match=f"node Attention.*{reason}"):
         attention_case(tmp_path, [*nodes, *flat, node("Attention", inputs, outputs), *end], weights, opset=24)
+
+
+def test_shares_that_pytorch_replaces_where_nothing_is_read_end_in_a_layer(tmp_path: Path) -> None:
+    nodes, weights = projected()
+    shares = [
+        *(node("Where", "causal w low", "scores"), node("Softmax", "scores", "raw", axis=-1)),
+        *(node("IsNaN", "raw", "undefined"), node("Where", "undefined zero raw", "shares")),
+    ]
+    network = attention_case(tmp_path, [*nodes, *_SCORES, *shares, *_SHARES[1:]], weights, opset=17)
+    assert kinds(network) == ["InputLayer", "Dense", "MultiHeadAttention", "Identity"]
+
+
+def test_heads_that_stay_products_are_moved_once_each(tmp_path: Path) -> None:
+    """Queries, keys and values are moved to their heads, and these back to the positions."""
+    nodes, weights = projected()
+    nodes += [node("Attention", "q k v bias", "o"), *_END]
+    network = attention_case(tmp_path, nodes, weights)
+    assert kinds(network).count("Permute") == 4
+    assert analyse(network).widths["attn.v"] == WIDTH
+
+
+def test_layers_are_named_after_the_modules_of_nodes(tmp_path: Path) -> None:
+    """PyTorch's newest exporter transposes the weights of linear layers, which then lose their names."""
+    products = [node("MatMul", "a val_1", "b", name="node_linear"), node("MatMul", "b up.weight", "y")]
+    for each, module in zip(products, ("blocks.0.down", "no.module"), strict=True):
+        scopes = each.metadata_props.add()
+        scopes.key, scopes.value = "pkg.torch.onnx.name_scopes", f"['', 'blocks.0', '{module}', 'linear']"
+    weights = {"val_1": normal(CHANNELS, 7), "up.weight": normal(7, CHANNELS)}
+    network = attention_case(tmp_path, products, weights)
+    assert [layer.name for layer in network.layers if layer.weights] == ["first", "blocks.0.down", "up"]

@@ -155,3 +155,11 @@ def test_masked_and_shared_attention_are_layers(tmp_path: Path, opset: int) -> N
     np.testing.assert_allclose(np.asarray(model(tokens.numpy())), expected, atol=1e-5)
     kinds = [type(layer) for layer in model.layers if layer.weights]
     assert kinds == [keras.layers.GroupQueryAttention, keras.layers.MultiHeadAttention]
+
+
+@pytest.mark.slow
+def test_layers_are_named_after_modules_whose_weights_the_exporter_transposed(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(12, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)).eval()
+    file, shapes = tmp_path / "net.onnx", ({0: torch.export.Dim("n")},)
+    torch.onnx.export(network, (torch.randn(3, 4, 12),), file, dynamo=True, dynamic_shapes=shapes)
+    assert [layer.name for layer in load_onnx(file).layers if layer.weights] == ["0", "2"]
