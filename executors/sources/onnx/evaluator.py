@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from math import ceil
+from math import ceil, floor
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,9 @@ _SOFTMAX_ALONG_AXIS: Final = 13
 #: From this version on, attention is an operator.
 _ATTENTION: Final = 23
 
+#: From this version on, the evaluator resizes.
+_RESIZES: Final = 11
+
 #: From this version on, the evaluator's batch norms use the stored statistics.
 _STORED_STATISTICS: Final = 14
 
@@ -34,6 +37,8 @@ def evaluator(model: ModelProto) -> ReferenceEvaluator:
         corrected.append(Attention)
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
+    if version < _RESIZES:
+        corrected += [Resize, Upsample]
     if version < _SOFTMAX_ALONG_AXIS:
         corrected += [Softmax, LogSoftmax]
     if not any(_returns_indices(node) for node in model.graph.node):
@@ -184,6 +189,26 @@ class MaxPool(OpRun):  # type: ignore[misc]
         padding = _padding(x.shape[2:], kernel_shape, **options)
         axes = tuple(range(-len(kernel_shape), 0))
         return (_windows(x, kernel_shape, padding, -np.inf, **options).max(axes).astype(x.dtype),)
+
+
+class Resize(OpRun):  # type: ignore[misc]
+    """Resizing as before version 11, at positions divided by the scale, which the evaluator cannot compute."""
+
+    def _run(self, x: Array, scales: Any, mode: str | None = None, **_: Any) -> tuple[Array]:
+        result = x
+        for axis, scale in enumerate(map(float, scales)):
+            places = np.arange(floor(x.shape[axis] * scale)) / scale
+            before = np.floor(places).astype(np.int64)
+            near, far = (
+                result.take(np.minimum(each, x.shape[axis] - 1), axis) for each in (before, before + 1)
+            )
+            shares = (places - before).reshape(-1, *[1] * (x.ndim - axis - 1))
+            result = near + shares * (far - near) if mode == "linear" else near
+        return (result.astype(x.dtype),)
+
+
+class Upsample(Resize):
+    """The same operation by its earlier name."""
 
 
 class RNN(RNN_14):  # type: ignore[misc]

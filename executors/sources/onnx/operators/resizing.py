@@ -178,6 +178,12 @@ def _matrix(node: Node, places: Sequence[float | None], before: int, scale: floa
         "inside": bool(node.get("exclude_outside", 0)),
     }
 
+    if early and mode == "nearest" and scale < 1 and any(place % 1 for place in places if place is not None):
+        raise UnsupportedNodeError(
+            "shrinks to the nearest position as before version 11, which runtimes compute differently; "
+            "export it with a newer version"
+        )
+
     def row(place: float | None) -> Array:
         if place is None:
             return np.zeros(before, np.float32)

@@ -11,6 +11,7 @@ pytest.importorskip("onnxruntime")
 
 from executors.sources.onnx.loading import load_onnx
 from executors.structure import analyse
+from mistify.errors import MistifyError
 from tests.support.onnx_files import Array, model, node, normal, outputs_of, written
 
 #: Largest difference, relative to the largest output.
@@ -261,6 +262,23 @@ def test_padding(tmp_path: Path, nodes: list[Any]) -> None:
 def test_resizing(tmp_path: Path, options: dict[str, Any], sizes: tuple[int, int]) -> None:
     resize = node("Resize", "a - - to", "y", axes=[2, 3], **options)
     image_case(tmp_path, [resize], {"to": np.array(sizes)}, opset=18)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(("kind", "opset"), [("Upsample", 7), ("Upsample", 9), ("Resize", 10)])
+def test_resizing_of_early_versions(tmp_path: Path, kind: str, opset: int, mode: str) -> None:
+    scales = np.float32([1, 1, 2, 1.5])
+    if opset < 9:
+        image_case(tmp_path, [node(kind, "a", "y", mode=mode, scales=scales.tolist())], {}, opset=opset)
+    else:
+        image_case(tmp_path, [node(kind, "a scales", "y", mode=mode)], {"scales": scales}, opset=opset)
+
+
+def test_shrinking_of_early_versions(tmp_path: Path) -> None:
+    scales = {"scales": np.float32([1, 1, 0.6, 0.5])}
+    image_case(tmp_path, [node("Resize", "a scales", "y", mode="linear")], scales, opset=10)
+    with pytest.raises(MistifyError, match="which runtimes compute differently"):
+        image_case(tmp_path, [node("Resize", "a scales", "y", mode="nearest")], scales, opset=10)
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])

@@ -200,6 +200,10 @@ def _one_branch(proto: onnx.ModelProto) -> None:
     proto.graph.node.insert(0, helper.make_node("If", ["no"], ["chosen"], "/if", then_branch=branch))
 
 
+def _past(proto: onnx.ModelProto) -> None:
+    proto.opset_import[0].version = 6
+
+
 def _future(proto: onnx.ModelProto) -> None:
     proto.opset_import[0].version = 1000
 
@@ -252,6 +256,7 @@ def _future(proto: onnx.ModelProto) -> None:
         (_misfit_scales, "node DequantizeLinear /DequantizeLinear_dequantized, which cannot be computed"),
         (_one_branch, "node If /if, which has inputs or attributes that do not fit ('else_branch')"),
         (_future, "version 1000 of ONNX's operators"),
+        (_past, "convert_version(model, 7)"),
     ],
 )
 def test_a_file_that_is_no_sound_graph_is_refused(
