@@ -192,7 +192,7 @@ class MaxPool(OpRun):  # type: ignore[misc]
 
 
 class Resize(OpRun):  # type: ignore[misc]
-    """Resizing as before version 11, at positions divided by the scale, which the evaluator cannot compute."""
+    """Resizing to positions divided by the scale, as before version 11; the evaluator has none."""
 
     def _run(self, x: Array, scales: Any, mode: str | None = None, **_: Any) -> tuple[Array]:
         result = x

@@ -100,7 +100,7 @@ def _version(path: Path, proto: onnx.ModelProto) -> int:
     versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]
     version = max(versions, default=1)
     if not _OLDEST <= version <= onnx.defs.onnx_opset_version():
-        # Conversion to newer versions changes results (`findings/onnx_version_converter_keeps_old_operators.sh`).
+        # Newer versions would change results (`findings/onnx_version_converter_keeps_old_operators.sh`).
         fix = f"convert it with onnx.version_converter.convert_version(model, {_OLDEST})"
         raise invalid(
             path, f"version {version} of ONNX's operators",
