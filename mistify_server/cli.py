@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
-from datetime import UTC, datetime
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode
 from mistify.files.places import make_files_private
 from mistify.files.writing import write_text
 from mistify.jobs.part import GoalSelection
@@ -19,18 +17,23 @@ from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
-from mistify_server.identity.audit import AuditLog
-from mistify_server.identity.authentication import MOST_DAYS, create_token
-from mistify_server.identity.callers import LOCAL, Scope
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
-from mistify_server.store.directory import AUDIT, Store, has_database, open_store, serving
-from mistify_server.store.lock import LOGS
+from mistify_server.store.directory import open_store, serving
 from mistify_server.store.package_signatures import sign_again
 from mistify_server.store.removal import remove_jobs
+from mistify_server.store_commands import (
+    StoreOption,
+    changed,
+    existing,
+    moment,
+    recorded,
+    reported_errors,
+)
 from mistify_server.telemetry.logs import set_up_log
+from mistify_server.token_commands import tokens
 from mistify_server.tuning.groups import add_group
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -41,9 +44,6 @@ app.add_typer(groups, name="groups")
 jobs = typer.Typer(no_args_is_help=True, help="Jobs in a store.")
 app.add_typer(jobs, name="jobs")
 
-tokens = typer.Typer(
-    no_args_is_help=True, help="Tokens of callers; a running server notices changes at once."
-)
 app.add_typer(tokens, name="tokens")
 
 signing_keys = typer.Typer(no_args_is_help=True, help="The key that signs the packages of a server.")
@@ -51,8 +51,6 @@ app.add_typer(signing_keys, name="signing-keys")
 
 #: More jobs than any store has.
 _ALL = 10**9
-
-StoreOption = Annotated[Path, typer.Option(help="Directory with the server's jobs, models and packages.")]
 
 
 @app.command()
@@ -65,7 +63,7 @@ def serve(
     **flags: Any,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    with _reported_errors():
+    with reported_errors():
         settings = load_config(config, flags)
         set_up_log(settings.log_format)
 
@@ -85,8 +83,8 @@ def check(*, store: StoreOption) -> None:
 
     A server may be using it. Exit code 10: something is damaged or missing.
     """
-    with _reported_errors():
-        checked = check_store(_existing(store))
+    with reported_errors():
+        checked = check_store(existing(store))
     for problem in checked.problems:
         typer.echo(problem, err=True)
     files = f"{counted(checked.files, 'file')} ({format_bytes(checked.size, 3)})"
@@ -106,51 +104,13 @@ def backup(
 
     A server may be using the store. Exit code 10: a file is damaged; everything else was copied.
     """
-    with _reported_errors():
-        made = back_up(_existing(store), to.resolve())
+    with reported_errors():
+        made = back_up(existing(store), to.resolve())
     for name in made.damaged:
         typer.echo(f"the artifact {name} is damaged or missing; see mistify-server check", err=True)
     typer.echo(f"copied the database and {counted(made.files, 'new file')} ({format_bytes(made.size, 3)})")
     if made.damaged:
         raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
-
-
-def _existing(store: Path) -> Path:
-    """Return the path of a store.
-
-    Raises:
-        MistifyError: NOT_FOUND, there is no store.
-    """
-    if not has_database(store):
-        raise MistifyError(
-            ErrorCode.NOT_FOUND,
-            f"--store: {store} is not a store, it has no database; give the --store of a server that has "
-            "been started",
-        )
-    return store.resolve()
-
-
-@contextmanager
-def _recorded(store: Path, command: str, subject: str) -> Iterator[None]:
-    """Record the change that a command makes to a store in the audit log of its server."""
-    outcome = ErrorCode.INTERNAL.name
-    try:
-        yield
-        outcome = "OK"
-    except MistifyError as error:
-        outcome = error.code.name
-        raise
-    finally:
-        with closing(AuditLog(store / LOGS / AUDIT)) as audit:
-            audit.record(LOCAL, f"mistify-server {command}", subject, outcome)
-
-
-@contextmanager
-def _changed(store: Path, command: str, subject: str) -> Iterator[Store]:
-    """Open an existing store for a command that changes it, and record the change."""
-    store = _existing(store)
-    with _recorded(store, command, subject), open_store(store) as opened:
-        yield opened
 
 
 @models.command("add")
@@ -162,7 +122,7 @@ def add_model(
 ) -> None:
     """Add a model to the repository."""
     store = store.resolve()
-    with _reported_errors(), open_store(store) as opened, _recorded(store, "models add", name):
+    with reported_errors(), open_store(store) as opened, recorded(store, "models add", name):
         model = ModelRepository(opened.models, opened.artifacts).add(name, path)
     typer.echo(f"added {model.name} ({model.artifact})")
 
@@ -171,7 +131,7 @@ def add_model(
 def list_models(*, store: StoreOption) -> None:
     """List the models that configs can refer to by name."""
     table = plain_table("name", "file", "artifact")
-    with _reported_errors(), open_store(store.resolve()) as opened:
+    with reported_errors(), open_store(store.resolve()) as opened:
         for model in opened.models.all():
             table.add_row(model.name, model.file_name, model.artifact)
     for name in BUILTIN_MODELS:
@@ -182,7 +142,7 @@ def list_models(*, store: StoreOption) -> None:
 @models.command("remove")
 def remove_model(name: str, *, store: StoreOption) -> None:
     """Remove a model from the repository. Jobs that already use it are not affected."""
-    with _reported_errors(), _changed(store, "models remove", name) as opened:
+    with reported_errors(), changed(store, "models remove", name) as opened:
         opened.models.remove(name)
     typer.echo(f"removed {name}")
 
@@ -211,7 +171,7 @@ def add_tuning_group(
     store: StoreOption,
 ) -> None:
     """Let devices with packages from a job tune together."""
-    with _reported_errors(), _changed(store, "groups add", name) as opened:
+    with reported_errors(), changed(store, "groups add", name) as opened:
         add_group(opened.tuning, name, job_id=job, batch=batch, correlation=correlation, settings_text=scales)
     typer.echo(f"added {name}")
 
@@ -220,7 +180,7 @@ def add_tuning_group(
 def list_groups(*, store: StoreOption) -> None:
     """List the groups that devices can join."""
     table = plain_table("name", "job", "batch", "correlation", "settings", "models")
-    with _reported_errors(), open_store(_existing(store)) as opened:
+    with reported_errors(), open_store(existing(store)) as opened:
         for group in opened.tuning.groups():
             models = len(opened.tuning.publications(group.name))
             settings = json.dumps(group.settings)
@@ -233,7 +193,7 @@ def list_groups(*, store: StoreOption) -> None:
 @groups.command("remove")
 def remove_group(name: str, *, store: StoreOption) -> None:
     """Remove a group and everything that its members published."""
-    with _reported_errors(), _changed(store, "groups remove", name) as opened:
+    with reported_errors(), changed(store, "groups remove", name) as opened:
         opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")
 
@@ -242,11 +202,11 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 def list_jobs(*, store: StoreOption) -> None:
     """List all jobs, newest first."""
     table = plain_table("job", "state", "goals", "submitted", "by")
-    with _reported_errors(), open_store(_existing(store)) as opened:
+    with reported_errors(), open_store(existing(store)) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
             job = part.job
             table.add_row(
-                job.id, job.state.value, str(part.goal_count), _moment(job.created_unix_ms), job.submitted_by
+                job.id, job.state.value, str(part.goal_count), moment(job.created_unix_ms), job.submitted_by
             )
     Console().print(table)
 
@@ -261,56 +221,17 @@ def remove(
 
     Stop the server first.
     """
-    with _reported_errors():
-        store = _existing(store)
-        with _recorded(store, "jobs remove", " ".join(job or ())):
+    with reported_errors():
+        store = existing(store)
+        with recorded(store, "jobs remove", " ".join(job or ())):
             freed = remove_jobs(store, job or ())
     typer.echo(f"freed {format_bytes(freed, 3)}")
-
-
-@tokens.command("add")
-def add_token(
-    name: Annotated[str, typer.Argument(help="Name of the caller.")],
-    *,
-    scope: Annotated[
-        list[Scope], typer.Option(help="What the caller may do; may be repeated. See docs/server.md.")
-    ],
-    days: Annotated[
-        int | None, typer.Option(min=1, max=MOST_DAYS, help="Days until it expires.", show_default="never")
-    ] = None,
-    store: StoreOption,
-) -> None:
-    """Make a token for a caller, and print it; it cannot be shown again."""
-    with _reported_errors(), _changed(store, "tokens add", name) as opened:
-        _, secret = create_token(opened.tokens, name, scope, days)
-    typer.echo(secret)
-
-
-@tokens.command("list")
-def list_tokens(*, store: StoreOption) -> None:
-    """List the tokens, without their secrets."""
-    table = plain_table("name", "scopes", "made", "expires")
-    with _reported_errors(), open_store(_existing(store)) as opened:
-        for token in opened.tokens.all():
-            expires = "never" if token.expires_unix_ms is None else _moment(token.expires_unix_ms)
-            table.add_row(
-                token.name, ", ".join(sorted(token.scopes)), _moment(token.created_unix_ms), expires
-            )
-    Console().print(table)
-
-
-@tokens.command("revoke")
-def revoke_token(name: str, *, store: StoreOption) -> None:
-    """Revoke a token; the server refuses it from the next call."""
-    with _reported_errors(), _changed(store, "tokens revoke", name) as opened:
-        opened.tokens.revoke(name)
-    typer.echo(f"revoked {name}")
 
 
 @signing_keys.command("list")
 def list_signing_keys(*, store: StoreOption) -> None:
     """List the public keys, the current one last, for comparison with what `mistify trust` shows."""
-    with _reported_errors(), open_store(_existing(store)) as opened:
+    with reported_errors(), open_store(existing(store)) as opened:
         for key in opened.signing_keys.public().keys:
             typer.echo(key)
 
@@ -333,28 +254,14 @@ def rotate_signing_key(
     The former key signs it, so that devices that trust the former one accept both; a running server notices
     at once. Packages stay as they are.
     """
-    with _reported_errors():
-        store = _existing(store)
+    with reported_errors():
+        store = existing(store)
         exclusive = serving(store) if stolen else nullcontext()
-        with exclusive, _changed(store, "signing-keys rotate", "stolen" if stolen else "") as opened:
+        with exclusive, changed(store, "signing-keys rotate", "stolen" if stolen else "") as opened:
             keys = opened.signing_keys.rotate(stolen=stolen)
             if stolen:
                 sign_again(opened)
     typer.echo(keys.current)
-
-
-def _moment(unix_ms: int) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-@contextmanager
-def _reported_errors() -> Iterator[None]:
-    """Print errors to standard error, and exit with the code from the error catalogue."""
-    try:
-        yield
-    except MistifyError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(error.code.exit_code) from error
 
 
 def main() -> None:

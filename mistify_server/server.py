@@ -71,6 +71,7 @@ from mistify_server.tracing.opening import open_traces
 from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
 from mistify_server.tuning.storage import MEMORY, IndexStorage
+from mistify_server.usage import Usages
 from mistify_server.web.pages.report_page import report_page
 
 #: The HTTP address that disables HTTP.
@@ -234,6 +235,7 @@ async def serving_with(
             asyncio.create_task(services.fleet.keep_written()),
             asyncio.create_task(services.rollouts.keep_advancing()),
             asyncio.create_task(services.removals.keep_removing()),
+            asyncio.create_task(services.jobs.keep_starting()),
         ]
         try:
             if settings.resume:
@@ -260,7 +262,12 @@ def _open_services(engine: TaskEngine, settings: ServerSettings, traces: Traces)
         prepare_signing(store)
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
-        uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.referenced_digests)
+        uploads = Uploads(
+            settings.store / UPLOADS,
+            settings.max_uploads,
+            store.jobs.referenced_digests,
+            most_sent=lambda sender: store.tokens.limits(sender).uploads,
+        )
         roots = DataRoots.of(settings.data_roots, uploads)
         jobs = RunningJobs(store, measured, traces)
         models = ModelRepository(store.models, store.artifacts)
@@ -292,6 +299,7 @@ def _open_services(engine: TaskEngine, settings: ServerSettings, traces: Traces)
                 metrics=metrics,
                 traces=traces,
                 access=access,
+                usages=Usages(store, jobs, uploads),
             )
 
 
@@ -341,13 +349,15 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
         interceptors.append(TracingInterceptor(services.traces))
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
-    porting_pb2_grpc.add_PortingServicer_to_server(
-        PortingServicer(services.porting, services.removals, services.packages, report_page), server
-    )  # type: ignore[no-untyped-call]
+    porting_servicer = PortingServicer(
+        services.porting, services.removals, services.packages, services.usages, report_page
+    )
+    porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices = DevicesServicer(services.devices, services.fleet, services.rollouts)
     devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
     rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
-    files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]
+    files_servicer = FilesServicer(services.uploads, services.porting.check_quota)
+    files_pb2_grpc.add_FilesServicer_to_server(files_servicer, server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server

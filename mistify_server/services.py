@@ -17,6 +17,7 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
+from mistify_server.usage import Usages
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, its running jobs, their metrics and traces, and access to it."""
+    """The services of a server, its running jobs, their metrics and traces, access to it, and its use."""
 
     porting: PortingService
     removals: JobRemovals
@@ -45,3 +46,4 @@ class Services:
     metrics: Metrics
     traces: Traces
     access: Access
+    usages: Usages

@@ -27,6 +27,19 @@ class JobState(Enum):
         return self not in (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 
 
+class JobPriority(Enum):
+    """Which jobs go first: steps of a job start before those of jobs with a lower priority."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+    @property
+    def level(self) -> int:
+        """A number that rises with the priority."""
+        return list(JobPriority).index(self)
+
+
 class GoalState(Enum):
     """The state of a goal. `UNMET` has a package (the best model found), `FAILED` has none."""
 
@@ -170,6 +183,7 @@ class Job:
         tags: Words for people, in the order in which they were given.
         removed_unix_ms: When it was removed, in milliseconds since 1970; its files follow a day later, and
             until then it can be restored. None if it was not removed.
+        priority: Jobs with a higher one go first.
     """
 
     id: str
@@ -184,6 +198,7 @@ class Job:
     name: str = ""
     tags: tuple[str, ...] = ()
     removed_unix_ms: int | None = None
+    priority: JobPriority = JobPriority.NORMAL
 
     def source_of(self, goal: Goal) -> Source | None:
         """Return the source of a goal; None until its costs are known."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16mistify/v1/files.proto\x12\nmistify.v1\"*\n\nFileDigest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\"9\n\x10\x46indFilesRequest\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.mistify.v1.FileDigest\":\n\x11\x46indFilesResponse\x12%\n\x06states\x18\x01 \x03(\x0b\x32\x15.mistify.v1.FileState\".\n\tFileState\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x0f\n\x07\x61rrived\x18\x02 \x01(\x03\"W\n\x11UploadFileRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x18.mistify.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"D\n\x0cUploadHeader\x12$\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x16.mistify.v1.FileDigest\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\x14\n\x12UploadFileResponse2\xa0\x01\n\x05\x46iles\x12H\n\tFindFiles\x12\x1c.mistify.v1.FindFilesRequest\x1a\x1d.mistify.v1.FindFilesResponse\x12M\n\nUploadFile\x12\x1d.mistify.v1.UploadFileRequest\x1a\x1e.mistify.v1.UploadFileResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16mistify/v1/files.proto\x12\nmistify.v1\"*\n\nFileDigest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\"J\n\x10\x46indFilesRequest\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.mistify.v1.FileDigest\x12\x0f\n\x07\x66or_job\x18\x02 \x01(\x08\":\n\x11\x46indFilesResponse\x12%\n\x06states\x18\x01 \x03(\x0b\x32\x15.mistify.v1.FileState\".\n\tFileState\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x0f\n\x07\x61rrived\x18\x02 \x01(\x03\"W\n\x11UploadFileRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x18.mistify.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"D\n\x0cUploadHeader\x12$\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x16.mistify.v1.FileDigest\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\x14\n\x12UploadFileResponse2\xa0\x01\n\x05\x46iles\x12H\n\tFindFiles\x12\x1c.mistify.v1.FindFilesRequest\x1a\x1d.mistify.v1.FindFilesResponse\x12M\n\nUploadFile\x12\x1d.mistify.v1.UploadFileRequest\x1a\x1e.mistify.v1.UploadFileResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILEDIGEST']._serialized_start=38
   _globals['_FILEDIGEST']._serialized_end=80
   _globals['_FINDFILESREQUEST']._serialized_start=82
-  _globals['_FINDFILESREQUEST']._serialized_end=139
-  _globals['_FINDFILESRESPONSE']._serialized_start=141
-  _globals['_FINDFILESRESPONSE']._serialized_end=199
-  _globals['_FILESTATE']._serialized_start=201
-  _globals['_FILESTATE']._serialized_end=247
-  _globals['_UPLOADFILEREQUEST']._serialized_start=249
-  _globals['_UPLOADFILEREQUEST']._serialized_end=336
-  _globals['_UPLOADHEADER']._serialized_start=338
-  _globals['_UPLOADHEADER']._serialized_end=406
-  _globals['_UPLOADFILERESPONSE']._serialized_start=408
-  _globals['_UPLOADFILERESPONSE']._serialized_end=428
-  _globals['_FILES']._serialized_start=431
-  _globals['_FILES']._serialized_end=591
+  _globals['_FINDFILESREQUEST']._serialized_end=156
+  _globals['_FINDFILESRESPONSE']._serialized_start=158
+  _globals['_FINDFILESRESPONSE']._serialized_end=216
+  _globals['_FILESTATE']._serialized_start=218
+  _globals['_FILESTATE']._serialized_end=264
+  _globals['_UPLOADFILEREQUEST']._serialized_start=266
+  _globals['_UPLOADFILEREQUEST']._serialized_end=353
+  _globals['_UPLOADHEADER']._serialized_start=355
+  _globals['_UPLOADHEADER']._serialized_end=423
+  _globals['_UPLOADFILERESPONSE']._serialized_start=425
+  _globals['_UPLOADFILERESPONSE']._serialized_end=445
+  _globals['_FILES']._serialized_start=448
+  _globals['_FILES']._serialized_end=608
 # @@protoc_insertion_point(module_scope)

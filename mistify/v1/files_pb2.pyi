@@ -15,10 +15,12 @@ class FileDigest(_message.Message):
     def __init__(self, sha256: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class FindFilesRequest(_message.Message):
-    __slots__ = ("files",)
+    __slots__ = ("files", "for_job")
     FILES_FIELD_NUMBER: _ClassVar[int]
+    FOR_JOB_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[FileDigest]
-    def __init__(self, files: _Optional[_Iterable[_Union[FileDigest, _Mapping]]] = ...) -> None: ...
+    for_job: bool
+    def __init__(self, files: _Optional[_Iterable[_Union[FileDigest, _Mapping]]] = ..., for_job: _Optional[bool] = ...) -> None: ...
 
 class FindFilesResponse(_message.Message):
     __slots__ = ("states",)

@@ -17,6 +17,12 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_CANCELLED: _ClassVar[JobState]
     JOB_STATE_PAUSED: _ClassVar[JobState]
 
+class JobPriority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_PRIORITY_NORMAL: _ClassVar[JobPriority]
+    JOB_PRIORITY_LOW: _ClassVar[JobPriority]
+    JOB_PRIORITY_HIGH: _ClassVar[JobPriority]
+
 class GoalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GOAL_STATE_UNSPECIFIED: _ClassVar[GoalState]
@@ -33,6 +39,9 @@ JOB_STATE_DONE: JobState
 JOB_STATE_FAILED: JobState
 JOB_STATE_CANCELLED: JobState
 JOB_STATE_PAUSED: JobState
+JOB_PRIORITY_NORMAL: JobPriority
+JOB_PRIORITY_LOW: JobPriority
+JOB_PRIORITY_HIGH: JobPriority
 GOAL_STATE_UNSPECIFIED: GoalState
 GOAL_STATE_WAITING: GoalState
 GOAL_STATE_RUNNING: GoalState
@@ -42,28 +51,32 @@ GOAL_STATE_FAILED: GoalState
 GOAL_STATE_CANCELLED: GoalState
 
 class SubmitBatchRequest(_message.Message):
-    __slots__ = ("config_json", "idempotency_key", "goals", "name", "tags")
+    __slots__ = ("config_json", "idempotency_key", "goals", "name", "tags", "priority")
     CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     GOALS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     config_json: str
     idempotency_key: str
     goals: GoalSelection
     name: str
     tags: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ...) -> None: ...
+    priority: JobPriority
+    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., priority: _Optional[_Union[JobPriority, str]] = ...) -> None: ...
 
 class ChangeJobRequest(_message.Message):
-    __slots__ = ("job_id", "name", "tags")
+    __slots__ = ("job_id", "name", "tags", "priority")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     tags: Tags
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Union[Tags, _Mapping]] = ...) -> None: ...
+    priority: JobPriority
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Union[Tags, _Mapping]] = ..., priority: _Optional[_Union[JobPriority, str]] = ...) -> None: ...
 
 class Tags(_message.Message):
     __slots__ = ("tags",)
@@ -334,7 +347,7 @@ class RestoreJobResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by", "name", "tags", "removed_unix_ms")
+    __slots__ = ("id", "state", "seconds", "sources", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token", "submitted_by", "name", "tags", "removed_unix_ms", "priority")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -357,6 +370,7 @@ class Job(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: JobState
     seconds: float
@@ -372,7 +386,8 @@ class Job(_message.Message):
     name: str
     tags: _containers.RepeatedScalarFieldContainer[str]
     removed_unix_ms: int
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., removed_unix_ms: _Optional[int] = ...) -> None: ...
+    priority: JobPriority
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ..., submitted_by: _Optional[str] = ..., name: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., removed_unix_ms: _Optional[int] = ..., priority: _Optional[_Union[JobPriority, str]] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured", "steps", "preparing_steps", "batch", "model", "output_scores", "tuned_output_scores")
@@ -880,6 +895,42 @@ class KeyRotation(_message.Message):
     key: str
     signature: str
     def __init__(self, key: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
+
+class GetCallerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Caller(_message.Message):
+    __slots__ = ("name", "scopes", "limits", "usage")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SCOPES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    scopes: _containers.RepeatedScalarFieldContainer[str]
+    limits: Quota
+    usage: Usage
+    def __init__(self, name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Quota, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("uploads", "jobs", "workers")
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    uploads: int
+    jobs: int
+    workers: int
+    def __init__(self, uploads: _Optional[int] = ..., jobs: _Optional[int] = ..., workers: _Optional[int] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("uploads", "jobs", "workers")
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    uploads: int
+    jobs: int
+    workers: int
+    def __init__(self, uploads: _Optional[int] = ..., jobs: _Optional[int] = ..., workers: _Optional[int] = ...) -> None: ...
 
 class ErrorInfo(_message.Message):
     __slots__ = ("code", "message", "problems")

@@ -120,6 +120,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.SigningKeys.FromString,
                 _registered_method=True)
+        self.GetCaller = channel.unary_unary(
+                '/mistify.v1.Porting/GetCaller',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.GetCallerRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.Caller.FromString,
+                _registered_method=True)
 
 
 class PortingServicer:
@@ -184,7 +189,7 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ChangeJob(self, request, context):
-        """Gives a job another name or other tags.
+        """Gives a job another name, other tags or another priority.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -243,6 +248,13 @@ class PortingServicer:
 
     def GetSigningKeys(self, request, context):
         """Returns the public keys with which the server signs and has signed packages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCaller(self, request, context):
+        """Returns the name and the scopes of the caller's token, its limits, and what its holder uses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -335,6 +347,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.GetSigningKeys,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.SigningKeys.SerializeToString,
+            ),
+            'GetCaller': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCaller,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.GetCallerRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.Caller.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -797,6 +814,33 @@ class Porting:
             '/mistify.v1.Porting/GetSigningKeys',
             mistify_dot_v1_dot_porting__pb2.GetSigningKeysRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.SigningKeys.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCaller(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/GetCaller',
+            mistify_dot_v1_dot_porting__pb2.GetCallerRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.Caller.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,11 +5,12 @@ from mistify.config.package.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, Job, JobEvent, JobPriority, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.signature import KeyChain
 from mistify.parsing.quantities import QuantityKind, sized
+from mistify.quotas import CallerStatus
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire.messages import Codec, Converter, enum_codec, unknown
 
@@ -52,6 +53,16 @@ def keys_from_proto(message: pb.SigningKeys) -> KeyChain:
     return _CONVERTER.from_message(message, KeyChain)
 
 
+def status_to_proto(status: CallerStatus) -> pb.Caller:
+    """Return the status of a caller as a message."""
+    return _CONVERTER.to_message(status, pb.Caller)
+
+
+def status_from_proto(message: pb.Caller) -> CallerStatus:
+    """Return the status of a caller in a message."""
+    return _CONVERTER.from_message(message, CallerStatus)
+
+
 def selection_to_proto(selection: GoalSelection) -> pb.GoalSelection:
     """Return a selection of goals as a message."""
     return _CONVERTER.to_message(selection, pb.GoalSelection)
@@ -80,6 +91,18 @@ def plan_to_proto(plan: Plan) -> pb.PortingPlan:
 def plan_from_proto(message: pb.PortingPlan) -> Plan:
     """Return the plan in a message."""
     return _CONVERTER.from_message(message, Plan)
+
+
+def priority_to_proto(priority: JobPriority) -> pb.JobPriority:
+    """Return a priority as in messages."""
+    number: pb.JobPriority = _PRIORITY.encode(priority)
+    return number
+
+
+def priority_from_proto(number: pb.JobPriority) -> JobPriority:
+    """Return the priority in a message."""
+    priority: JobPriority = _PRIORITY.decode(number)
+    return priority
 
 
 def event_to_proto(event: JobEvent) -> pb.JobEvent:
@@ -155,11 +178,15 @@ _JOB_STATE = enum_codec(JobState, {state: pb.JobState.Value(f"JOB_STATE_{state.n
 _GOAL_STATE = enum_codec(
     GoalState, {state: pb.GoalState.Value(f"GOAL_STATE_{state.name}") for state in GoalState}
 )
+_PRIORITY = enum_codec(
+    JobPriority, {each: pb.JobPriority.Value(f"JOB_PRIORITY_{each.name}") for each in JobPriority}
+)
 
 _CONVERTER = Converter(
     {
         JobState: _JOB_STATE,
         GoalState: _GOAL_STATE,
+        JobPriority: _PRIORITY,
         Metric: Codec(str, _decoded_metric),
         AxisFormat: Codec(_encoded_format, _decoded_format),
         Part: Codec(str, lambda part: int(part) if part.isdecimal() else part),

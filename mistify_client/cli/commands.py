@@ -11,9 +11,8 @@ from mistify_client.cli.groups import CommandGroup
 
 #: Command -> the module of this package that registers it.
 _MODULES: Final = {
-    **dict.fromkeys(
-        ("jobs", "fetch", "rename", "tag", "pause", "resume", "cancel", "remove", "restore"), "jobs"
-    ),
+    **dict.fromkeys(("jobs", "fetch", "rename", "tag", "prioritize"), "jobs"),
+    **dict.fromkeys(("pause", "resume", "cancel", "remove", "restore"), "jobs"),
     "report": "report",
     "layers": "layers",
     "run": "run",
@@ -28,6 +27,7 @@ _MODULES: Final = {
     "export": "export",
     "lend": "lend",
     "trust": "trust",
+    "whoami": "whoami",
     **dict.fromkeys(("profile-device", "report-latency", "devices"), "profile"),
 }
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, JobState
+from mistify.jobs.job import Goal, JobPriority, JobState
 from mistify.jobs.part import JobPart
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
@@ -33,7 +33,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a command line."""
-    for command in (jobs, fetch, rename, tag, pause, resume, cancel, remove, restore):
+    for command in (jobs, fetch, rename, tag, prioritize, pause, resume, cancel, remove, restore):
         app.command()(command)
 
 
@@ -134,6 +134,17 @@ def tag(
         client.tag(job, tags or ())
 
 
+def prioritize(
+    job: JobArgument,
+    priority: Annotated[JobPriority, typer.Argument(help="The new priority.")],
+    server: ServerOption,
+    token_file: TokenFile = None,
+) -> None:
+    """Give a job another priority: its steps start before those of jobs with a lower one."""
+    with reported_errors(), _client(server, token_file) as client:
+        client.prioritize(job, priority)
+
+
 def pause(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
     """Let a job start no further steps; those in progress end first, and nothing is lost.
 
@@ -201,6 +212,7 @@ def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
         "name": lambda part: part.job.name,
         "tags": lambda part: " ".join(part.job.tags),
         "state": lambda part: part.job.state.value,
+        "priority": _special_priority,
         "created (UTC)": lambda part: _time(part.job.created_unix_ms).removesuffix(" UTC"),
         "removed": lambda part: _time(part.job.removed_unix_ms) if part.job.removed_unix_ms else "",
         "by": lambda part: part.job.submitted_by,
@@ -212,6 +224,11 @@ def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
     for part in parts:
         table.add_row(*(value(part) for value in needed.values()))
     return table
+
+
+def _special_priority(part: JobPart) -> str:
+    """Return the priority of a job; empty if it is normal, so that the usual list has no such column."""
+    return "" if part.job.priority is JobPriority.NORMAL else part.job.priority.value
 
 
 def _show_job(client: PortingClient, job_id: str, console: Console, *, explain: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.config.timing import with_time
+from mistify.jobs.job import JobPriority
 from mistify.tokens import read_token
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
@@ -53,6 +54,9 @@ def port(
         list[str] | None,
         typer.Option(metavar="TAG", help="Word by which to find the job, such as team=vision; repeatable."),
     ] = None,
+    priority: Annotated[
+        JobPriority, typer.Option(help="Which of several jobs on the server goes first.")
+    ] = JobPriority.NORMAL,
     time: TimeOption = None,
     explain: ExplainOption = False,
 ) -> None:
@@ -72,7 +76,7 @@ def port(
         output_directory(out)
         from mistify_client.cli.session import port_goals  # noqa: PLC0415 (only for valid configs)
 
-        code = port_goals(text, out, serving, name=name, tags=tag or (), explain=explain)
+        code = port_goals(text, out, serving, name=name, tags=tag or (), priority=priority, explain=explain)
     raise typer.Exit(code)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from mistify.jobs.job import Goal
+from mistify.jobs.job import Goal, JobPriority
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
 from mistify_client.cli.serving import Serving, announcing_backoff
@@ -26,7 +26,14 @@ from mistify_client.rpc.unseen import UnseenJobError, accepted
 
 
 def port_goals(
-    text: str, out: Path, serving: Serving, *, name: str = "", tags: Sequence[str] = (), explain: bool = False
+    text: str,
+    out: Path,
+    serving: Serving,
+    *,
+    name: str = "",
+    tags: Sequence[str] = (),
+    priority: JobPriority = JobPriority.NORMAL,
+    explain: bool = False,
 ) -> int:
     """Port to the goals of a config, and return the exit code.
 
@@ -35,12 +42,14 @@ def port_goals(
         out: Directory for the packages and the report.
         name: Name of a new job, for people.
         tags: Tags of a new job.
+        priority: Priority of a new job.
         explain: Print why algorithms and precisions were chosen.
     """
     console = Console()
     with _session(serving, console) as (client, shown):
-        text = _with_files_sent(text, serving, shown.show_line)
-        job = attach(client, text, out, serving.remote or f"store:{serving.store}", name=name, tags=tags)
+        text = _with_files_sent(text, serving, shown.show_line, for_job=True)
+        server = serving.remote or f"store:{serving.store}"
+        job = attach(client, text, out, server, name=name, tags=tags, priority=priority)
         shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
         if others := packages_of_others(out, job):
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
@@ -103,14 +112,16 @@ def _session(serving: Serving, console: Console) -> Iterator[tuple[PortingClient
         yield client, shown
 
 
-def _with_files_sent(text: str, serving: Serving, show_line: Callable[[str], object]) -> str:
+def _with_files_sent(
+    text: str, serving: Serving, show_line: Callable[[str], object], *, for_job: bool = False
+) -> str:
     """Upload the models and data that a config names to a remote server; return the config for it."""
     if serving.remote is None:
         return text
     files = local_files(text, serving.roots)
     backoff = announcing_backoff(serving.remote, show_line)
     with FilesClient(serving.remote, serving.token, backoff=backoff) as client:
-        files.send(client, show_line)
+        files.send(client, show_line, for_job=for_job)
     return files.text
 
 

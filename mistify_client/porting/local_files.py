@@ -35,18 +35,24 @@ class LocalFiles:
     paths: Mapping[FileDigest, Path] = field(default_factory=dict)
     listings: Mapping[FileDigest, bytes] = field(default_factory=dict)
 
-    def send(self, client: FilesClient, show_line: Callable[[str], object]) -> None:
+    def send(self, client: FilesClient, show_line: Callable[[str], object], *, for_job: bool = False) -> None:
         """Upload the files that the server lacks, and report them.
 
+        Args:
+            client: Sends them.
+            show_line: Shows which ones are sent.
+            for_job: Whether they are for a new job, and not needed if the caller may not have one.
+
         Raises:
-            MistifyError: NO_ROOM, the upload exceeds the server's limit; NOT_FOUND, a file cannot be read.
+            MistifyError: NO_ROOM or QUOTA_EXCEEDED, the upload exceeds a limit, or there may be no further
+                job; NOT_FOUND, a file cannot be read.
         """
         with TemporaryDirectory() as directory:
             paths = dict(self.paths)
             for listing, content in self.listings.items():
                 paths[listing] = Path(directory) / listing.sha256
                 paths[listing].write_bytes(content)
-            missing = {file: paths[file] for file in client.missing(list(paths))}
+            missing = {file: paths[file] for file in client.missing(list(paths), for_job=for_job)}
             if missing:
                 size = format_bytes(float(sum(file.size for file in missing)) or 1.0, 3)
                 names = [path.name for file, path in missing.items() if file not in self.listings]

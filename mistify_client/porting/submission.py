@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mistify.errors import MistifyError
 from mistify.files.writing import write_json
-from mistify.jobs.job import Job, JobState
+from mistify.jobs.job import Job, JobPriority, JobState
 from mistify_client.rpc.porting import PortingClient
 
 SUBMISSION = ".mistify-job.json"
@@ -32,6 +32,7 @@ def attach(
     *,
     name: str = "",
     tags: Sequence[str] = (),
+    priority: JobPriority = JobPriority.NORMAL,
 ) -> Job:
     """Submit a config, or return the job that an earlier run started for it.
 
@@ -44,18 +45,19 @@ def attach(
         server: Identifies the server: an address, or the store of an embedded one.
         name: Name of a new job, for people.
         tags: Tags of a new job.
+        priority: Priority of a new job.
     """
     digest = hashlib.sha256(config.encode()).hexdigest()
     earlier = _read(out / SUBMISSION)
     if earlier is not None and (earlier.config_sha256, earlier.server) == (digest, server):
-        job = client.submit(config, earlier.key, name, tags)
+        job = client.submit(config, earlier.key, name, tags, priority)
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
     # The key is recorded before it is used, so that no job is lost if the command is killed in between.
     submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
-        return client.submit(config, submission.key, name, tags)
+        return client.submit(config, submission.key, name, tags, priority)
     except MistifyError as error:
         if error.problems:  # rejected: there is no job to return to
             (out / SUBMISSION).unlink()

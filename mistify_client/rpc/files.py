@@ -28,11 +28,19 @@ class FilesClient(ServiceClient):
     def _stub(self) -> FilesStub:
         return FilesStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
-    def missing(self, files: Sequence[FileDigest]) -> Iterator[FileDigest]:
-        """Yield the files that are not complete on the server."""
+    def missing(self, files: Sequence[FileDigest], *, for_job: bool = False) -> Iterator[FileDigest]:
+        """Yield the files that are not complete on the server.
+
+        Args:
+            for_job: Whether they are for a new job.
+
+        Raises:
+            MistifyError: QUOTA_EXCEEDED, they exceed the caller's limit on uploads, or some are missing and
+                the caller may have no further job.
+        """
         for start in range(0, len(files), _FILES_PER_CALL):
             part = files[start : start + _FILES_PER_CALL]
-            for file, state in zip(part, self._states(part), strict=True):
+            for file, state in zip(part, self._states(part, for_job=for_job), strict=True):
                 if not state.complete:
                     yield file
 
@@ -40,8 +48,8 @@ class FilesClient(ServiceClient):
         """Upload files; resume each one after the last received byte.
 
         Raises:
-            MistifyError: NO_ROOM, the upload exceeds the server's limit; INVALID_DATASET, a file has changed
-                in the meantime.
+            MistifyError: NO_ROOM or QUOTA_EXCEEDED, the upload exceeds a limit; INVALID_DATASET, a file has
+                changed in the meantime.
             OSError: A file cannot be read.
         """
         for file, path in paths.items():
@@ -53,8 +61,8 @@ class FilesClient(ServiceClient):
             requests = _requests(file, path, state.arrived)
             self._connection.call(self._stub.UploadFile, requests, UPLOAD_SECONDS)
 
-    def _states(self, files: Sequence[FileDigest]) -> Sequence[pb.FileState]:
-        request = pb.FindFilesRequest(files=map(_message, files))
+    def _states(self, files: Sequence[FileDigest], *, for_job: bool = False) -> Sequence[pb.FileState]:
+        request = pb.FindFilesRequest(files=map(_message, files), for_job=for_job)
         call = self._connection.call
         answer: pb.FindFilesResponse = retried(
             lambda: call(self._stub.FindFiles, request, FIND_SECONDS), self._backoff

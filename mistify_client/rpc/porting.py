@@ -2,39 +2,31 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, Job, JobEvent
+from mistify.jobs.job import Goal, Job, JobEvent, JobPriority
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.blocks import BLOCKS, BlockStore
 from mistify.package.signature import KeyChain
+from mistify.quotas import CallerStatus
 from mistify.v1 import porting_pb2 as pb
-from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
 from mistify.wire.porting import plan_from_proto
 from mistify_client.origin import ORIGIN, Origin
-from mistify_client.rpc.base import ServiceClient
-from mistify_client.rpc.connection import Traffic, UnansweredError
+from mistify_client.rpc.connection import Traffic
 from mistify_client.rpc.download import ReadFrom, download_package
+from mistify_client.rpc.job_control import JOB_SECONDS, JobControl
 from mistify_client.rpc.retry import resumed, retried
 from mistify_client.rpc.unseen import accepted
 
 #: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
 SUBMIT_SECONDS = 300.0
-JOB_SECONDS = 30.0
 LIST_SECONDS = 30.0
-CANCEL_SECONDS = 20.0
-REMOVE_SECONDS = 600.0
-
-#: Maximum number of attempts to cancel a job.
-CANCEL_ATTEMPTS = 3
 
 #: Page size for jobs without goals, and for goals; servers may send fewer.
 PAGE_SIZE = 1_000
@@ -43,18 +35,21 @@ GOALS_PAGE_SIZE = 1_000
 _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 
 
-class PortingClient(ServiceClient):
+class PortingClient(JobControl):
     """A client of the porting service.
 
     `job`, `watch`, `fetch`, `config` and `report_page` wait for an unreachable server; `cancel` repeats a
     call without a timely response; the other methods fail immediately.
     """
 
-    @cached_property
-    def _stub(self) -> PortingStub:
-        return PortingStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
-
-    def submit(self, config_json: str, idempotency_key: str, name: str = "", tags: Sequence[str] = ()) -> Job:
+    def submit(
+        self,
+        config_json: str,
+        idempotency_key: str,
+        name: str = "",
+        tags: Sequence[str] = (),
+        priority: JobPriority = JobPriority.NORMAL,
+    ) -> Job:
         """Start a job for a batch of configs; the same key returns the same job.
 
         Args:
@@ -62,6 +57,7 @@ class PortingClient(ServiceClient):
             idempotency_key: Identifies the submission.
             name: The job's name for people; empty for none.
             tags: The job's tags.
+            priority: Jobs with a higher one go first.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
@@ -74,6 +70,7 @@ class PortingClient(ServiceClient):
             goals=_FIRST_PAGE,
             name=name,
             tags=tags,
+            priority=porting.priority_to_proto(priority),
         )
         return self._accepted(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
@@ -162,91 +159,6 @@ class PortingClient(ServiceClient):
                 return
             request.page_token = page.next_page_token
 
-    def rename(self, job_id: str, name: str) -> None:
-        """Give a job another name for people; empty for none."""
-        request = pb.ChangeJobRequest(job_id=job_id, name=name)
-        self._connection.call(self._stub.ChangeJob, request, JOB_SECONDS)
-
-    def tag(self, job_id: str, tags: Sequence[str]) -> None:
-        """Replace the tags of a job."""
-        request = pb.ChangeJobRequest(job_id=job_id, tags=pb.Tags(tags=tags))
-        self._connection.call(self._stub.ChangeJob, request, JOB_SECONDS)
-
-    def cancel(self, job_id: str) -> Job:
-        """Stop a job; goals that are met keep their packages. A job that has ended does not change.
-
-        A call without a timely response is repeated: whether or not the first one has cancelled the job, the
-        response contains the job's final state.
-
-        Returns:
-            The job, without its goals.
-
-        Raises:
-            MistifyError: UNAVAILABLE, no call got a response: the job may or may not have been cancelled.
-        """
-        request = pb.CancelJobRequest(job_id=job_id, goals=pb.GoalSelection())
-        for _ in range(CANCEL_ATTEMPTS):
-            with suppress(UnansweredError):
-                message = self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS)
-                return porting.job_from_proto(message)
-        raise MistifyError(
-            ErrorCode.UNAVAILABLE,
-            f"the server at {self._connection.address} did not respond in time, so the job "
-            f"{job_id} may or may not have been cancelled: check with `mistify jobs`, or cancel it again",
-        )
-
-    def pause(self, job_id: str) -> Job:
-        """Let a job start no further steps; those in progress end first, and nothing is lost.
-
-        A job that has ended does not change.
-
-        Returns:
-            The job, without its goals.
-        """
-        request = pb.PauseJobRequest(job_id=job_id, goals=pb.GoalSelection())
-        return porting.job_from_proto(self._connection.call(self._stub.PauseJob, request, JOB_SECONDS))
-
-    def resume(self, job_id: str) -> Job:
-        """Let a paused job continue; other jobs do not change. Return the job, without its goals."""
-        request = pb.ResumeJobRequest(job_id=job_id, goals=pb.GoalSelection())
-        return porting.job_from_proto(self._connection.call(self._stub.ResumeJob, request, JOB_SECONDS))
-
-    def remove(self, job_id: str) -> int:
-        """Remove a job that has ended from the lists, and return until when `restore` can undo it.
-
-        The server removes its packages after that.
-
-        Returns:
-            The time in milliseconds since 1970.
-
-        Raises:
-            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group is tuning
-                its packages.
-        """
-        request = pb.RemoveJobRequest(job_id=job_id)
-        answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, JOB_SECONDS)
-        return answer.undo_until_unix_ms
-
-    def restore(self, job_id: str) -> None:
-        """Restore a removed job; no effect on other jobs.
-
-        Raises:
-            MistifyError: NOT_FOUND, there is no such job, or it can no longer be restored.
-        """
-        request = pb.RestoreJobRequest(job_id=job_id)
-        self._connection.call(self._stub.RestoreJob, request, JOB_SECONDS)
-
-    def remove_now(self, job_id: str) -> int:
-        """Remove a job that has ended, with its packages, and return the number of freed bytes.
-
-        Raises:
-            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group is tuning
-                its packages.
-        """
-        request = pb.RemoveJobRequest(job_id=job_id, now=True)
-        answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, REMOVE_SECONDS)
-        return answer.freed_bytes
-
     def watch(self, job_id: str, after_sequence: int = 0, *, so_far: bool = False) -> Iterator[JobEvent]:
         """Yield the events of a job after a sequence number, then new ones as they occur, until it ends.
 
@@ -330,6 +242,13 @@ class PortingClient(ServiceClient):
             lambda: call(self._stub.GetConfig, request, JOB_SECONDS), self._backoff
         )
         return message.config_json
+
+    def caller(self) -> CallerStatus:
+        """Return the name and the scopes of this client's token, its limits, and what its holder uses."""
+        call = self._connection.call
+        return porting.status_from_proto(
+            retried(lambda: call(self._stub.GetCaller, pb.GetCallerRequest(), JOB_SECONDS), self._backoff)
+        )
 
     def report_page(self, job_id: str) -> bytes:
         """Return the current state of a job as a self-contained HTML page, in UTF-8.

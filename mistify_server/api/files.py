@@ -1,27 +1,35 @@
 """Servicer of uploads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.uploads import FileDigest
 from mistify.v1 import files_pb2 as pb
 from mistify.v1 import files_pb2_grpc
+from mistify_server.identity.callers import current_caller
 from mistify_server.store.uploads import Uploads
 
 
 class FilesServicer(files_pb2_grpc.FilesServicer):
-    """Adapter from gRPC to `Uploads`."""
+    """Adapter from gRPC to `Uploads`.
 
-    def __init__(self, uploads: Uploads) -> None:
+    Args:
+        check_job: Raises an error if the caller may have no further job.
+    """
+
+    def __init__(self, uploads: Uploads, check_job: Callable[[], Awaitable[None]]) -> None:
         self._uploads = uploads
+        self._check_job = check_job
 
     async def FindFiles(self, request: pb.FindFilesRequest, context: Any) -> pb.FindFilesResponse:  # noqa: N802
         """Return how much of each file has been received."""
-        states = await asyncio.to_thread(
-            lambda: [self._uploads.state(_digest(file)) for file in request.files]
-        )
+        files, sender = list(map(_digest, request.files)), current_caller().name
+        await asyncio.to_thread(self._uploads.check_room, files, sender)
+        states = await asyncio.to_thread(lambda: list(map(self._uploads.state, files)))
+        if request.for_job and not all(state.complete for state in states):
+            await self._check_job()
         return pb.FindFilesResponse(
             states=[pb.FileState(complete=state.complete, arrived=state.arrived) for state in states]
         )
@@ -33,7 +41,8 @@ class FilesServicer(files_pb2_grpc.FilesServicer):
         async for request in requests:
             header = request.header
             data = (request.data async for request in requests)
-            await self._uploads.receive(_digest(header.file), header.offset, data)
+            sender = current_caller().name
+            await self._uploads.receive(_digest(header.file), header.offset, data, sender)
             return pb.UploadFileResponse()
         raise MistifyError(ErrorCode.INVALID_DATASET, "the upload has no header; send it first")
 

@@ -10,10 +10,12 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.porting import plan_to_proto
+from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.package_files import CHUNK, PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.service import PortingService
+from mistify_server.usage import Usages
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
@@ -28,17 +30,23 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         service: PortingService,
         removals: JobRemovals,
         packages: PackageFiles,
+        usages: Usages,
         report_page: Callable[[Job], str],
     ) -> None:
         self._service = service
         self._removals = removals
         self._packages = packages
+        self._usages = usages
         self._report_page = report_page
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
         job_id = await self._service.submit(
-            request.config_json, request.idempotency_key, request.name, request.tags
+            request.config_json,
+            request.idempotency_key,
+            request.name,
+            request.tags,
+            porting.priority_from_proto(request.priority),
         )
         return await self._part(job_id, request)
 
@@ -83,10 +91,12 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def ChangeJob(  # noqa: N802
         self, request: pb.ChangeJobRequest, context: Any
     ) -> pb.ChangeJobResponse:
-        """Change the name or the tags of a job."""
+        """Change the name, the tags or the priority of a job."""
         name = request.name if request.HasField("name") else None
         tags = request.tags.tags if request.HasField("tags") else None
-        await self._service.change(request.job_id, name, tags)
+        changed = request.HasField("priority")
+        priority = porting.priority_from_proto(request.priority) if changed else None
+        await self._service.change(request.job_id, name, tags, priority)
         return pb.ChangeJobResponse()
 
     async def RemoveJob(  # noqa: N802
@@ -145,6 +155,11 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     ) -> pb.SigningKeys:
         """Return the keys that sign packages."""
         return porting.keys_to_proto(await asyncio.to_thread(self._packages.signing_keys))
+
+    async def GetCaller(self, request: pb.GetCallerRequest, context: Any) -> pb.Caller:  # noqa: N802
+        """Return who calls, their limits, and what they use."""
+        status = await asyncio.to_thread(self._usages.status, current_caller())
+        return porting.status_to_proto(status)
 
     async def _part(self, job_id: str, request: Any) -> pb.Job:
         """Return a job with the goals that a request selects."""

@@ -26,6 +26,7 @@ _PORTING: Final = {
     "FetchReport": Scope.READ,
     "GetConfig": Scope.READ,
     "GetSigningKeys": Scope.READ,
+    "GetCaller": Scope.READ,
 }
 _DEVICES: Final = {
     "RegisterDevice": Scope.SUBMIT,

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.quotas import UNLIMITED, Quota
 from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
+from mistify_server.identity.quotas import check_limits
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.names import check_name
 
@@ -83,16 +85,21 @@ class Authenticator:
 
 
 def create_token(
-    tokens: TokenStore, name: str, scopes: Collection[Scope], days: int | None = None
+    tokens: TokenStore,
+    name: str,
+    scopes: Collection[Scope],
+    days: int | None = None,
+    limits: Quota = UNLIMITED,
 ) -> tuple[AccessToken, str]:
     """Add a token, and return it with its secret, which nothing can recover later.
 
     Args:
         days: Days until it expires; None for never.
+        limits: Limits on what its holder uses at the same time.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the name, the scopes or the days cannot be used; CONFLICT, the name is
-            taken.
+        MistifyError: INVALID_CONFIG, the name, the scopes, the days or the limits cannot be used; CONFLICT,
+            the name is taken.
     """
     check_name(name)
     if name in (LOCAL.name, ADMINISTRATOR.name):
@@ -104,10 +111,11 @@ def create_token(
     if days is not None and not 1 <= days <= MOST_DAYS:
         problem = Problem("days", f"{days:,}", f"1 to {MOST_DAYS}", "leave it out for a token without an end")
         raise invalid_config([problem], "the token")
+    check_limits(limits)
     secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     now_ms = int(time.time() * 1000)
     expires_ms = None if days is None else now_ms + days * _DAY_MS
-    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms)
+    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms, limits)
     tokens.add(token)
     return token, secret
 

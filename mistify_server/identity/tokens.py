@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from mistify.quotas import UNLIMITED, Quota
 from mistify_server.identity.callers import Scope
 
 
@@ -15,6 +16,7 @@ class AccessToken:
         sha256: Digest of the secret, in hexadecimal.
         created_unix_ms: Time of its creation, in milliseconds since 1970.
         expires_unix_ms: Time from which it is refused; None for never.
+        limits: Limits on what its holder uses at the same time.
     """
 
     name: str
@@ -22,6 +24,7 @@ class AccessToken:
     scopes: frozenset[Scope]
     created_unix_ms: int
     expires_unix_ms: int | None = None
+    limits: Quota = UNLIMITED
 
 
 class TokenStore(ABC):
@@ -42,6 +45,18 @@ class TokenStore(ABC):
     @abstractmethod
     def all(self) -> list[AccessToken]:
         """Return all tokens, by name."""
+
+    @abstractmethod
+    def limits(self, name: str) -> Quota:
+        """Return the limits of a caller; without any if there is no token with this name."""
+
+    @abstractmethod
+    def set_limits(self, name: str, limits: Quota) -> None:
+        """Replace the limits of a token.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no token with this name.
+        """
 
     @abstractmethod
     def revoke(self, name: str) -> None:

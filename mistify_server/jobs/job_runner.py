@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from mistify.jobs.job import GoalState, Job, JobState
+from mistify.jobs.job import GoalState, Job, JobPriority, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.course import Course
@@ -43,7 +43,7 @@ class JobRunner:
         course = Course(states, job.goals, engine.slots, job.seconds)
         self._log = JobLog(store.jobs, job, on_change, writer, course)
         self._log.paused = paused
-        self._queue = StepQueue(scheduler, paused=paused)
+        self._queue = StepQueue(scheduler, job.id, job.submitted_by, priority=job.priority, paused=paused)
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(
                 state, self._log, engine, store, self._queue, traces=traces
@@ -74,6 +74,10 @@ class JobRunner:
     @paused.setter
     def paused(self, paused: bool) -> None:
         self._log.paused = self._queue.paused = paused
+
+    def prioritize(self, priority: JobPriority) -> None:
+        """Start steps by another priority, which is already in the store."""
+        self._queue.priority = priority
 
     async def run(self) -> JobChanged:
         """Adapt all batches of the job until every goal has ended, and return the last change.

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -12,6 +12,7 @@ from structlog.contextvars import bound_contextvars
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.quotas import UNLIMITED, Quota
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.job_traces import JobTraces
@@ -19,6 +20,7 @@ from mistify_server.jobs.step_queue import StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, until_available
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
+from mistify_server.store.jobs import JobChange
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tracing.context import within
 from mistify_server.tracing.traces import NO_TRACES, Traces
@@ -27,6 +29,9 @@ _PAGE = 256
 
 #: Seconds until a watcher retries after it could not read events.
 _RETRY_SECONDS = 1.0
+
+#: Seconds within which a change of limits by another process is noticed.
+_LIMITS_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +48,8 @@ class RunningJobs:
         self._engine = engine
         self._traces, self._job_traces = traces, JobTraces(store.jobs, traces)
         self._writer = StoreWriter()
-        self._scheduler = StepScheduler(engine.slots)
+        self._limits: dict[str, Quota] = {}
+        self._scheduler = StepScheduler(engine.slots, self._most_steps)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
@@ -63,6 +69,16 @@ class RunningJobs:
         A step refers to the results of its tasks once the last one has finished.
         """
         return min((runner.busy_since for runner in self._runners.values()), default=time.time())
+
+    def steps_of(self, caller: str) -> int:
+        """Return the number of a caller's steps in progress. Thread-safe."""
+        return self._scheduler.running(caller)
+
+    async def keep_starting(self) -> None:
+        """Start steps that may start because another process has raised the limits of a caller."""
+        while True:
+            await asyncio.sleep(_LIMITS_SECONDS)
+            self._scheduler.wake()
 
     def start(self, job_id: str) -> None:
         """Run a job from its current state; if the server stops, the next server resumes it."""
@@ -93,8 +109,10 @@ class RunningJobs:
         self._wake_watchers(job_id)
 
     def resume(self) -> None:
-        """Run every job that an earlier server left unfinished."""
-        for job_id in self._store.jobs.unfinished():
+        """Run every job that an earlier server left unfinished; the steps start once all are read."""
+        unfinished = self._store.jobs.unfinished()
+        self._scheduler.expect(unfinished)
+        for job_id in unfinished:
             self.start(job_id)
 
     async def cancel(self, job_id: str) -> None:
@@ -108,6 +126,13 @@ class RunningJobs:
         Steps in progress end at their next checkpoint, with their results. A finished job does not change.
         """
         await completed(self._set_paused(job_id, paused=paused))
+
+    async def change(self, job_id: str, change: JobChange) -> None:
+        """Change the name, the tags or the priority of a job."""
+        async with self.held(job_id):
+            await asyncio.to_thread(self._store.jobs.change, job_id, change)
+            if change.priority is not None and (runner := self._runners.get(job_id)):
+                runner.prioritize(change.priority)
 
     async def stop(self) -> None:
         """Stop all jobs; the next server resumes them."""
@@ -182,7 +207,14 @@ class RunningJobs:
             task.cancel()
             await asyncio.wait([task])
 
+    def _most_steps(self, caller: str) -> int | None:
+        """Return how many steps of a caller may run at the same time: as last known if it cannot be read."""
+        with suppress(MistifyError):
+            self._limits[caller] = self._store.tokens.limits(caller)
+        return self._limits.get(caller, UNLIMITED).workers
+
     def _discard(self, task: asyncio.Task[None]) -> None:
+        self._scheduler.dismiss(task.get_name())
         if self._tasks.get(task.get_name()) is task:
             del self._tasks[task.get_name()]
             self._runners.pop(task.get_name(), None)

@@ -4,15 +4,17 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain, starmap
 
 from mistify.config.reading import BatchReading
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.quotas import check_unfinished
 from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
@@ -71,7 +73,12 @@ class PortingService:
         self._now = now
 
     async def submit(
-        self, config_text: str, idempotency_key: str, name: str = "", tags: Sequence[str] = ()
+        self,
+        config_text: str,
+        idempotency_key: str,
+        name: str = "",
+        tags: Sequence[str] = (),
+        priority: JobPriority = JobPriority.NORMAL,
     ) -> str:
         """Resolve and inspect configs, check their limits, plan them, and start a job for them.
 
@@ -81,19 +88,22 @@ class PortingService:
                 was removed; empty for no key.
             name: The job's name for people; empty for none.
             tags: The job's tags.
+            priority: Jobs with a higher one go first.
 
         Returns:
             The id of the job.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, in which case
-                nothing was stored or started; CONFLICT, the key belongs to another config.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, or
+                QUOTA_EXCEEDED, in which case nothing was stored or started; CONFLICT, the key belongs to
+                another config.
         """
         check_job_name(name)
         tags = checked_tags(tags)
         known = await asyncio.to_thread(self._known, idempotency_key, config_text)
         if known is not None:
             return known
+        await self.check_quota()  # before a long inspection
         reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
         with reading.problems_at_their_places():
@@ -101,16 +111,26 @@ class PortingService:
             planned = await asyncio.to_thread(self._planned_all, inspected, problems)
         goals = {goal.id: goal for batch in planned for goal in batch.goals}
         plans = [batch.plan for batch in planned]
-        job = self._new_job(name, tags, [goals[config.id] for config in reading.configs.values()])
+        job = self._new_job([goals[config.id] for config in reading.configs.values()])
+        job = replace(job, name=name, tags=tags, priority=priority)
         traceparent = current_traceparent()
         submission = Submission(job, plans, config_text, idempotency_key or None, traceparent)
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
+    async def check_quota(self) -> None:
+        """Raise an error if the caller may have no further unfinished job.
+
+        Raises:
+            MistifyError: QUOTA_EXCEEDED.
+        """
+        await asyncio.to_thread(self._check_unfinished, current_caller().name)
+
     async def _start(self, submission: Submission) -> str:
         """Store and start a job, or return the id of a job submitted with the same key in the meantime."""
         job = submission.job
-        kept = await asyncio.to_thread(self._store.jobs.create, submission)
+        most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
+        kept = await asyncio.to_thread(self._store.jobs.create, submission, most)
         if kept is job:
             _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
             self._jobs.start_new(job, submission.plans)
@@ -145,7 +165,8 @@ class PortingService:
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, in which case
-                nothing was added; CONFLICT, the key was used for other goals.
+                nothing was added; CONFLICT, the key was used for other goals; QUOTA_EXCEEDED, the job has
+                finished, and its submitter has too many unfinished ones.
         """
         inspections: Inspections = {}
         while True:
@@ -170,25 +191,26 @@ class PortingService:
                     traceparent = current_traceparent()
                     addition = Addition(goals, plans, config_text, idempotency_key or None, traceparent)
                     # The caller may disconnect, but the job must include stored goals.
-                    if await completed(self._keep_goals(job_id, addition, lost)):
+                    if await completed(self._keep_goals(snapshot.job, addition, lost)):
                         return
             if uninspected:
                 with reading.problems_at_their_places():
                     inspections = {**inspections, **await self._inspected(uninspected)}
 
-    async def _keep_goals(self, job_id: str, addition: Addition, lost: int) -> bool:
+    async def _keep_goals(self, job: Job, addition: Addition, lost: int) -> bool:
         """Store goals and add them to their job, unless a checkpoint that they may depend on was lost.
 
         Args:
-            job_id: The id of a held job.
+            job: A held job.
             lost: Number of goals that had finished without a checkpoint when the addition was planned.
         """
-        async with self._jobs.writing(job_id):
-            if await asyncio.to_thread(self._lost, job_id) != lost:
+        async with self._jobs.writing(job.id):
+            if await asyncio.to_thread(self._lost, job.id) != lost:
                 return False
-            await asyncio.to_thread(self._store.jobs.add_goals, job_id, addition)
-            _log.info("goals were added", extra={"job": job_id, "goals": len(addition.goals)})
-            self._jobs.grow(job_id, addition)
+            most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
+            await asyncio.to_thread(self._store.jobs.add_goals, job.id, addition, most)
+            _log.info("goals were added", extra={"job": job.id, "goals": len(addition.goals)})
+            self._jobs.grow(job.id, addition)
             return True
 
     async def _inspected(self, batches: Sequence[ResolvedBatch]) -> Inspections:
@@ -245,16 +267,22 @@ class PortingService:
         )
         return page, page[-1].job.id if more else ""
 
-    async def change(self, job_id: str, name: str | None, tags: Sequence[str] | None) -> None:
-        """Give a job another name for people, or other tags; None keeps them.
+    async def change(
+        self,
+        job_id: str,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        priority: JobPriority | None = None,
+    ) -> None:
+        """Give a job another name for people, other tags or another priority; None keeps them.
 
         Raises:
             MistifyError: INVALID_CONFIG, the name or the tags are invalid.
         """
         if name is not None:
             check_job_name(name)
-        change = JobChange(name, None if tags is None else checked_tags(tags))
-        await asyncio.to_thread(self._store.jobs.change, job_id, change)
+        change = JobChange(name, None if tags is None else checked_tags(tags), priority)
+        await self._jobs.change(job_id, change)
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; finished goals keep their packages."""
@@ -308,6 +336,13 @@ class PortingService:
     def _slots(self) -> int:
         return self._inspector.engine.slots
 
+    def _check_unfinished(self, submitter: str) -> None:
+        most = self._most_unfinished(submitter)
+        check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
+
+    def _most_unfinished(self, submitter: str) -> int | None:
+        return self._store.tokens.limits(submitter).jobs
+
     def _known(self, idempotency_key: str, config_text: str) -> str | None:
         """Return the id of the job that was submitted with a key, and restore it; None if there is none."""
         known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
@@ -317,7 +352,7 @@ class PortingService:
             self._store.jobs.restore(known.id)
         return known.id
 
-    def _new_job(self, name: str, tags: tuple[str, ...], goals: Sequence[Goal]) -> Job:
+    def _new_job(self, goals: Sequence[Goal]) -> Job:
         now = self._now()
         return Job(
             id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
@@ -325,8 +360,6 @@ class PortingService:
             goals=tuple(goals),
             created_unix_ms=int(now.timestamp() * 1000),
             submitted_by=current_caller().name,
-            name=name,
-            tags=tags,
         )
 
     def _snapshot(self, job_id: str) -> JobSnapshot:

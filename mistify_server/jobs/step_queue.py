@@ -3,41 +3,71 @@
 import asyncio
 import heapq
 import itertools
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from mistify.jobs.job import JobPriority
 from mistify_server.tasks.in_progress import InProgress
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
+@dataclass
+class _Share:
+    """The slots in use by a caller or a job, and their last turn: a number that rises with each."""
+
+    running: int = 0
+    turn: int = -1
+
+
 class StepScheduler:
     """Starts the steps of all jobs, at most as many at a time as there are slots.
 
-    A free slot goes to the job that has waited longest for its turn. The order depends only on the order of
-    calls, never on time. Use it from one event loop.
+    A free slot goes to a job of the highest priority. Among these, callers share the slots equally, however
+    many jobs they have, and so do the jobs of a caller: the one with the fewest steps in progress comes
+    first, then the one that has waited longest for its turn. The order depends only on the order of calls,
+    never on time. Use it from one event loop.
 
     Args:
         slots: Number of steps that run at the same time.
+        most_of: Returns how many of them may be a caller's; None for no limit.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, most_of: Callable[[str], int | None] = lambda _: None) -> None:
         self._free = slots
+        self._most_of = most_of
+        self._callers: defaultdict[str, _Share] = defaultdict(_Share)
         self._queues: list[StepQueue] = []
+        self._expected: set[str] = set()
         self._turns = itertools.count()
         self._due: asyncio.Handle | None = None
+
+    def expect(self, job_ids: Iterable[str]) -> None:
+        """Start no steps until jobs have joined or are dismissed, so that the first step is not any job's."""
+        self._expected.update(job_ids)
+
+    def dismiss(self, job_id: str) -> None:
+        """Do not wait for a job; no effect unless it is expected."""
+        self._expected.discard(job_id)
+        self.wake()
 
     def join(self, queue: "StepQueue") -> None:
         """Start the steps of a job from now on."""
         self._queues.append(queue)
-        self.wake()
+        self.dismiss(queue.job_id)
 
     def leave(self, queue: "StepQueue") -> None:
         """Start no more steps of a job; no effect if none are started."""
         if queue in self._queues:
             self._queues.remove(queue)
+
+    def running(self, caller: str) -> int:
+        """Return the number of a caller's steps in progress. Thread-safe."""
+        share = self._callers.get(caller)
+        return 0 if share is None else share.running
 
     def wake(self) -> None:
         """Start the steps that may start, once the current callback of the event loop has added its own."""
@@ -45,21 +75,38 @@ class StepScheduler:
             # A context of its own: a step does not inherit that of whatever woke the scheduler.
             self._due = asyncio.get_running_loop().call_soon(self._start, context=Context())
 
-    def release(self) -> None:
+    def release(self, queue: "StepQueue") -> None:
         """Take back the slot of a step."""
         self._free += 1
+        self._callers[queue.caller].running -= 1
+        queue.share.running -= 1
         self.wake()
 
     def _start(self) -> None:
         self._due = None
-        while self._free:
+        while self._free and not self._expected:
             ready = [queue for queue in self._queues if queue.ready]
-            if not ready:
+            may_start = {caller for caller in {queue.caller for queue in ready} if self._has_room(caller)}
+            chosen = min(
+                (queue for queue in ready if queue.caller in may_start), key=self._order, default=None
+            )
+            if chosen is None:
                 return
-            chosen = min(ready, key=lambda queue: queue.turn)
-            chosen.turn = next(self._turns)
             self._free -= 1
+            turn = next(self._turns)
+            for share in (self._callers[chosen.caller], chosen.share):
+                share.running, share.turn = share.running + 1, turn
             chosen.start_next()
+
+    def _has_room(self, caller: str) -> bool:
+        """Return whether a caller may have another step in progress."""
+        most = self._most_of(caller)
+        return most is None or self.running(caller) < most
+
+    def _order(self, queue: "StepQueue") -> tuple[int, ...]:
+        """Return the place of a job among those that are ready; the lowest is first."""
+        caller = self._callers[queue.caller]
+        return (-queue.priority.level, caller.running, caller.turn, queue.share.running, queue.share.turn)
 
 
 class StepQueue:
@@ -68,14 +115,27 @@ class StepQueue:
     Steps can be added at any time from the same event loop. The first exception in a step ends the run.
 
     Args:
+        caller: The name of the caller whose job it is.
+        priority: The job's priority.
         paused: Whether it starts no steps until it is resumed.
 
     Attributes:
-        turn: When the last of its steps was started, as a number that rises with each; negative before.
+        share: The job's share of the caller's slots.
     """
 
-    def __init__(self, scheduler: StepScheduler, *, paused: bool = False) -> None:
-        self.turn = -1
+    def __init__(
+        self,
+        scheduler: StepScheduler,
+        job_id: str = "",
+        caller: str = "",
+        *,
+        priority: JobPriority = JobPriority.NORMAL,
+        paused: bool = False,
+    ) -> None:
+        self.job_id = job_id
+        self.caller = caller
+        self.priority = priority
+        self.share = _Share()
         self._scheduler = scheduler
         self._paused = paused
         self._waiting: list[tuple[tuple[int, ...], int, Step]] = []
@@ -148,7 +208,7 @@ class StepQueue:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._suspended.append((task, turn))
         self._with_slot.remove(task)
-        self._scheduler.release()
+        self._scheduler.release(self)
         await turn
 
     def start_next(self) -> None:
@@ -173,7 +233,7 @@ class StepQueue:
             self._scheduler.leave(self)  # the group accepts no more steps
         if task in self._with_slot:
             self._with_slot.remove(task)
-            self._scheduler.release()
+            self._scheduler.release(self)
         self._left -= 1
         if not self._left:
             self._all_done.set()

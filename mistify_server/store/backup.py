@@ -23,7 +23,7 @@ from mistify_server.store.lock import LOGS
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.uploads import uploaded_files
+from mistify_server.store.uploads import SENDERS, uploaded_files
 
 #: File that marks a directory as a backup, so that no other store is overwritten.
 _MARK: Final = "backup"
@@ -124,7 +124,7 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
 
 
 def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
-    """Copy uploads and the links under which configs refer to them; yield the sizes of new files in bytes."""
+    """Copy uploads, who sent them, and their names in configs; yield the sizes of new files in bytes."""
     places: dict[int, Path] = {}
     for path in uploaded_files(source):
         place = target / path.relative_to(source)
@@ -132,6 +132,10 @@ def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
             places[path.stat().st_ino] = place
             if not place.exists():
                 yield _copied(path, place)
+    for path in source.glob(f"{SENDERS}/*/*"):
+        sender = target / path.relative_to(source)
+        sender.parent.mkdir(parents=True, exist_ok=True)
+        sender.touch()
     for path in source.glob("named/**/*"):
         link = target / path.relative_to(source)
         with suppress(FileNotFoundError):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
@@ -36,10 +36,11 @@ ANY_JOB: Final = JobSearch()
 
 @dataclass(frozen=True)
 class JobChange:
-    """A change of a job: its new name and tags; None to keep them."""
+    """A change of a job: its new name, tags and priority; None to keep them."""
 
     name: str | None = None
     tags: tuple[str, ...] | None = None
+    priority: JobPriority | None = None
 
 
 class StoredPackage(NamedTuple):
@@ -73,11 +74,15 @@ class JobStore(ABC):
     """
 
     @abstractmethod
-    def create(self, submission: Submission) -> Job:
+    def create(self, submission: Submission, most_unfinished: int | None = None) -> Job:
         """Store a new job and its first event, or return the job that already has the idempotency key.
 
+        Args:
+            submission: The job.
+            most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
+
         Raises:
-            MistifyError: CONFLICT, the key is known with another config text.
+            MistifyError: CONFLICT, the key is known with another config text; QUOTA_EXCEEDED.
         """
 
     @abstractmethod
@@ -89,13 +94,17 @@ class JobStore(ABC):
         """
 
     @abstractmethod
-    def add_goals(self, job_id: str, addition: Addition) -> None:
+    def add_goals(self, job_id: str, addition: Addition, most_unfinished: int | None = None) -> None:
         """Store new goals of a job; a finished job is queued again.
 
         Each goal gets an event, and so does the job if it is queued.
 
+        Args:
+            addition: The goals, with the plans that include them.
+            most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
+
         Raises:
-            MistifyError: CONFLICT, the job is removed.
+            MistifyError: CONFLICT, the job is removed; QUOTA_EXCEEDED, the job is finished.
         """
 
     @abstractmethod
@@ -197,7 +206,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def change(self, job_id: str, change: JobChange) -> None:
-        """Change the name or the tags of a job."""
+        """Change the name, the tags or the priority of a job."""
 
     @abstractmethod
     def hide(self, job_id: str, unix_ms: int) -> None:
@@ -220,6 +229,10 @@ class JobStore(ABC):
     @abstractmethod
     def unfinished(self) -> list[str]:
         """Return the ids of the unfinished jobs, oldest first."""
+
+    @abstractmethod
+    def unfinished_of(self, submitter: str) -> int:
+        """Return the number of unfinished jobs that a caller has submitted."""
 
     @abstractmethod
     def batches(self, job_id: str) -> list[BatchState]:

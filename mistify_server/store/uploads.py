@@ -2,6 +2,7 @@
 
 In the directory of uploads, `files/` holds complete files by SHA-256 and `arriving/` incomplete ones.
 `named/DIGEST/NAME` is an upload under its name in configs: a link to its file, or a directory of such links.
+`senders/NAME/DIGEST` says who sent it.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,9 @@ from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing
+from mistify_server.identity.quotas import too_large_uploads
 from mistify_server.store.artifacts import sha256_of, writing
+from mistify_server.store.upload_senders import UploadSenders
 
 #: Seconds without access after which uploads are removed if no job refers to them.
 KEPT_SECONDS: Final = 86_400.0
@@ -31,8 +34,9 @@ KEPT_SECONDS: Final = 86_400.0
 _REMEMBERED: Final = 4_096
 
 
-#: Directory of complete files in the directory of uploads.
+#: Directory of complete files in the directory of uploads, and of those who sent them.
 _FILES: Final = "files"
+SENDERS: Final = "senders"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Uploads:
         most_bytes: Limit on the total size of all files.
         referenced: Returns the SHA-256 digests of files that jobs refer to.
         now: Returns seconds since 1970.
+        most_sent: Returns the limit on the total size of the files of a sender, in bytes; None for no limit.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class Uploads:
         most_bytes: float,
         referenced: Callable[[], Collection[str]],
         now: Callable[[], float] = time.time,
+        *,
+        most_sent: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._directory = directory
         self._files = directory / _FILES
@@ -67,10 +74,16 @@ class Uploads:
         self._most_bytes = most_bytes
         self._referenced = referenced
         self._now = now
+        self._most_sent = most_sent
+        self._senders = UploadSenders(directory / SENDERS)
         #: Bytes received since the server started.
         self.received = 0
-        self._bytes = sum(path.stat().st_size for path in self._all_files())
+        self._bytes = 0
         self._counting = Lock()
+        paths = list(self._all_files())
+        self._senders.forget_others({path.name for path in paths})
+        for path in paths:
+            self._count(path.name, path.stat().st_size)
         self._busy: set[str] = set()
         #: Held while names are created and files removed. This can take long, so never on the event loop.
         self._naming = Lock()
@@ -79,6 +92,26 @@ class Uploads:
     def kept(self) -> int:
         """Return the total size of all files in bytes; files being uploaded count with their full size."""
         return self._bytes
+
+    def kept_for(self, sender: str) -> int:
+        """Return the total size of the files that a caller sent, in bytes, as in `kept`."""
+        return self._senders.sent_by(sender)
+
+    def check_room(self, files: Iterable[FileDigest], sender: str) -> None:
+        """Raise an error if a caller's limit does not allow for all of these files, before any is sent.
+
+        Raises:
+            MistifyError: QUOTA_EXCEEDED.
+        """
+        most = self._most_sent(sender)
+        if most is None:
+            return
+        missing = {file.sha256: file for file in files if not self._is_whole(file.sha256)}
+        new = sum(self._new_bytes(file, sender) for file in missing.values())
+        if new and self.kept_for(sender) + new > most:
+            self.collect()
+        if new and self.kept_for(sender) + new > most:
+            raise too_large_uploads(sender, self.kept_for(sender), new, most)
 
     def state(self, file: FileDigest) -> FileState:
         """Return how much of a file has been received; a complete one is kept for another day.
@@ -91,29 +124,31 @@ class Uploads:
         part = self._part(file.sha256)
         return FileState(False, part.stat().st_size if part.is_file() else 0)
 
-    async def receive(self, file: FileDigest, offset: int, chunks: AsyncIterator[bytes]) -> None:
+    async def receive(self, file: FileDigest, offset: int, chunks: AsyncIterator[bytes], sender: str) -> None:
         """Receive a file from an offset; received bytes are kept even if the upload is interrupted.
 
         Args:
             file: Size and digest of the announced content.
             offset: Position of the first byte in the chunks; at most the number of bytes received so far.
+            sender: The name of the caller; the file counts as theirs, unless it is already complete.
 
         Raises:
-            MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, the file does not fit; INVALID_DATASET,
-                its content does not match the announced digest; UNAVAILABLE, another caller is uploading it,
-                or the disk is full.
+            MistifyError: CONFLICT, the offset leaves a gap; NO_ROOM, the file does not fit; QUOTA_EXCEEDED,
+                it exceeds the caller's limit; INVALID_DATASET, its content does not match the announced
+                digest; UNAVAILABLE, another caller is uploading it, or the disk is full.
         """
         if await asyncio.to_thread(self._is_whole, file.sha256):
             return
         with self._alone(file), writing(self._directory):
             self._arriving.mkdir(parents=True, exist_ok=True)
             part = self._part(file.sha256)
-            part.touch()
-            self._touch(part)  # an upload in progress counts as access
-            _check_offset(file, offset, part)
-            if self._room(part) < file.size:
+            _check_offset(file, offset, _size(part))
+            most = await asyncio.to_thread(self._most_sent, sender)
+            if self._refusal(file, sender, most):
                 await asyncio.to_thread(self.collect)
-            with self._reserved(file, part):
+            with self._reserved(file, sender, most):
+                part.touch()
+                self._touch(part)  # an upload in progress counts as access
                 await _uninterrupted(os.truncate, part, offset)
                 with part.open("ab") as target:
                     await self._append(file, target, chunks)
@@ -178,38 +213,59 @@ class Uploads:
         finally:
             self._busy.remove(file.sha256)
 
-    def _room(self, part: Path) -> float:
-        """Return the maximum size of an incomplete file, in bytes."""
-        return self._most_bytes - self._bytes + part.stat().st_size
+    def _new_bytes(self, file: FileDigest, sender: str) -> int:
+        """Return the bytes by which an incomplete file would raise those that are kept for a sender."""
+        own = self._senders.sender_of(file.sha256) == sender
+        return file.size - (_size(self._part(file.sha256)) if own else 0)
+
+    def _refusal(self, file: FileDigest, sender: str, most_sent: int | None) -> MistifyError | None:
+        """Return why an incomplete file cannot be received; None if it can."""
+        room = self._most_bytes - self._bytes + _size(self._part(file.sha256))
+        if room < file.size:
+            most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
+            return MistifyError(
+                ErrorCode.NO_ROOM,
+                f"got a file of {format_bytes(file.size, 3)}; expected at most {free}: uploads may "
+                f"take {most} on this server; remove jobs whose models and data are no longer needed, "
+                "or raise its --max-uploads",
+            )
+        kept, new = self.kept_for(sender), self._new_bytes(file, sender)
+        if most_sent is not None and kept + new > most_sent:
+            return too_large_uploads(sender, kept, new, most_sent)
+        return None
 
     @contextmanager
-    def _reserved(self, file: FileDigest, part: Path) -> Iterator[None]:
+    def _reserved(self, file: FileDigest, sender: str, most_sent: int | None) -> Iterator[None]:
         """Count a file with its full size within the block, and afterwards only its received bytes."""
+        part = self._part(file.sha256)
         with self._counting:
-            room = self._room(part)
-            if room < file.size:
-                most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
-                raise MistifyError(
-                    ErrorCode.NO_ROOM,
-                    f"got a file of {format_bytes(file.size, 3)}; expected at most {free}: uploads may "
-                    f"take {most} on this server; remove jobs whose models and data are no longer needed, "
-                    "or raise its --max-uploads",
-                )
-            self._bytes += file.size - part.stat().st_size
+            if refusal := self._refusal(file, sender, most_sent):
+                raise refusal
+            damaged, arrived = _size(self._place(file.sha256)), _size(part)
+            self._senders.assign(file.sha256, sender, damaged + arrived)
+            self._add(file.sha256, file.size - arrived)
         try:
             yield
         finally:
-            self._count(part.stat().st_size - file.size)
+            self._count(file.sha256, _size(part) - file.size)
 
-    def _count(self, change: int) -> None:
+    def _count(self, digest: str, change: int) -> None:
         with self._counting:
-            self._bytes += change
+            self._add(digest, change)
+
+    def _add(self, digest: str, change: int) -> None:
+        """Count more or fewer bytes of a file, for a caller that holds the lock."""
+        self._bytes += change
+        self._senders.count(digest, change)
 
     def _remove(self, path: Path) -> int:
         """Remove a file, and return its size in bytes."""
         size = path.stat().st_size
         path.unlink()
-        self._count(-size)
+        with self._counting:
+            self._add(path.name, -size)
+            if not (self._place(path.name).exists() or self._part(path.name).exists()):
+                self._senders.forget(path.name)
         return size
 
     async def _append(self, file: FileDigest, target: IO[bytes], chunks: AsyncIterator[bytes]) -> None:
@@ -306,8 +362,15 @@ def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
     return sha256_of(path) == digest
 
 
-def _check_offset(file: FileDigest, offset: int, part: Path) -> None:
-    arrived = part.stat().st_size
+def _size(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _check_offset(file: FileDigest, offset: int, arrived: int) -> None:
     if not 0 <= offset <= arrived:
         raise MistifyError(
             ErrorCode.CONFLICT,

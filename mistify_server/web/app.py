@@ -1,5 +1,6 @@
 """The web application: routes to the services, behind access control."""
 
+import asyncio
 from collections.abc import Collection
 from importlib.metadata import version
 from typing import Final
@@ -9,9 +10,10 @@ from pydantic import BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
-from mistify_server.identity.callers import Scope as CallerScope
+from mistify.quotas import CallerStatus
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
+from mistify_server.usage import Usages
 from mistify_server.web.access import AccessMiddleware
 from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import described_body, small_body
@@ -36,13 +38,6 @@ class Login(BaseModel):
     """A login with a token."""
 
     token: str
-
-
-class CallerModel(BaseModel):
-    """Who calls, by the name of their token, and its scopes."""
-
-    name: str
-    scopes: list[CallerScope]
 
 
 #: Maximum size of a login, which comes from unauthenticated callers.
@@ -88,10 +83,10 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.include_router(scenario_routes(services))
     app.include_router(asset_routes())
     app.include_router(client_routes())
-    app.include_router(token_routes(services.access.tokens))
-    app.include_router(token_pages(services.access.tokens))
+    app.include_router(token_routes(services.access.tokens, services.usages))
+    app.include_router(token_pages(services.access.tokens, services.usages))
     app.include_router(_session_routes(sessions))
-    app.include_router(_caller_routes())
+    app.include_router(_caller_routes(services.usages))
     app.include_router(_health_routes(services.porting))
     app.include_router(metrics_routes(services.metrics.registry))
     return app
@@ -127,14 +122,13 @@ def _session_routes(sessions: Sessions) -> APIRouter:
     return router
 
 
-def _caller_routes() -> APIRouter:
+def _caller_routes(usages: Usages) -> APIRouter:
     router = APIRouter(prefix="/v1/caller", tags=["session"])
 
     @router.get("", responses=dict(responses()))
-    async def who_am_i(request: Request) -> CallerModel:
-        """Report the name and the scopes of the caller's token."""
-        caller = request.state.caller
-        return CallerModel(name=caller.name, scopes=sorted(caller.scopes))
+    async def who_am_i(request: Request) -> CallerStatus:
+        """Report the name and the scopes of the caller's token, its limits, and what its holder uses."""
+        return await asyncio.to_thread(usages.status, request.state.caller)
 
     return router
 

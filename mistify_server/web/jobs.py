@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import GoalState, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, JobEvent, JobPriority, JobState, ProgressUpdate
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify_server.jobs.removals import JobRemovals
@@ -32,6 +32,7 @@ _HEARTBEAT_SECONDS: Final = 15.0
 _EVENT = TypeAdapter(JobEvent)
 
 _INVALID = (ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.UNAVAILABLE)
+_REFUSED = (*_INVALID, ErrorCode.QUOTA_EXCEEDED)
 _CONFIG = {
     "requestBody": {
         "required": True,
@@ -62,6 +63,7 @@ PageToken = Annotated[
 
 
 JobName = Annotated[str, Query(description="Name for people; it need not be unique")]
+Priority = Annotated[JobPriority, Query(description="Which of several jobs goes first")]
 JobTags = Annotated[list[str], Query(description="Words by which to find the job; repeatable")]
 Search = Annotated[
     str,
@@ -74,12 +76,13 @@ Removed = Annotated[bool, Query(description="The removed jobs instead of the oth
 
 
 class ChangedJob(BaseModel):
-    """The new name of a job, empty for none, and its new tags; what is absent does not change."""
+    """The new name of a job, empty for none, its tags and priority; what is absent does not change."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: str | None = None
     tags: list[str] | None = None
+    priority: JobPriority | None = None
 
 
 class JobPage(BaseModel):
@@ -100,18 +103,20 @@ def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
     """Return the routes to the jobs of a service."""
     router = APIRouter(prefix="/v1", tags=["jobs"])
 
-    @router.post("/jobs", status_code=201, responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
+    @router.post("/jobs", status_code=201, responses=dict(responses(*_REFUSED)), openapi_extra=_CONFIG)
     async def submit(
         request: Request,
         response: Response,
         idempotency_key: IdempotencyKey = "",
         name: JobName = "",
         tag: JobTags = (),  # type: ignore[assignment]
+        *,
+        priority: Priority = JobPriority.NORMAL,
     ) -> JobPart:
         """Check all configs and start a job for them."""
         text = await config_text(request)
         async with with_lines(text):
-            job_id = await service.submit(text, idempotency_key, name, tag)
+            job_id = await service.submit(text, idempotency_key, name, tag, priority)
         response.headers["location"] = f"/v1/jobs/{job_id}"
         return await service.part(job_id, _FIRST_GOALS)
 
@@ -149,7 +154,7 @@ def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
 
 
 def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
-    """Add the routes that rename, tag, extend, pause and cancel a job."""
+    """Add the routes that rename, tag, prioritize, extend, pause and cancel a job."""
 
     @router.patch(
         "/jobs/{job_id}",
@@ -158,11 +163,11 @@ def _add_changing_routes(router: APIRouter, service: PortingService) -> None:
         openapi_extra=described_body(ChangedJob),
     )
     async def change(job_id: str, request: Request) -> None:
-        """Give a job another name or other tags."""
+        """Give a job another name, other tags or another priority."""
         changed = await small_body(request, ChangedJob)
-        await service.change(job_id, changed.name, changed.tags)
+        await service.change(job_id, changed.name, changed.tags, changed.priority)
 
-    @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
+    @router.post("/jobs/{job_id}/goals", responses=dict(responses(*_REFUSED)), openapi_extra=_CONFIG)
     async def add_goals(job_id: str, request: Request, idempotency_key: IdempotencyKey = "") -> JobPart:
         """Add all or none of the goals to a job; a finished job continues."""
         text = await config_text(request)

@@ -11,7 +11,7 @@ from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
 from mistify.jobs.formatting import amount, duration, label, quality
-from mistify.jobs.job import Goal
+from mistify.jobs.job import Goal, JobPriority
 from mistify.jobs.report import (
     hardware_of_goal,
     latency_of,
@@ -61,6 +61,7 @@ def _environment() -> Environment:
         "counted": counted,
         "final_removal": final_removal,
         "bytes": lambda size: format_bytes(float(size), 3),
+        "size": lambda size: format_bytes(float(size), 3) if size else "0B",
         "moment": _moment,
         "outcome": outcome,
         "precision": lambda precision: "float32" if precision is Quantization.NONE else precision.value,
@@ -78,6 +79,7 @@ def _environment() -> Environment:
         "latency_of_package": _latency_of_package,
         "latency": lambda figure: amount(LATENCY, figure),
         "memory": lambda figure: amount(MEMORY, figure),
+        "priorities": [priority.value for priority in JobPriority],
         "quality": quality,
         "score_title": _score_title,
         "share": lambda part: format_share(part, 2),

@@ -6,41 +6,78 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mistify.errors import ErrorCode
+from mistify.quotas import Quota, Usage
 from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import MEANINGS, Scope
+from mistify_server.identity.quotas import change_limits, size_limit
 from mistify_server.identity.tokens import AccessToken, TokenStore
+from mistify_server.usage import Usages
 from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.problems import responses
 from mistify_server.web.rendering import render_page
 
 
-class NewToken(BaseModel):
-    """A token to make; without `days` it does not expire."""
+def _bytes(value: object) -> object:
+    """Return a size such as 5GB in bytes, and other values unchanged.
+
+    Raises:
+        ValueError: The text is not a size.
+    """
+    return size_limit(value) if isinstance(value, str) else value
+
+
+class TokenLimits(BaseModel):
+    """Limits of a token; null for none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_uploads: Annotated[
+        int | None, BeforeValidator(_bytes), Field(description="Bytes, or a size such as 5GB")
+    ] = None
+    max_jobs: Annotated[int | None, Field(description="Unfinished jobs")] = None
+    max_workers: Annotated[int | None, Field(description="Steps in progress; further ones wait")] = None
+
+    def given(self) -> dict[str, int | None]:
+        """Return the limits that the request contains, by field of `Quota`."""
+        limits = self.model_dump(include=set(TokenLimits.model_fields), exclude_unset=True)
+        return {name.removeprefix("max_"): limit for name, limit in limits.items()}
+
+
+class NewToken(TokenLimits):
+    """A token to make; without `days` it does not expire, and limits that are absent are none."""
 
     name: str
     scopes: list[Scope]
     days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
 
 
+class ChangedToken(TokenLimits):
+    """New limits of a token; those that are absent do not change."""
+
+
 class TokenModel(BaseModel):
-    """A token without its secret."""
+    """A token without its secret, with what its holder uses."""
 
     name: str
     scopes: list[Scope]
     created_unix_ms: int
     expires_unix_ms: int | None
+    limits: Quota
+    usage: Usage
 
     @classmethod
-    def of(cls, token: AccessToken) -> "TokenModel":
+    def of(cls, token: AccessToken, usages: Usages) -> "TokenModel":
         """Return the model of a token."""
         return cls(
             name=token.name,
             scopes=sorted(token.scopes),
             created_unix_ms=token.created_unix_ms,
             expires_unix_ms=token.expires_unix_ms,
+            limits=token.limits,
+            usage=usages.usage(token.name),
         )
 
 
@@ -50,14 +87,14 @@ class MadeToken(TokenModel):
     token: str
 
 
-def token_routes(tokens: TokenStore) -> APIRouter:
+def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
     """Return the routes to a store of tokens."""
     router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
     @router.get("", responses=dict(responses()))
     async def list_tokens() -> list[TokenModel]:
         """List the tokens by name, without their secrets."""
-        return list(map(TokenModel.of, await asyncio.to_thread(tokens.all)))
+        return await asyncio.to_thread(lambda: [TokenModel.of(token, usages) for token in tokens.all()])
 
     @router.post(
         "",
@@ -68,8 +105,22 @@ def token_routes(tokens: TokenStore) -> APIRouter:
     async def create(request: Request) -> MadeToken:
         """Make a token; the secret is in this response only."""
         new = await small_body(request, NewToken)
-        token, secret = await asyncio.to_thread(create_token, tokens, new.name, new.scopes, new.days)
-        return MadeToken(**TokenModel.of(token).model_dump(), token=secret)
+        token, secret = await asyncio.to_thread(
+            create_token, tokens, new.name, new.scopes, new.days, Quota(**new.given())
+        )
+        made = await asyncio.to_thread(TokenModel.of, token, usages)
+        return MadeToken(**made.model_dump(), token=secret)
+
+    @router.patch(
+        "/{name}",
+        status_code=204,
+        responses=dict(responses(ErrorCode.INVALID_CONFIG, ErrorCode.NOT_FOUND)),
+        openapi_extra=described_body(ChangedToken),
+    )
+    async def change(name: str, request: Request) -> None:
+        """Change limits of a token; its jobs and uploads stay."""
+        changed = await small_body(request, ChangedToken)
+        await asyncio.to_thread(change_limits, tokens, name, changed.given())
 
     @router.delete("/{name}", status_code=204, responses=dict(responses(ErrorCode.NOT_FOUND)))
     async def revoke(name: str) -> None:
@@ -79,7 +130,7 @@ def token_routes(tokens: TokenStore) -> APIRouter:
     return router
 
 
-def token_pages(tokens: TokenStore) -> APIRouter:
+def token_pages(tokens: TokenStore, usages: Usages) -> APIRouter:
     """Return the route of the page for a store of tokens."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -90,6 +141,7 @@ def token_pages(tokens: TokenStore) -> APIRouter:
             request,
             "tokens.html",
             tokens=kept,
+            usages={token.name: await asyncio.to_thread(usages.usage, token.name) for token in kept},
             scopes=MEANINGS,
             most_days=MOST_DAYS,
             now_ms=time.time() * 1000,

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.uploads import FileDigest, UploadName
+from mistify_server.identity.callers import current_caller
 from mistify_server.store.uploads import FileState, Uploads
 from mistify_server.web.problems import responses
 
@@ -29,7 +30,13 @@ class Upload(BaseModel):
 def upload_routes(uploads: Uploads) -> APIRouter:
     """Return the routes to the uploads."""
     router = APIRouter(prefix="/v1/files", tags=["files"])
-    codes = (ErrorCode.INVALID_DATASET, ErrorCode.CONFLICT, ErrorCode.NO_ROOM, ErrorCode.UNAVAILABLE)
+    codes = (
+        ErrorCode.INVALID_DATASET,
+        ErrorCode.CONFLICT,
+        ErrorCode.NO_ROOM,
+        ErrorCode.QUOTA_EXCEEDED,
+        ErrorCode.UNAVAILABLE,
+    )
 
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
     async def state(sha256: Sha256) -> FileState:
@@ -55,7 +62,8 @@ def upload_routes(uploads: Uploads) -> APIRouter:
     ) -> Upload:
         """Receive a file, or the rest of an interrupted upload. Configs refer to it by `name`."""
         offset, size = _place(content_range, request.headers.get("content-length"))
-        await uploads.receive(FileDigest(sha256, size), offset, request.stream())
+        sender = current_caller().name
+        await uploads.receive(FileDigest(sha256, size), offset, request.stream(), sender)
         return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))
 
     return router

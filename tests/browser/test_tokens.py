@@ -36,6 +36,7 @@ def test_tokens_are_made_and_revoked_in_a_browser(browser: Browser, page: Page, 
     page.get_by_label("Name").fill("ci")
     page.get_by_label("read", exact=True).check()
     page.get_by_label("Days until it expires").fill("30")
+    page.get_by_label("Unfinished jobs").fill("3")
     page.get_by_role("button", name="Make the token").click()
     made = page.locator("#made code")
     expect(made).to_contain_text("mistify_")
@@ -45,7 +46,14 @@ def test_tokens_are_made_and_revoked_in_a_browser(browser: Browser, page: Page, 
     assert secret not in page.content()
     row = page.get_by_role("row").filter(has_text="ci")
     expect(row).to_contain_text("read")
+    expect(row).to_contain_text("0 of 3")
     assert faults(page) == []
+    asked = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.default_value), dialog.accept("5GB, 4, none")))
+    page.get_by_role("button", name="Limits of ci").click()
+    expect(row).to_contain_text("0B of 5GB")
+    expect(row).to_contain_text("0 of 4")
+    assert asked == ["none, 3, none"]
 
     context = browser.new_context()
     other = context.new_page()

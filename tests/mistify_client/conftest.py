@@ -26,6 +26,7 @@ from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.manifest import Branch
 from mistify.package.signature import KeyChain
+from mistify.quotas import CallerStatus, Quota, Usage
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting
@@ -99,6 +100,7 @@ class PortingFake(PortingServicer):
     unanswered: int = 0
     page: int = 1_000
     error: MistifyError | None = None
+    status: CallerStatus = field(default_factory=lambda: CallerStatus("local", ("admin",), Quota(), Usage()))
     requests: list[object] = field(default_factory=list)
     metadata: list[dict[str, object]] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
@@ -155,6 +157,10 @@ class PortingFake(PortingServicer):
         if not self.job.state.ended:
             self.job = replace(self.job, state=JobState.RUNNING)
         return self._part(request)
+
+    def GetCaller(self, request, context):
+        self._note(request, context)
+        return porting.status_to_proto(self.status)
 
     def RemoveJob(self, request, context):
         self._note(request, context)

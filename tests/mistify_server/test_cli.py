@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode
+from mistify.quotas import Quota
 from mistify_server.cli import app
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.callers import Caller, Scope
@@ -197,12 +198,33 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert run("tokens", "revoke", "ci", "--store", tmp_path)[0] == ErrorCode.NOT_FOUND.exit_code
 
 
+def test_tokens_have_limits_that_can_be_changed(tmp_path: Path) -> None:
+    store = ("--store", make_store(tmp_path))
+    limits = ("--max-uploads", "5GB", "--max-jobs", 3, "--max-workers", 12_345)
+    assert run("tokens", "add", "ci", "--scope", "submit", *limits, *store)[0] == 0
+    assert run("tokens", "add", "free", "--scope", "submit", *store)[0] == 0
+    assert run("tokens", "limit", "ci", "--max-jobs", 4, *store) == (0, "changed ci\n")
+    with open_store(tmp_path) as opened:
+        assert [token.limits for token in opened.tokens.all()] == [Quota(5 * 10**9, 4, 12_345), Quota()]
+    listed = run("tokens", "list", *store)[1]
+    assert all(text in listed for text in ("max. uploads", "5GB", "12,345"))
+    assert run("tokens", "limit", "ci", "--max-workers", "none", *store)[0] == 0
+    with open_store(tmp_path) as opened:
+        assert opened.tokens.limits("ci") == Quota(5 * 10**9, 4, None)
+    code, output = run("tokens", "limit", "ci", "--max-jobs", "few", *store)
+    assert (code, '--max-jobs: got "few"; expected a number, or none' in output) == (2, True)
+    code, output = run("tokens", "add", "other", "--scope", "submit", "--max-uploads", "0.5x", *store)
+    assert (code, "a size such as 5GB" in output) == (2, True)
+    assert run("tokens", "limit", "none", "--max-jobs", 1, *store)[0] == ErrorCode.NOT_FOUND.exit_code
+
+
 def test_a_mistyped_store_is_refused_and_not_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for store in (tmp_path / "mistyped", tmp_path / "empty"):
         for command in (
             ("tokens", "add", "ci", "--scope", "read"),
             ("tokens", "list"),
+            ("tokens", "limit", "ci"),
             ("tokens", "revoke", "ci"),
             ("models", "remove", "resnet"),
             ("groups", "add", "home", "--job", "a", "--scales", "{}"),

@@ -20,6 +20,7 @@ from mistify.jobs.job import (
     GoalState,
     Job,
     JobEvent,
+    JobPriority,
     JobState,
     PackageFile,
     ProgressUpdate,
@@ -37,6 +38,7 @@ from mistify.jobs.plan import (
     PlannedPreparation,
 )
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
+from mistify.quotas import CallerStatus, Quota, Usage
 
 finite = st.floats(allow_nan=False)
 costs = st.dictionaries(st.text(max_size=20), finite, max_size=4)
@@ -146,6 +148,7 @@ jobs = st.builds(
     seconds=finite,
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,
+    priority=st.sampled_from(JobPriority),
 )
 present_intervals = st.builds(Interval, finite, finite, finite)
 intervals = st.none() | present_intervals
@@ -241,3 +244,11 @@ events = st.builds(
     st.sampled_from(JobState) | st.sampled_from(GoalState) | updates,
 )
 problems = st.builds(Problem, texts, texts, texts, texts)
+limits = st.none() | int64
+statuses = st.builds(
+    CallerStatus,
+    texts,
+    st.lists(texts, max_size=3).map(tuple),
+    st.builds(Quota, limits, limits, limits),
+    st.builds(Usage, int64, int64, int64),
+)

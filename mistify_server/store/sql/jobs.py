@@ -14,6 +14,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
+from mistify_server.identity.quotas import check_unfinished
 from mistify_server.store.changes import Addition, Change, JobChanged, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import (
@@ -30,8 +31,10 @@ from mistify_server.store.sql.changes import apply_change
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.reading import (
+    UNFINISHED,
     batch_state,
     count_states,
+    count_unfinished,
     job_of,
     job_row,
     part_of,
@@ -98,11 +101,13 @@ class SqlJobStore(JobStore):
         self._references = DigestReferences()
 
     @override
-    def create(self, submission: Submission) -> Job:
+    def create(self, submission: Submission, most_unfinished: int | None = None) -> Job:
         with self._database.write() as session:
             known = submitted(session, submission.idempotency_key, submission.config_text)
             if known is not None:
                 return job_of(session, known)
+            submitter = submission.job.submitted_by
+            check_unfinished(submitter, count_unfinished(session, submitter), most_unfinished)
             insert_job(session, submission)
             self._append_events(session, submission.job.id, [(None, submission.job.state)])
         return submission.job
@@ -114,12 +119,16 @@ class SqlJobStore(JobStore):
             return None if known is None else job_of(session, known)
 
     @override
-    def add_goals(self, job_id: str, addition: Addition) -> None:
+    def add_goals(self, job_id: str, addition: Addition, most_unfinished: int | None = None) -> None:
         with self._database.write() as session:
             job = job_row(session, job_id)
             if job.removed_unix_ms is not None:
                 raise MistifyError(
                     ErrorCode.CONFLICT, f"the job {job_id} is removed; restore it before you add goals"
+                )
+            if JobState(job.state).ended:
+                check_unfinished(
+                    job.submitted_by, count_unfinished(session, job.submitted_by), most_unfinished
                 )
             count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
             session.add(addition_row(job_id, addition))
@@ -239,6 +248,7 @@ class SqlJobStore(JobStore):
             row = job_row(session, job_id)
             row.name = row.name if change.name is None else change.name
             row.tags = row.tags if change.tags is None else list(change.tags)
+            row.priority = row.priority if change.priority is None else change.priority.value
 
     @override
     def hide(self, job_id: str, unix_ms: int) -> None:
@@ -259,10 +269,13 @@ class SqlJobStore(JobStore):
     @override
     def unfinished(self) -> list[str]:
         with self._database.read() as session:
-            going = [state.value for state in JobState if not state.ended]
-            return list(
-                session.scalars(select(JobRow.id).where(JobRow.state.in_(going)).order_by(JobRow.number))
-            )
+            unfinished = select(JobRow.id).where(JobRow.state.in_(UNFINISHED))
+            return list(session.scalars(unfinished.order_by(JobRow.number)))
+
+    @override
+    def unfinished_of(self, submitter: str) -> int:
+        with self._database.read() as session:
+            return count_unfinished(session, submitter)
 
     @override
     def batches(self, job_id: str) -> list[BatchState]:

@@ -26,6 +26,7 @@ from mistify.jobs.job import (
     Goal,
     GoalState,
     Job,
+    JobPriority,
     JobState,
     PackageFile,
     Source,
@@ -50,6 +51,9 @@ from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceR
 _REMEMBERED: Final = 1_000
 
 
+#: States of unfinished jobs.
+UNFINISHED: Final = tuple(state.value for state in JobState if not state.ended)
+
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 
 
@@ -70,6 +74,12 @@ _GOAL_COLUMNS = [
     type_coerce(_OF_GOAL[name], Text) if isinstance(_OF_GOAL[name].type, JSON) else _OF_GOAL[name]
     for name in _READERS
 ]
+
+
+def count_unfinished(session: Session, submitter: str) -> int:
+    """Return the number of unfinished jobs that a caller has submitted."""
+    own = JobRow.submitted_by == submitter, JobRow.state.in_(UNFINISHED)
+    return session.scalar(select(func.count()).select_from(JobRow).where(*own)) or 0
 
 
 def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalState]:
@@ -136,6 +146,7 @@ def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> J
         submitted_by=row.submitted_by,
         name=row.name,
         tags=tuple(row.tags),
+        priority=JobPriority(row.priority),
         removed_unix_ms=row.removed_unix_ms,
         sources=sources,
         seconds=row.seconds,

@@ -68,6 +68,7 @@ def insert_job(session: Session, submission: Submission) -> None:
             submitted_by=job.submitted_by,
             name=job.name,
             tags=list(job.tags),
+            priority=job.priority.value,
             removed_unix_ms=None,
             traceparent=submission.traceparent,
             reason=job.reason,

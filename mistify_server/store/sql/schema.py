@@ -39,7 +39,7 @@ class ModelRow(Table):
 
 
 class TokenRow(Table):
-    """A token of a caller; `scopes` are separated by spaces."""
+    """A token of a caller, with its limits (`Quota`); `scopes` are separated by spaces."""
 
     __tablename__ = "tokens"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -47,6 +47,9 @@ class TokenRow(Table):
     scopes: Mapped[str]
     created_unix_ms: Mapped[int]
     expires_unix_ms: Mapped[int | None]
+    max_uploads: Mapped[int | None]
+    max_jobs: Mapped[int | None]
+    max_workers: Mapped[int | None]
 
 
 class JobRow(Table):
@@ -67,6 +70,7 @@ class JobRow(Table):
     submitted_by: Mapped[str] = mapped_column(server_default=text("''"))
     name: Mapped[str] = mapped_column(server_default=text("''"))
     tags: Mapped[list[str]] = mapped_column(server_default=text("'[]'"))
+    priority: Mapped[str] = mapped_column(server_default=text("'normal'"))
     removed_unix_ms: Mapped[int | None]
     traceparent: Mapped[str] = mapped_column(server_default=text("''"))
     reason: Mapped[str]

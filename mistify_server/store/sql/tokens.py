@@ -1,9 +1,13 @@
 """Tokens in the database."""
 
+from dataclasses import asdict
+
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.quotas import UNLIMITED, Quota
 from mistify_server.identity.callers import Scope
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.store.sql.database import Database
@@ -31,6 +35,7 @@ class SqlTokenStore(TokenStore):
                     scopes=" ".join(sorted(token.scopes)),
                     created_unix_ms=token.created_unix_ms,
                     expires_unix_ms=token.expires_unix_ms,
+                    **_columns(token.limits),
                 )
             )
 
@@ -46,12 +51,38 @@ class SqlTokenStore(TokenStore):
             return [_token(row) for row in session.scalars(select(TokenRow).order_by(TokenRow.name))]
 
     @override
+    def limits(self, name: str) -> Quota:
+        with self._database.read() as session:
+            row = session.get(TokenRow, name)
+            return UNLIMITED if row is None else _limits(row)
+
+    @override
+    def set_limits(self, name: str, limits: Quota) -> None:
+        with self._database.write() as session:
+            row = _existing(session, name)
+            for column, value in _columns(limits).items():
+                setattr(row, column, value)
+
+    @override
     def revoke(self, name: str) -> None:
         with self._database.write() as session:
-            row = session.get(TokenRow, name)
-            if row is None:
-                raise MistifyError(ErrorCode.NOT_FOUND, f'there is no token "{name}"; see the list of tokens')
-            session.delete(row)
+            session.delete(_existing(session, name))
+
+
+def _existing(session: Session, name: str) -> TokenRow:
+    row = session.get(TokenRow, name)
+    if row is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no token "{name}"; see the list of tokens')
+    return row
+
+
+def _columns(limits: Quota) -> dict[str, int | None]:
+    """Return the columns of a token's limits."""
+    return {f"max_{name}": limit for name, limit in asdict(limits).items()}
+
+
+def _limits(row: TokenRow) -> Quota:
+    return Quota(row.max_uploads, row.max_jobs, row.max_workers)
 
 
 def _token(row: TokenRow) -> AccessToken:
@@ -61,4 +92,5 @@ def _token(row: TokenRow) -> AccessToken:
         scopes=frozenset(map(Scope, row.scopes.split())),
         created_unix_ms=row.created_unix_ms,
         expires_unix_ms=row.expires_unix_ms,
+        limits=_limits(row),
     )

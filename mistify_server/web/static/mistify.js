@@ -226,7 +226,7 @@ async function send(button, address, request) {
 
 const QUESTIONS = { name: "Name of the job", tags: "Tags of the job, separated by spaces" };
 
-// Attaches handlers to buttons that send a request.
+// Attaches handlers to buttons and selections that send a request.
 function act(part) {
   for (const button of part.querySelectorAll("[data-send]")) {
     button.addEventListener("click", () => {
@@ -235,7 +235,14 @@ function act(part) {
       send(button, address, { method });
     });
   }
-  for (const button of part.querySelectorAll("[data-change]")) {
+  for (const select of part.querySelectorAll("select[data-change]")) {
+    select.addEventListener("change", () => {
+      const { change, field } = select.dataset;
+      const headers = { "content-type": "application/json" };
+      send(select, change, { method: "PATCH", body: JSON.stringify({ [field]: select.value }), headers });
+    });
+  }
+  for (const button of part.querySelectorAll("button[data-change]")) {
     button.addEventListener("click", () => {
       const { change, field, value } = button.dataset;
       const given = window.prompt(QUESTIONS[field], value);

@@ -143,6 +143,8 @@ form.addEventListener("submit", async (event) => {
     const name = document.getElementById("job-name")?.value;
     if (name) about.set("name", name);
     for (const tag of document.getElementById("job-tags")?.value.split(" ") ?? []) if (tag) about.append("tag", tag);
+    const priority = document.getElementById("job-priority")?.value ?? "normal";
+    if (priority !== "normal") about.set("priority", priority);
     const action = about.size ? `${form.dataset.action}?${about}` : form.dataset.action;
     const response = await fetch(planned ? "/v1/plans" : action, {
       method: "POST", body: config.value, headers: { "content-type": "application/json" },

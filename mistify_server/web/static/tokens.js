@@ -18,7 +18,12 @@ document.getElementById("new-token").addEventListener("submit", async (event) =>
   const scopes = [...document.querySelectorAll("[name=scope]:checked")].map((box) => box.value);
   const days = document.getElementById("days").valueAsNumber || null;
   const name = document.getElementById("name").value;
-  const response = await changed("POST", "/v1/tokens", { name, scopes, days });
+  const limits = {
+    max_uploads: document.getElementById("max-uploads").value || null,
+    max_jobs: document.getElementById("max-jobs").valueAsNumber || null,
+    max_workers: document.getElementById("max-workers").valueAsNumber || null,
+  };
+  const response = await changed("POST", "/v1/tokens", { name, scopes, days, ...limits });
   if (!response) return;
   const made = document.getElementById("made");
   made.querySelector("span").textContent = name;
@@ -26,6 +31,17 @@ document.getElementById("new-token").addEventListener("submit", async (event) =>
   made.hidden = false;
   event.target.reset();
 });
+
+for (const button of document.querySelectorAll("[data-limits]")) {
+  button.addEventListener("click", async () => {
+    const { limits: name, value } = button.dataset;
+    const given = prompt(`Limits of ${name}: uploads, unfinished jobs, steps in progress ("none" for no limit)`, value);
+    if (given === null) return;
+    const [uploads, jobs, workers] = given.split(",").map((limit) => limit.trim()).map((limit) => limit === "none" ? null : limit);
+    const body = { max_uploads: uploads, max_jobs: jobs, max_workers: workers };
+    if (await changed("PATCH", `/v1/tokens/${encodeURIComponent(name)}`, body)) location.reload();
+  });
+}
 
 for (const button of document.querySelectorAll("[data-revoke]")) {
   button.addEventListener("click", async () => {

@@ -18,9 +18,10 @@ from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import (
     Plan,
 )
+from mistify.quotas import CallerStatus
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
-from tests.support.job_values import details, events, jobs, plans, problems, texts
+from tests.support.job_values import details, events, jobs, plans, problems, statuses, texts
 
 
 @given(jobs)
@@ -46,6 +47,12 @@ def test_an_event_survives_the_wire(event: JobEvent) -> None:
 def test_the_details_of_a_goal_survive_the_wire(details: GoalDetails) -> None:
     wire = porting.details_to_proto(details).SerializeToString()
     assert porting.details_from_proto(pb.GoalDetails.FromString(wire)) == details
+
+
+@given(statuses)
+def test_the_status_of_a_caller_survives_the_wire(status: CallerStatus) -> None:
+    wire = porting.status_to_proto(status).SerializeToString()
+    assert porting.status_from_proto(pb.Caller.FromString(wire)) == status
 
 
 @given(st.sampled_from(ErrorCode), texts, st.lists(problems, max_size=3).map(tuple))

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from mistify.errors import ErrorCode
-from mistify.jobs.job import GoalState, JobState
+from mistify.jobs.job import GoalState, JobPriority, JobState
 from mistify.package.blocks import BlockStore
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.origin import ORIGIN, Origin, token_file_for
@@ -193,3 +193,13 @@ def test_pause_and_resume_say_what_became_of_the_job(mistify, service):
 def test_a_job_that_has_ended_is_not_paused(mistify, service):
     result = mistify("pause", "job-1", "--server", service.address)
     assert (result.exit_code, result.stdout) == (0, "job job-1 had already ended: done\n")
+
+
+def test_the_priority_of_a_job_is_changed_and_listed(mistify, service):
+    assert mistify("prioritize", "job-1", "high", "--server", service.address).exit_code == 0
+    (request,) = service.fake.requests
+    assert (request.priority, request.HasField("name")) == (pb.JOB_PRIORITY_HIGH, False)
+    assert mistify("prioritize", "job-1", "urgent", "--server", service.address).exit_code == 2
+    assert "priority" not in mistify("jobs", "--server", service.address).stdout
+    service.fake.job = replace(service.fake.job, priority=JobPriority.LOW)
+    assert "low" in mistify("jobs", "--server", service.address).stdout

@@ -132,10 +132,10 @@ async def test_a_job_runs_even_if_its_caller_disconnects_during_submission(
 ) -> None:
     create, begun, hung_up = SqlJobStore.create, threading.Event(), threading.Event()
 
-    def slowly(store: SqlJobStore, submission: Any) -> Any:
+    def slowly(store: SqlJobStore, *submission: Any) -> Any:
         begun.set()
         assert hung_up.wait(30)
-        return create(store, submission)
+        return create(store, *submission)
 
     monkeypatch.setattr(SqlJobStore, "create", slowly)
     call = asyncio.create_task(caller.submit([make_config("a", FLOP="0.5x")], key="again"))

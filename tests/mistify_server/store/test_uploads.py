@@ -63,9 +63,15 @@ async def pieces(content: bytes, broken: bool = False) -> AsyncIterator[bytes]:
         raise asyncio.CancelledError
 
 
-def send(uploads: Uploads, content: bytes, file: FileDigest | None = None, offset: int = 0) -> FileDigest:
+def send(
+    uploads: Uploads,
+    content: bytes,
+    file: FileDigest | None = None,
+    offset: int = 0,
+    sender: str = "ci",
+) -> FileDigest:
     file = file or digest_of(content)
-    asyncio.run(uploads.receive(file, offset, pieces(content[offset:])))
+    asyncio.run(uploads.receive(file, offset, pieces(content[offset:]), sender))
     return file
 
 
@@ -81,7 +87,7 @@ def test_a_file_is_stored_under_the_names_in_configs(uploads: Uploads, tmp_path:
 def test_an_upload_resumes_where_it_broke_off_even_after_a_restart(uploads: Uploads, tmp_path: Path) -> None:
     file = digest_of(CONTENT)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
+        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True), "ci"))
     again = Uploads(tmp_path / "uploads", 10_000, set)
     assert again.state(file) == FileState(False, 500)
     assert bytes_below(tmp_path) == 500
@@ -131,11 +137,11 @@ def test_space_is_reserved_for_an_incomplete_upload(uploads: Uploads) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         other = b"b" * 6_000
         with pytest.raises(MistifyError, match="expected at most 4KB") as caught:
-            await uploads.receive(digest_of(other), 0, pieces(other))
+            await uploads.receive(digest_of(other), 0, pieces(other), "ci")
         assert caught.value.code is ErrorCode.NO_ROOM
         yield b"a" * 6_000
 
-    asyncio.run(uploads.receive(digest_of(b"a" * 6_000), 0, chunks()))
+    asyncio.run(uploads.receive(digest_of(b"a" * 6_000), 0, chunks(), "ci"))
     assert uploads.kept == 6_000
 
 
@@ -286,14 +292,14 @@ def test_names_of_uploads_survive_a_round_trip(directory: bool) -> None:
 def test_an_upload_resumed_after_days_is_not_removed_meanwhile(uploads: Uploads, clock: Clock) -> None:
     file = digest_of(CONTENT)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True)))
+        asyncio.run(uploads.receive(file, 0, pieces(CONTENT[:500], broken=True), "ci"))
     clock.seconds += KEPT_SECONDS + 1
 
     async def rest() -> AsyncIterator[bytes]:
         assert uploads.collect() == 0
         yield CONTENT[500:]
 
-    asyncio.run(uploads.receive(file, 500, rest()))
+    asyncio.run(uploads.receive(file, 500, rest(), "ci"))
     assert uploads.state(file).complete
 
 
@@ -305,7 +311,7 @@ def test_an_upload_that_takes_days_is_not_removed_meanwhile(uploads: Uploads, cl
         yield CONTENT[500:]
 
     file = digest_of(CONTENT)
-    asyncio.run(uploads.receive(file, 0, slow()))
+    asyncio.run(uploads.receive(file, 0, slow(), "ci"))
     assert uploads.state(file).complete
 
 
@@ -343,7 +349,7 @@ class HeldClock(Clock):
 async def test_a_file_is_released_after_it_has_been_checked(tmp_path: Path) -> None:
     clock, file = HeldClock(), digest_of(CONTENT)
     uploads = Uploads(tmp_path / "uploads", 10_000, set, clock)
-    receiving = asyncio.create_task(uploads.receive(file, 0, pieces(CONTENT)))
+    receiving = asyncio.create_task(uploads.receive(file, 0, pieces(CONTENT), "ci"))
     try:
         await asyncio.to_thread(clock.asked.wait)
         receiving.cancel()
@@ -351,7 +357,7 @@ async def test_a_file_is_released_after_it_has_been_checked(tmp_path: Path) -> N
             await asyncio.sleep(0)
         assert not receiving.done()
         with pytest.raises(MistifyError, match="is being uploaded"):
-            await uploads.receive(file, 0, pieces(CONTENT))
+            await uploads.receive(file, 0, pieces(CONTENT), "ci")
     finally:
         clock.released.set()
     with pytest.raises(asyncio.CancelledError):

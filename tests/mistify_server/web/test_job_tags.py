@@ -1,6 +1,7 @@
 """Jobs have tags, by which they are found, and which can be changed."""
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -57,6 +58,28 @@ async def test_tags_are_changed_and_shown(web: httpx.AsyncClient, make_config: C
         assert (await web.patch(path, json=wrong)).status_code == status
     refused = await web.post("/v1/jobs?tag=", json=[make_config("a", FLOP="0.5x")])
     assert refused.json()["code"] == "INVALID_CONFIG"
+
+
+async def test_jobs_have_priorities_on_their_pages(
+    web: httpx.AsyncClient, make_config: Config, site: Any
+) -> None:
+    (site.control / "hold-source").touch()
+    goals = [make_config("a", FLOP="0.5x")]
+    made = (await web.post("/v1/jobs?priority=high", json=goals)).json()["job"]
+    usual = (await web.post("/v1/jobs", json=goals)).json()["job"]
+    assert (made["priority"], usual["priority"]) == ("high", "normal")
+    path = f"/v1/jobs/{made['id']}"
+    for page in ("/", path.removeprefix("/v1")):
+        assert (await web.get(page)).text.count("high priority") == 1
+    assert "<option selected>high</option>" in (await web.get(path.removeprefix("/v1"))).text
+    assert (await web.patch(path, json={"priority": "low"})).status_code == 204
+    changed = (await web.get(path)).json()["job"]
+    assert (changed["priority"], changed["name"], changed["tags"]) == ("low", "", [])
+    assert (await web.patch(path, json={"name": "n"})).status_code == 204
+    assert (await web.get(path)).json()["job"]["priority"] == "low"
+    assert (await web.patch(path, json={"priority": "urgent"})).status_code == 422
+    assert (await web.post("/v1/jobs?priority=7", json=goals)).status_code == 422
+    (site.control / "hold-source").unlink()
 
 
 @pytest.mark.parametrize("tag", ["", "two words", "tab\t", "x" * 65, "\ud800", "\u2003"])

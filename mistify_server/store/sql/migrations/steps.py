@@ -190,6 +190,14 @@ def add_traces(connection: sqlalchemy.Connection) -> None:
     connection.execute(sqlalchemy.text(f"ALTER TABLE jobs ADD COLUMN {column}"))
 
 
+def add_priorities_and_limits(connection: sqlalchemy.Connection) -> None:
+    """Add the priorities of jobs, which are normal, and the limits of tokens, of which there are none."""
+    added = ["jobs ADD COLUMN priority VARCHAR NOT NULL DEFAULT 'normal'"]
+    added += [f"tokens ADD COLUMN max_{limited} INTEGER" for limited in ("uploads", "jobs", "workers")]
+    for column in added:
+        connection.execute(sqlalchemy.text(f"ALTER TABLE {column}"))
+
+
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
@@ -221,4 +229,5 @@ STEPS: tuple[Step, ...] = (
     ),
     add_rollouts,  # to 34
     add_traces,  # to 35
+    add_priorities_and_limits,  # to 36
 )
