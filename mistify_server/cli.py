@@ -102,13 +102,19 @@ def backup(
 ) -> None:
     """Copy the store into a directory that a server can serve; files copied earlier are not copied again.
 
-    A server may be using the store. Exit code 10: a file is damaged; everything else was copied.
+    A server may be using the store. A database in PostgreSQL is not copied: dump it before the files, with
+    the command that is printed. Exit code 10: a file is damaged; everything else was copied.
     """
     with reported_errors():
         made = back_up(existing(store), to.resolve())
     for name in made.damaged:
         typer.echo(f"the artifact {name} is damaged or missing; see mistify-server check", err=True)
-    typer.echo(f"copied the database and {counted(made.files, 'new file')} ({format_bytes(made.size, 3)})")
+    files = f"{counted(made.files, 'new file')} ({format_bytes(made.size, 3)})"
+    if made.dump_command is None:
+        typer.echo(f"copied the database and {files}")
+    else:
+        typer.echo(f"copied {files}; the database is in PostgreSQL, dump it before the files of each backup:")
+        typer.echo(f"  {made.dump_command}")
     if made.damaged:
         raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
 

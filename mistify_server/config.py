@@ -29,6 +29,7 @@ from mistify.wire.listening import Certificate
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, checked_origin
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
+from mistify_server.store.sql.postgresql.address import checked_address
 from mistify_server.telemetry.logs import LogFormat
 from mistify_server.tracing.opening import checked_collector
 from mistify_server.tuning.storage import MEMORY
@@ -56,6 +57,19 @@ class ServeConfig(BaseSettings):
 
     store: Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")] = Field(
         description="a directory", examples=["/var/lib/mistify"]
+    )
+    database: Annotated[
+        str | None,
+        AfterValidator(lambda address: address and checked_address(address)),
+        typer.Option(
+            metavar="postgresql://USER@HOST/NAME",
+            help="PostgreSQL database for everything but files; ~/.pgpass contains its password.",
+            show_default="SQLite in the store, or the database that the store had before",
+        ),
+    ] = Field(
+        None,
+        description="an address of a PostgreSQL database",
+        examples=["postgresql://mistify@db.example.org/mistify"],
     )
     listen: Annotated[
         str,
@@ -203,6 +217,7 @@ class ServeConfig(BaseSettings):
         """
         return ServerSettings(
             store=self.store.resolve(),
+            database=self.database,
             listen=self.listen,
             http=self.http,
             http_origins=tuple(self.http_origin),

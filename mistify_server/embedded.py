@@ -52,6 +52,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 reduce_garbage_collection,
                 serving_with,
             )
+            from mistify_server.store.directory import locked_backend  # noqa: PLC0415
             from mistify_server.telemetry.logs import LogFormat, set_up_log  # noqa: PLC0415
 
             set_up_log(LogFormat.TEXT)
@@ -65,10 +66,11 @@ async def _serve(options: argparse.Namespace) -> None:
                 resume=options.resume,
                 inspections=shared_inspections(),
             )
-            async with serving_with(engine, settings, traces) as (address, _):
-                reduce_garbage_collection()
-                print(f"listening on {address}", flush=True)
-                await requested.wait()
+            with locked_backend(options.store) as backend:
+                async with serving_with(engine, settings, backend, traces) as (address, _):
+                    reduce_garbage_collection()
+                    print(f"listening on {address}", flush=True)
+                    await requested.wait()
 
 
 def shared_inspections() -> Path | None:

@@ -59,10 +59,11 @@ from mistify_server.rollouts.service import RolloutService
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
-from mistify_server.store.directory import AUDIT, UPLOADS, bring_up_to_date, open_store
+from mistify_server.store.directory import AUDIT, UPLOADS, locked_backend, open_store_as_server
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.lock import locked_store
 from mistify_server.store.package_signatures import prepare_signing
+from mistify_server.store.sql.backend import Backend
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
@@ -128,6 +129,7 @@ class ServerSettings:
 
     Attributes:
         store: The store directory; created if it does not exist.
+        database: Address of a database in PostgreSQL; None for the one that the store had before, or SQLite.
         listen: `host:port`; port 0 picks a free port.
         http: Address for HTTP; None for `DEFAULT_HTTP`, unless another program uses it; "off" for no HTTP.
         http_origins: Origins at which browsers reach the server through a proxy, as browsers send them.
@@ -147,6 +149,7 @@ class ServerSettings:
     """
 
     store: Path
+    database: str | None = None
     listen: str = DEFAULT_LISTEN
     http: str | None = HTTP_OFF
     http_origins: Sequence[str] = ()
@@ -198,7 +201,7 @@ def reduce_garbage_collection() -> None:
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
-    with locked_store(settings.store):
+    with locked_store(settings.store), locked_backend(settings.store, settings.database) as backend:
         async with (
             open_traces(settings.traces) as traces,
             open_engine(
@@ -206,17 +209,18 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
             ) as engine,
         ):
             engine.keep_ready()
-            async with serving_with(engine, settings, traces) as addresses:
+            async with serving_with(engine, settings, backend, traces) as addresses:
                 yield addresses
 
 
 @asynccontextmanager
 async def serving_with(
-    engine: TaskEngine, settings: ServerSettings, traces: Traces
+    engine: TaskEngine, settings: ServerSettings, backend: Backend, traces: Traces
 ) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server with an open engine within the block; the caller holds the lock of the store.
 
     Args:
+        backend: The database of the store, from `locked_backend`.
         traces: Records the same traces as those of the engine.
 
     Yields:
@@ -224,7 +228,7 @@ async def serving_with(
     """
     for name, reason in axis_registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
-    with _open_services(engine, settings, traces) as services:
+    with _open_services(engine, settings, backend, traces) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         server = _grpc_server(services, health_service)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
@@ -253,11 +257,12 @@ async def serving_with(
 
 
 @contextmanager
-def _open_services(engine: TaskEngine, settings: ServerSettings, traces: Traces) -> Iterator[Services]:
+def _open_services(
+    engine: TaskEngine, settings: ServerSettings, backend: Backend, traces: Traces
+) -> Iterator[Services]:
     """Open the store within the block, and yield the services that use it."""
     index = IndexStorage.of(settings.index)
-    bring_up_to_date(settings.store)
-    with open_store(settings.store, _BUSY_SECONDS) as store:
+    with open_store_as_server(settings.store, _BUSY_SECONDS, backend) as store:
         make_own_store(settings.store)
         prepare_signing(store)
         metrics = Metrics()

@@ -40,7 +40,8 @@ class RunningJobs:
     """Runs jobs concurrently on one engine, and lets any number of watchers follow them.
 
     A single thread writes changes. While the store is unavailable, jobs and watchers wait with it, and then
-    continue automatically. Events are read on the event loop, which takes milliseconds.
+    continue automatically. Events are read on the event loop, which takes milliseconds, unless the database
+    is another program, which may let its callers wait.
     """
 
     def __init__(self, store: Store, engine: TaskEngine, traces: Traces = NO_TRACES) -> None:
@@ -54,7 +55,7 @@ class RunningJobs:
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
         self._stopped: MistifyError | None = None
-        self._changed: dict[str, asyncio.Event] = {}
+        self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -153,8 +154,9 @@ class RunningJobs:
                 job cannot continue.
         """
         while True:
+            changed = self._changed.setdefault(job_id, asyncio.Event())
             try:
-                events, ended = self._store.jobs.events(job_id, after, _PAGE), self._store.jobs.ended(job_id)
+                events, ended = await self._read_events(job_id, after)
             except MistifyError as error:
                 if not is_outage(error) or self._stopped is not None:
                     raise
@@ -170,7 +172,16 @@ class RunningJobs:
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:
                 raise failure
-            await self._changed.setdefault(job_id, asyncio.Event()).wait()
+            await changed.wait()
+
+    async def _read_events(self, job_id: str, after: int) -> tuple[list[JobEvent], bool]:
+        """Return the next events of a job, and whether it has ended."""
+
+        def read() -> tuple[list[JobEvent], bool]:
+            ended = self._store.jobs.ended(job_id)  # first: no events follow the ones read then
+            return self._store.jobs.events(job_id, after, _PAGE), ended
+
+        return await asyncio.to_thread(read) if self._store.remote else read()
 
     @asynccontextmanager
     async def held(self, job_id: str) -> AsyncIterator[None]:

@@ -17,9 +17,9 @@ from mistify_server.store.directory import (
     backend_of,
     has_database,
     open_store,
-    serving,
+    tidy_files,
 )
-from mistify_server.store.lock import LOGS
+from mistify_server.store.lock import LOGS, locked_store
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.jobs import SqlJobStore
@@ -37,16 +37,19 @@ class Backup(NamedTuple):
 
     Attributes:
         damaged: The names of files that are damaged or missing in the store.
+        dump_command: The command that backs up the database, if it is not among the copied files.
     """
 
     files: int
     size: int
     damaged: tuple[str, ...]
+    dump_command: str | None
 
 
 def back_up(directory: Path, target: Path) -> Backup:
     """Copy a store into another directory, which is then a store with the same content.
 
+    A database in PostgreSQL is not copied; its dump, made before the files are copied, belongs to the backup.
     Files that an earlier backup has copied into the directory are not copied again. Inspections and the logs
     of workers are left out.
 
@@ -60,7 +63,8 @@ def back_up(directory: Path, target: Path) -> Backup:
     """
     with open_store(directory) as store, writing(target):  # refuse a directory that is not a store
         _check_target(directory, target)
-    with serving(target), writing(target):
+    with locked_store(target), writing(target):
+        tidy_files(target)
         (target / _MARK).touch()
         sizes = [*_copy_uploads(directory / UPLOADS, target / UPLOADS)]
         damaged: set[str] | None = None
@@ -73,7 +77,8 @@ def back_up(directory: Path, target: Path) -> Backup:
         with suppress(FileNotFoundError):
             shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
         store.signing_keys.copy_to(target)  # last, so that it has the keys of all copied packages
-    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())))
+    command = backend_of(directory).dump_command()
+    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())), command)
 
 
 def make_own_store(directory: Path) -> None:

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.parsing.validation import InvalidValue
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
@@ -22,6 +24,9 @@ from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
 from mistify_server.store.sql.models import SqlModelStore
+from mistify_server.store.sql.postgresql.address import DatabaseAddress
+from mistify_server.store.sql.postgresql.backend import PostgresBackend
+from mistify_server.store.sql.postgresql.binding import BINDING, binding_of
 from mistify_server.store.sql.rollouts import SqlRolloutStore
 from mistify_server.store.sql.sqlite import DATABASE, SqliteBackend
 from mistify_server.store.sql.tokens import SqlTokenStore
@@ -44,6 +49,7 @@ class Store:
 
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
+    `remote` is true if the database is another program, perhaps on another machine.
     """
 
     jobs: JobStore
@@ -58,23 +64,27 @@ class Store:
     weights: Artifacts
     inspections: KeptInspections
     logs: Path
+    remote: bool
 
 
 @contextmanager
-def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[Store]:
+def open_store(
+    directory: Path, busy_seconds: float = BUSY_SECONDS, backend: Backend | None = None
+) -> Iterator[Store]:
     """Open a store, creating it if necessary. Several processes can have it open.
 
     An older store is migrated first, with servers locked out.
 
     Args:
         busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
+        backend: From `locked_backend`, and otherwise None.
 
     Raises:
         MistifyError: STORE_VERSION, the store cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE,
             it cannot be used.
     """
     make_store_directory(directory)
-    backend = backend_of(directory)
+    backend = backend or backend_of(directory)
     if is_outdated(backend):
         with serving(directory):
             pass
@@ -93,44 +103,97 @@ def open_store(directory: Path, busy_seconds: float = BUSY_SECONDS) -> Iterator[
             weights=Artifacts(directory / WEIGHTS),
             inspections=KeptInspections(directory / _INSPECTIONS),
             logs=directory / LOGS,
+            remote=backend.remote,
         )
     finally:
         database.close()
 
 
+@contextmanager
+def locked_backend(directory: Path, address: str | None = None) -> Iterator[Backend]:
+    """Keep other servers from a store's database within the block; the caller has locked its directory.
+
+    Args:
+        address: The address of a database in PostgreSQL; None for the one that the store had before.
+
+    Raises:
+        MistifyError: As for `backend_of`; UNAVAILABLE, another server uses the database, or it cannot be
+            reached.
+    """
+    backend = backend_of(directory, address)
+    with backend.locked():
+        yield backend
+
+
+@contextmanager
+def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend) -> Iterator[Store]:
+    """Bring a store up to date and open it, for its only server.
+
+    Args:
+        busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
+        backend: From `locked_backend`.
+
+    Raises:
+        MistifyError: As for `open_store`; CONFLICT, the database belongs to another store.
+    """
+    _bring_up_to_date(directory, backend)
+    with open_store(directory, busy_seconds, backend) as store:
+        yield store
+
+
 def has_database(directory: Path) -> bool:
     """Check whether a directory has been used as a store."""
-    return (directory / DATABASE).exists()
+    return any((directory / name).exists() for name in (DATABASE, BINDING))
 
 
-def backend_of(directory: Path) -> Backend:
-    """Return the database of a store."""
-    return SqliteBackend(directory / DATABASE)
+def backend_of(directory: Path, address: str | None = None) -> Backend:
+    """Return the database of a store: SQLite in its directory, unless it has or gets one in PostgreSQL.
+
+    Args:
+        address: The address of a database in PostgreSQL; None for the one that the store had before.
+
+    Raises:
+        MistifyError: CONFLICT, the store has a database in SQLite; INVALID_CONFIG, the address is invalid.
+    """
+    recorded = binding_of(directory)
+    if address is None and recorded is not None:
+        address = recorded.address
+    if address is None:
+        return SqliteBackend(directory / DATABASE)
+    if (directory / DATABASE).exists():
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"the store {directory} has its database in {DATABASE}; omit --database, or use another --store",
+        )
+    try:
+        return PostgresBackend(DatabaseAddress.of(address), directory)
+    except InvalidValue as error:
+        raise invalid_config([error.problem("database")], "the store") from error
 
 
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
-    """Hold the lock for the store's only server within the block, and bring the store up to date.
+    """Hold the locks for the store's only server within the block, and bring the store up to date.
 
     Raises:
-        MistifyError: As for `locked_store` and `bring_up_to_date`.
+        MistifyError: UNAVAILABLE, another server uses the store, or it cannot be used; STORE_VERSION, it
+            cannot be migrated, or a newer Mistify wrote it.
     """
-    with locked_store(directory):
-        bring_up_to_date(directory)
+    with locked_store(directory), locked_backend(directory) as backend:
+        _bring_up_to_date(directory, backend)
         yield
 
 
-def bring_up_to_date(directory: Path) -> None:
-    """Migrate an older store, and tidy up after a server that was killed; the caller holds the lock.
-
-    Raises:
-        MistifyError: UNAVAILABLE, the store cannot be used; STORE_VERSION, it cannot be migrated, or a newer
-            Mistify wrote it.
-    """
+def tidy_files(directory: Path) -> None:
+    """Remove the incomplete files of a server that was killed, and other users' access."""
     for files in (artifacts_of(directory), Artifacts(directory / WEIGHTS)):
         files.clear_incoming()
     _restrict_permissions(directory)
-    backend = backend_of(directory)
+
+
+def _bring_up_to_date(directory: Path, backend: Backend) -> None:
+    """Migrate an older store, and tidy up after a server that was killed; the caller holds the locks."""
+    tidy_files(directory)
     migrate(backend)
     backend.tidy()
 

@@ -75,8 +75,9 @@ class TuningService:
                 if self._now() - self._swept_at >= SWEEP_SECONDS:
                     await self.tidy()
                     self._swept_at = self._now()
+            except MistifyError as error:
+                _log.warning("the cleanup failed, retrying in a minute: %s", error)
             except Exception:
-                # A full disk or an unavailable index; both are temporary.
                 _log.exception("the cleanup failed; retrying in a minute")
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 

@@ -23,6 +23,7 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
+from tests.support.postgresql import Cluster, running_cluster
 
 HERE = Path(__file__).parent
 DEADLINE = 180.0
@@ -161,6 +162,13 @@ def site(tmp_path: Path) -> Site:
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "own-store") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Run a PostgreSQL for all tests of a process."""
+    with running_cluster() as running:
+        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -19,12 +19,15 @@ class Backend(ABC):
     """A database, with everything that differs between kinds of databases.
 
     Attributes:
+        remote: Whether calls wait for another program, perhaps on another machine, so that an event loop had
+            better not make them.
         oldest: The oldest schema version that can be migrated.
         read_options: Options of the engine for transactions that read one consistent snapshot.
         write_options: Options of the engine for transactions that write, of which one runs at a time, even
             if several processes use the database.
     """
 
+    remote: ClassVar[bool]
     oldest: ClassVar[int]
     read_options: ClassVar[Mapping[str, Any]]
     write_options: ClassVar[Mapping[str, Any]]
@@ -58,12 +61,55 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def keep_copy(self, version: int) -> str:
-        """Copy the database before its migration, and say where the copy is.
+    def prepare_migration(self, connection: Connection, version: int) -> str:
+        """Copy the database if this kind of database can be copied, and say where the copy is.
 
         Args:
+            connection: The connection that will migrate it.
             version: The version of its schema.
+
+        Raises:
+            MistifyError: CONFLICT, the database belongs to another store.
         """
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other servers from using the database within the block.
+
+        Nothing has to be done for a database in the directory of its store, which has a lock of its own.
+
+        Raises:
+            MistifyError: UNAVAILABLE, another server uses the database, or it cannot be reached.
+        """
+        return nullcontext()
+
+    def check_new(self, connection: Connection) -> None:  # noqa: B027 (SQLite needs none)
+        """Check that tables can be created in a database without any.
+
+        Raises:
+            MistifyError: CONFLICT, the database is not suitable.
+        """
+
+    def opened(self, session: Session, *, new: bool) -> None:  # noqa: B027
+        """Complete the first transaction on a database.
+
+        Args:
+            new: Whether its tables were created in this transaction.
+
+        Raises:
+            MistifyError: CONFLICT, the database belongs to another store.
+        """
+
+    def transaction_of(self, session: Session) -> str | None:
+        """Return the id of a session's transaction for `committed`; None if a commit cannot be in doubt."""
+        return None
+
+    def committed(self, transaction: str) -> bool:
+        """Wait up to a minute for a database that was lost in a commit; return whether it has committed."""
+        return False
+
+    def dump_command(self) -> str | None:
+        """Return the command that copies the database; None if `snapshot` does."""
+        return None
 
     @abstractmethod
     def check_links(self, connection: Connection) -> None:

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from mistify_server.store.sql.backend import Backend
@@ -30,15 +31,20 @@ class Database:
             busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
 
         Raises:
-            MistifyError: STORE_VERSION, the file is not a store; UNAVAILABLE, it cannot be read or written.
+            MistifyError: STORE_VERSION, it is not a store; CONFLICT, it belongs to another store;
+                UNAVAILABLE, it cannot be read or written.
         """
         database = cls(backend, backend.engine(busy_seconds))
         try:
             with database.write() as session:
-                Table.metadata.create_all(session.connection(), tables=[Table.metadata.tables["meta"]])
-                if session.get(MetaRow, VERSION_KEY) is None:
-                    Table.metadata.create_all(session.connection())
+                connection = session.connection()
+                has_tables = inspect(connection).has_table(MetaRow.__tablename__)
+                new = not has_tables or session.get(MetaRow, VERSION_KEY) is None
+                if new:
+                    backend.check_new(connection)
+                    Table.metadata.create_all(connection)
                     session.add_all(MetaRow(key=key, value=value) for key, value in version_rows())
+                backend.opened(session, new=new)
         except BaseException:
             database.close()
             raise
@@ -51,10 +57,26 @@ class Database:
             yield session
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """Yield a session that is committed at the end of the block, or rolled back on an error."""
-        with self._writing, self._backend.translated(), Session(self._writers) as session, session.begin():
-            yield session
+    def write(self, *, certain: bool = False) -> Iterator[Session]:
+        """Yield a session that is committed at the end of the block, or rolled back on an error.
+
+        Args:
+            certain: If the connection to another machine is lost in the commit, wait up to a minute to learn
+                its outcome, so that a caller who repeats a failed block does not do its work twice. Not for
+                event loops.
+        """
+        transaction: str | None = None
+        with self._backend.translated():
+            try:
+                with self._writing, Session(self._writers) as session:
+                    yield session
+                    session.flush()
+                    transaction = self._backend.transaction_of(session) if certain else None
+                    session.commit()
+            except DBAPIError as error:
+                lost = error.connection_invalidated
+                if transaction is None or not lost or not self._backend.committed(transaction):
+                    raise
 
     def size(self) -> int:
         """Return the size of the database in bytes."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import delete, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import bindparam, delete, insert, select
 from typing_extensions import override
 
 from mistify.fleet import DeviceReport, DeviceStatus
@@ -42,10 +42,11 @@ class SqlFleetStore(FleetStore):
             }
             for report in reports
         ]
-        statement = insert(FleetRow)
-        changed = {column: statement.excluded[column] for column in ("status", "seen_unix_ms")}
+        table: Any = FleetRow.__table__
+        earlier = delete(table).where(table.c.name == bindparam("of"))
         with self._database.write() as session:
-            session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changed), rows)
+            session.connection().execute(earlier, [{"of": row["name"]} for row in rows])
+            session.execute(insert(FleetRow), rows)
 
     @override
     def forget(self, before: datetime) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -28,6 +28,7 @@ from mistify_server.store.jobs import (
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
+from mistify_server.store.sql.columns import JSON_COLUMN, json_member
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.reading import (
@@ -102,7 +103,7 @@ class SqlJobStore(JobStore):
 
     @override
     def create(self, submission: Submission, most_unfinished: int | None = None) -> Job:
-        with self._database.write() as session:
+        with self._database.write(certain=True) as session:
             known = submitted(session, submission.idempotency_key, submission.config_text)
             if known is not None:
                 return job_of(session, known)
@@ -120,7 +121,7 @@ class SqlJobStore(JobStore):
 
     @override
     def add_goals(self, job_id: str, addition: Addition, most_unfinished: int | None = None) -> None:
-        with self._database.write() as session:
+        with self._database.write(certain=True) as session:
             job = job_row(session, job_id)
             if job.removed_unix_ms is not None:
                 raise MistifyError(
@@ -183,8 +184,12 @@ class SqlJobStore(JobStore):
     @override
     def inputs(self, job_id: str) -> list[BatchInputs]:
         plan = BatchRow.plan
-        recipe = plan["recipe", "algorithm"], plan["recipe", "settings"]
-        parts = select(plan["model_name"], plan["dataset"], *recipe)
+        parts = select(
+            json_member(plan, "model_name"),
+            json_member(plan, "dataset"),
+            json_member(plan, "recipe", "algorithm"),
+            json_member(plan, "recipe", "settings"),
+        )
         with self._database.read() as session:
             rows = session.execute(parts.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
             return [
@@ -199,7 +204,8 @@ class SqlJobStore(JobStore):
 
     @override
     def origin(self, job_id: str) -> JobOrigin:
-        queued = EventRow.kind == "job", EventRow.body["state"].as_string() == JobState.QUEUED.value
+        state = json_member(EventRow.body, "state")
+        queued = EventRow.kind == "job", state == literal(JobState.QUEUED.value, JSON_COLUMN)
         last = select(func.max(EventRow.unix_ms)).where(EventRow.job_id == job_id, *queued)
         with self._database.read() as session:
             job = job_row(session, job_id)
@@ -288,7 +294,7 @@ class SqlJobStore(JobStore):
     def record(
         self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
     ) -> None:
-        with self._database.write() as session:
+        with self._database.write(certain=True) as session:
             job = job_row(session, job_id)
             job.seconds, job.spent = seconds, dict(spent)
             events = [event for change in changes for event in apply_change(session, job_id, change)]

@@ -36,6 +36,7 @@ from mistify.package.manifest import MANIFEST
 from mistify.package.signature import SIGNATURE_FILE
 from mistify_server.store.jobs import StoredPackage
 from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.store.sql.columns import json_member
 from mistify_server.store.sql.rows import adapt_result, digest
 from mistify_server.store.sql.schema import (
     BatchRow,
@@ -159,7 +160,7 @@ def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
     """Return the sources of the batches with finished roots, in the order of the batches."""
     # Only two keys of a plan with thousands of nodes are read. Costs on hardware that was added after the
     # root was made are only in the plan.
-    planned = BatchRow.plan["model_name"], BatchRow.plan["source_costs"]
+    planned = json_member(BatchRow.plan, "model_name"), json_member(BatchRow.plan, "source_costs")
     columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
     rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
     return tuple(

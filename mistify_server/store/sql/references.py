@@ -58,7 +58,8 @@ def rows_with_digests(session: Session) -> Iterator[str]:
     connection = session.connection()
     for table in Table.metadata.sorted_tables:
         if table.name not in _WITHOUT_FILES:
-            for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}"):  # noqa: S608 (our own)
+            statement = f"SELECT * FROM {table.name}"  # noqa: S608 (our own)
+            for row in connection.exec_driver_sql(statement, execution_options={"stream_results": True}):
                 yield "\0".join(value for value in row if isinstance(value, str))
 
 

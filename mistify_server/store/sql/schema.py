@@ -3,19 +3,23 @@
 A change to a table, or to JSON in a table, needs a step in `migrations.steps`, which raises the version.
 """
 
-from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint, text
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
+
+from mistify_server.store.sql.columns import INTEGER_COLUMN, JSON_COLUMN, TEXT_COLUMN
 
 
 class Table(DeclarativeBase):
     """Base class of all tables. Costs and budgets (by axis) and seconds (by activity) are JSON objects."""
 
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own way of declaring it)
-        dict[str, float]: JSON,
-        dict[str, object]: JSON,
-        list[dict[str, object]]: JSON,
-        list[str]: JSON,
+        dict[str, float]: JSON_COLUMN,
+        dict[str, object]: JSON_COLUMN,
+        list[dict[str, object]]: JSON_COLUMN,
+        list[str]: JSON_COLUMN,
+        str: TEXT_COLUMN,
+        int: INTEGER_COLUMN,
         float: Float(),
     }
 

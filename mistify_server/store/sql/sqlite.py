@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
@@ -17,6 +17,7 @@ from typing_extensions import override
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import sync_path, write_bytes
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
+from mistify_server.store.sql.columns import json_text
 from mistify_server.store.sql.migrations.steps import OLDEST
 
 #: Name of the file in the directory of a store.
@@ -55,6 +56,7 @@ _log = logging.getLogger(__name__)
 class SqliteBackend(Backend):
     """A SQLite file (WAL, every commit synced)."""
 
+    remote = False
     oldest = OLDEST
     read_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN"}
     write_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN IMMEDIATE"}
@@ -76,7 +78,8 @@ class SqliteBackend(Backend):
         engine = create_engine(
             f"sqlite:///{self._path}",
             connect_args={"timeout": busy_seconds},
-            json_serializer=_json,
+            hide_parameters=True,
+            json_serializer=json_text,
             json_deserializer=from_json,
         )
         event.listen(engine, "connect", _set_up)
@@ -103,9 +106,9 @@ class SqliteBackend(Backend):
         return MistifyError(error_code, f"the server's store ({self._path.parent.name}) {text}")
 
     @override
-    def keep_copy(self, version: int) -> str:
+    def prepare_migration(self, connection: Connection, version: int) -> str:
         copy = self._path.with_name(f"{self._path.name}.v{version}")
-        # This connection does not see the open transaction of the migration.
+        # Another connection does not see the open transaction of the migration.
         with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as source:
             write_bytes(copy, source.serialize(), durable=True, private=True)
         return f"{copy} has the old one"
@@ -178,11 +181,6 @@ class SqliteBackend(Backend):
             (target / f"{DATABASE}{suffix}").unlink(missing_ok=True)
         copied.replace(target / DATABASE)
         sync_path(target)
-
-
-def _json(value: object) -> str:
-    """Return a value as JSON, with infinite numbers as `Infinity`."""
-    return to_json(value, inf_nan_mode="constants").decode()
 
 
 def _begin_explicitly(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:

@@ -1,7 +1,5 @@
 """Groups, leases and publications in the database."""
 
-from uuid import uuid4
-
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
@@ -10,10 +8,9 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference, Publication
 from mistify_server.store.sql.database import Database
-from mistify_server.store.sql.schema import BatchRow, GroupRow, MemberRow, MetaRow, PublicationRow
+from mistify_server.store.sql.schema import BatchRow, GroupRow, MemberRow, PublicationRow
+from mistify_server.store.sql.store_id import store_id
 from mistify_server.store.tuning import Group, Member, TuningStore
-
-_ID_KEY = "store_id"
 
 
 class SqlTuningStore(TuningStore):
@@ -25,11 +22,7 @@ class SqlTuningStore(TuningStore):
     @override
     def store_id(self) -> str:
         with self._database.write() as session:
-            row = session.get(MetaRow, _ID_KEY)
-            if row is None:
-                row = MetaRow(key=_ID_KEY, value=uuid4().hex)
-                session.add(row)
-            return row.value
+            return store_id(session)
 
     @override
     def add_group(self, group: Group) -> None:

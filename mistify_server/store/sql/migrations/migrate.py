@@ -52,7 +52,8 @@ def migrate(backend: Backend) -> None:
         backend: A database without other writers.
 
     Raises:
-        MistifyError: STORE_VERSION, as in `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
+        MistifyError: STORE_VERSION, as in `is_outdated`, or a step failed; CONFLICT, it belongs to another
+            store; UNAVAILABLE, it cannot be written.
     """
     if not is_outdated(backend):
         return
@@ -60,7 +61,7 @@ def migrate(backend: Backend) -> None:
     try:
         with engine.begin() as connection:
             old = int(_meta(connection)[VERSION_KEY])
-            copy = backend.keep_copy(old)
+            copy = backend.prepare_migration(connection, old)
             for step in STEPS[old - OLDEST :]:
                 step(connection)
             backend.check_links(connection)
@@ -68,6 +69,8 @@ def migrate(backend: Backend) -> None:
                 connection.execute(text("DELETE FROM meta WHERE key = :key"), {"key": key})
                 row = {"key": key, "value": value}
                 connection.execute(text("INSERT INTO meta (key, value) VALUES (:key, :value)"), row)
+    except MistifyError:
+        raise
     except Exception as error:
         raise backend.failure(error) or _failed(error, backend) from error
     _log.info("migrated %s from schema %d to %d; %s", backend.name, old, SCHEMA_VERSION, copy)

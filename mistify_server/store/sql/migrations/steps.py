@@ -1,8 +1,8 @@
 """Steps between schema versions, in order; each migrates a database from one version to the next.
 
 A step of a released version is never changed. It uses only SQL and plain JSON objects, because the tables in
-`schema` and the domain models keep changing. Foreign keys are not enforced while steps run, so that tables
-can be rebuilt; they are checked after the last step.
+`schema` and the domain models keep changing. In SQLite, foreign keys are not enforced while steps run, so
+that tables can be rebuilt; they are checked after the last step. New steps go to `portable_steps`.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,18 @@ from mistify_server.store.sql.migrations.early_steps import (
     separate_validation_from_test_scores,
 )
 from mistify_server.store.sql.migrations.json_columns import change_json
+from mistify_server.store.sql.migrations.portable_steps import (
+    add_graphs_and_paces,
+    add_priorities_and_limits,
+    add_rollouts,
+    add_tags_and_removals,
+    add_traces,
+)
 
 Step: TypeAlias = Callable[[sqlalchemy.Connection], None]
 
 
-def on_sqlite(step: Callable[[Connection], None]) -> Step:
+def _on_sqlite(step: Callable[[Connection], None]) -> Step:
     """Return the step of a function that uses a connection of Python's `sqlite3`."""
     return lambda connection: step(cast(Connection, connection.connection.driver_connection))
 
@@ -147,86 +154,38 @@ def add_expected_work(connection: Connection) -> None:
     connection.execute(f"UPDATE curve_points SET point = json_set(point, {unknown})")  # noqa: S608
 
 
-def add_tags_and_removals(connection: Connection) -> None:
-    """Add the tags of jobs and the times of their removals; earlier jobs have neither."""
-    connection.execute("ALTER TABLE jobs ADD COLUMN tags JSON NOT NULL DEFAULT '[]'")
-    connection.execute("ALTER TABLE jobs ADD COLUMN removed_unix_ms INTEGER")
-
-
-def add_graphs_and_paces(connection: Connection) -> None:
-    """Create the table of the operators of networks, which are unknown for earlier packages.
-
-    Earlier plans keep their numbers of training steps, and all preparations of their algorithms are needed.
-    """
-
-    def change_plan(plan: dict[str, Any]) -> None:
-        plan["recipe"] |= {"pace": 1.0, "source_pace": 1.0}
-        for profile in (plan["estimates"] or {"profiles": {}})["profiles"].values():
-            profile["preparation_pays_from"] = 0.0
-
-    change_json(connection, "batches", "plan", change_plan)
-    connection.execute(
-        "CREATE TABLE graphs (job_id VARCHAR NOT NULL, goal_id VARCHAR NOT NULL, graph JSON NOT NULL, "
-        "PRIMARY KEY (job_id, goal_id), FOREIGN KEY(job_id, goal_id) REFERENCES goals (job_id, id))"
-    )
-
-
-def add_rollouts(connection: sqlalchemy.Connection) -> None:
-    """Create the table of roll-outs."""
-    sqlalchemy.Table(
-        "rollouts",
-        sqlalchemy.MetaData(),
-        sqlalchemy.Column("number", sqlalchemy.Integer, primary_key=True),
-        sqlalchemy.Column("id", sqlalchemy.String, nullable=False, unique=True),
-        sqlalchemy.Column("job_id", sqlalchemy.String, nullable=False, index=True),
-        sqlalchemy.Column("state", sqlalchemy.String, nullable=False),
-        sqlalchemy.Column("rollout", sqlalchemy.JSON, nullable=False),
-    ).create(connection)
-
-
-def add_traces(connection: sqlalchemy.Connection) -> None:
-    """Add the positions of jobs in traces; earlier jobs have none."""
-    column = "traceparent VARCHAR NOT NULL DEFAULT ''"
-    connection.execute(sqlalchemy.text(f"ALTER TABLE jobs ADD COLUMN {column}"))
-
-
-def add_priorities_and_limits(connection: sqlalchemy.Connection) -> None:
-    """Add the priorities of jobs, which are normal, and the limits of tokens, of which there are none."""
-    added = ["jobs ADD COLUMN priority VARCHAR NOT NULL DEFAULT 'normal'"]
-    added += [f"tokens ADD COLUMN max_{limited} INTEGER" for limited in ("uploads", "jobs", "workers")]
-    for column in added:
-        connection.execute(sqlalchemy.text(f"ALTER TABLE {column}"))
-
-
 #: The version from which the first step starts. Older stores cannot be opened.
 OLDEST = 13
 
+#: Steps of versions that only knew SQLite.
+_ON_SQLITE: tuple[Callable[[Connection], None], ...] = (
+    rename_prospects,  # to 14
+    add_threads,  # to 15
+    add_efficiency,  # to 16
+    separate_validation_from_test_scores,  # to 17
+    qualify_targets,  # to 18
+    add_fleet,  # to 19
+    add_details,  # to 20
+    move_preparations_from_roots,  # to 21
+    add_source_output_scores,  # to 22
+    embed_recipes,  # to 23
+    name_options,  # to 24
+    rename_profile_fields,  # to 25
+    embed_package_specs,  # to 26
+    add_tasks,  # to 27
+    add_served_tasks_and_adaptation,  # to 28
+    add_exits,  # to 29
+    add_tokens,  # to 30
+    add_expected_work,  # to 31
+)
+
+#: The oldest version that can be migrated in any database.
+OLDEST_PORTABLE = OLDEST + len(_ON_SQLITE)
+
 STEPS: tuple[Step, ...] = (
-    *map(
-        on_sqlite,
-        (
-            rename_prospects,  # to 14
-            add_threads,  # to 15
-            add_efficiency,  # to 16
-            separate_validation_from_test_scores,  # to 17
-            qualify_targets,  # to 18
-            add_fleet,  # to 19
-            add_details,  # to 20
-            move_preparations_from_roots,  # to 21
-            add_source_output_scores,  # to 22
-            embed_recipes,  # to 23
-            name_options,  # to 24
-            rename_profile_fields,  # to 25
-            embed_package_specs,  # to 26
-            add_tasks,  # to 27
-            add_served_tasks_and_adaptation,  # to 28
-            add_exits,  # to 29
-            add_tokens,  # to 30
-            add_expected_work,  # to 31
-            add_tags_and_removals,  # to 32
-            add_graphs_and_paces,  # to 33
-        ),
-    ),
+    *map(_on_sqlite, _ON_SQLITE),
+    add_tags_and_removals,  # to 32
+    add_graphs_and_paces,  # to 33
     add_rollouts,  # to 34
     add_traces,  # to 35
     add_priorities_and_limits,  # to 36

@@ -88,8 +88,8 @@ def test_a_point_is_stored_without_the_costs_of_the_update(jobs: Store) -> None:
     assert details.sequence == jobs.jobs.events("j", 0, 99)[-1].sequence
 
 
-def test_curves_layers_and_operators_survive_a_restart(plan: BatchPlan, tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
+def test_curves_layers_and_operators_survive_a_restart(plan: BatchPlan, directory: Path) -> None:
+    with open_store(directory) as store:
         store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=0), [plan], "[]", None))
         assert (store.jobs.details("j", "a").layers, store.jobs.details("j", "a").graph) == (None, None)
         for step in range(3):
@@ -99,7 +99,7 @@ def test_curves_layers_and_operators_survive_a_restart(plan: BatchPlan, tmp_path
         for graph in (NetworkGraph("other", "host", ()), GRAPH):
             store.jobs.record("j", [GraphSaved("a", graph)], 0.0, {})
         before = store.jobs.details("j", "a")
-    with open_store(tmp_path) as store:
+    with open_store(directory) as store:
         after = store.jobs.details("j", "a")
         assert (after, after.layers, after.graph, len(after.curve)) == (before, LAYERS, GRAPH, 3)
         advance(store, 3)

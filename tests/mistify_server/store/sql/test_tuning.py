@@ -24,9 +24,9 @@ MODEL = Publication(
 
 
 @pytest.fixture
-def tuning(tmp_path: Path) -> Iterator[TuningStore]:
-    fleet.prepare(tmp_path)
-    with open_store(tmp_path) as store:
+def tuning(directory: Path) -> Iterator[TuningStore]:
+    fleet.prepare(directory)
+    with open_store(directory) as store:
         yield store.tuning
 
 
@@ -36,10 +36,10 @@ def code_of(call) -> ErrorCode:
     return caught.value.code
 
 
-def test_publications_survive_storage(tuning, tmp_path):
+def test_publications_survive_storage(tuning, directory):
     tuning.lease(ME, 5)
     tuning.publish(ME, MODEL)
-    with open_store(tmp_path) as again:
+    with open_store(directory) as again:
         assert again.tuning.published(ME) == MODEL
         assert again.tuning.publications(fleet.GROUP) == {ME.name: MODEL}
         assert again.tuning.weights() == {"w"}
@@ -74,7 +74,7 @@ def test_all_data_of_a_leaving_member_is_removed(tuning, leave):
     assert (tuning.expiry(ME), tuning.published(ME), tuning.weights()) == (None, None, set())
 
 
-def test_a_store_has_a_unique_and_persistent_id(tuning, tmp_path):
+def test_a_store_has_a_unique_and_persistent_id(tuning, directory, tmp_path):
     fleet.prepare(tmp_path / "other")
-    with open_store(tmp_path) as again, open_store(tmp_path / "other") as other:
+    with open_store(directory) as again, open_store(tmp_path / "other") as other:
         assert tuning.store_id() == again.tuning.store_id() != other.tuning.store_id()

@@ -5,9 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect, text
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.directory import open_store
+from mistify_server.store.directory import backend_of, open_store
 from mistify_server.store.models import NamedModel
 from mistify_server.store.sql.migrations import migrate
 from mistify_server.store.sql.migrations.steps import OLDEST, STEPS, Step
@@ -17,8 +18,17 @@ NAMES = ("tiny", "small")
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(directory: Path) -> Path:
     """Return a store of the current schema with two models, which additional migration steps make old."""
+    with open_store(directory) as store:
+        for name in NAMES:
+            store.models.add(NamedModel(name, "artifact", "file.h5"))
+    return directory
+
+
+@pytest.fixture
+def old_sqlite(tmp_path: Path) -> Path:
+    """Return the same in SQLite."""
     with open_store(tmp_path) as store:
         for name in NAMES:
             store.models.add(NamedModel(name, "artifact", "file.h5"))
@@ -34,15 +44,30 @@ def add_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return add
 
 
-def contents(path: Path) -> list[str]:
+def contents(store: Path) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the names of columns and the rows of each table."""
+    with backend_of(store).migration_engine().connect() as connection:
+        tables = inspect(connection)
+        return {
+            table: (
+                sorted(column["name"] for column in tables.get_columns(table)),
+                sorted(map(str, connection.execute(text(f"SELECT * FROM {table}")).all())),  # noqa: S608
+            )
+            for table in tables.get_table_names()
+        }
+
+
+def dump(path: Path) -> list[str]:
+    """Return a database in SQLite as statements."""
     with closing(sqlite3.connect(path)) as connection:
         return list(connection.iterdump())
 
 
 def set_meta(store: Path, **values: object) -> None:
-    with closing(sqlite3.connect(store / "mistify.db")) as connection, connection:
+    with backend_of(store).migration_engine().begin() as connection:
         for key, value in values.items():
-            connection.execute("UPDATE meta SET value = ? WHERE key = ?", (str(value), key))
+            row = {"key": key, "value": str(value)}
+            connection.execute(text("UPDATE meta SET value = :value WHERE key = :key"), row)
 
 
 def step(statement: str) -> Step:
@@ -53,12 +78,12 @@ FIRST = step("UPDATE models SET name = name || '!'")
 SECOND = step("UPDATE models SET name = name || '?'")
 
 
-def refused(store: Path, text: str, code: ErrorCode = ErrorCode.STORE_VERSION) -> None:
-    before = contents(store / "mistify.db")
-    with pytest.raises(MistifyError, match=text) as raised, open_store(store):
+def refused(store: Path, message: str, code: ErrorCode = ErrorCode.STORE_VERSION) -> None:
+    before = contents(store)
+    with pytest.raises(MistifyError, match=message) as raised, open_store(store):
         pass
     assert raised.value.code is code
-    assert contents(store / "mistify.db") == before
+    assert contents(store) == before
 
 
 def test_missing_migration_steps_are_applied_in_order(old: Path, add_steps: Callable[..., None]) -> None:
@@ -71,20 +96,23 @@ def test_missing_migration_steps_are_applied_in_order(old: Path, add_steps: Call
         assert {model.name for model in store.models.all()} == {"tiny!?!", "small!?!"}
 
 
-def test_the_database_is_backed_up_before_the_first_step(old: Path, add_steps: Callable[..., None]) -> None:
-    before = contents(old / "mistify.db")
+def test_the_database_is_backed_up_before_the_first_step(
+    old_sqlite: Path, add_steps: Callable[..., None]
+) -> None:
+    database = old_sqlite / "mistify.db"
+    before = dump(database)
     add_steps(FIRST, SECOND)
-    with open_store(old):
+    with open_store(old_sqlite):
         pass
-    copy = old / f"mistify.db.v{CURRENT}"
-    assert contents(copy) == before != contents(old / "mistify.db")
+    copy = old_sqlite / f"mistify.db.v{CURRENT}"
+    assert dump(copy) == before != dump(database)
     assert copy.stat().st_mode & 0o077 == 0
 
 
-def test_a_store_of_the_current_schema_is_not_backed_up(old: Path) -> None:
-    with open_store(old):
+def test_a_store_of_the_current_schema_is_not_backed_up(old_sqlite: Path) -> None:
+    with open_store(old_sqlite):
         pass
-    assert not list(old.glob("mistify.db.v*"))
+    assert not list(old_sqlite.glob("mistify.db.v*"))
 
 
 @pytest.mark.parametrize(

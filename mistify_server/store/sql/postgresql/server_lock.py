@@ -1,0 +1,200 @@
+"""The lock by which one server at a time uses a PostgreSQL database."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Final
+from uuid import uuid4
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.sql.postgresql.failures import failure_of
+from mistify_server.store.sql.schema import MetaRow
+
+#: Interval between checks of the connection with the lock, in seconds: usually, and during an outage.
+_CHECK_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+
+#: How long a server waits for the lock, in milliseconds: that of a killed one ends with its connection.
+_PATIENCE_MS: Final = 2_000
+
+#: The SQLSTATE of a lock that another connection has.
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+
+#: Key of the row in the table `meta` that names the last server.
+SERVER_KEY: Final = "server"
+
+_log = logging.getLogger(__name__)
+
+
+class ServerLock:
+    """A lock on a connection of its own, which a thread watches and makes again after an outage.
+
+    The lock ends with its connection, of which the server learns later. So the server also records itself in
+    the database, and every write of it checks that it is still the recorded one. While the database cannot be
+    reached, calls fail at once instead of waiting for a connection.
+
+    Args:
+        engine: Makes connections without transactions.
+        name: The database in messages to the operator.
+        key: The key of PostgreSQL's advisory lock.
+    """
+
+    def __init__(self, engine: Engine, name: str, key: int) -> None:
+        self._engine = engine
+        self._name = name
+        self._key = key
+        self._server = f"process {os.getpid()} on {socket.gethostname()} {uuid4().hex}"
+        self._connection: Connection | None = None
+        self._process = (0, "")
+        self._recorded = False
+        self._confirmed = False
+        self._reachable = True
+        self._look = Event()
+        self._ended = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock within the block.
+
+        Raises:
+            MistifyError: UNAVAILABLE, another server has it.
+        """
+        self._acquire()
+        thread = Thread(target=self._watch, name="database-lock", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended = True
+            self._look.set()
+            thread.join()
+            self._disconnect()
+
+    def record(self, session: Session) -> None:
+        """Record this server in the database."""
+        session.merge(MetaRow(key=SERVER_KEY, value=self._server))
+        self._recorded = True
+
+    def check_reachable(self) -> None:
+        """Check without waiting that no connection was lost since the last one was made.
+
+        Raises:
+            MistifyError: UNAVAILABLE.
+        """
+        if not self._reachable:
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE, "the server's database is not available; try again later"
+            )
+
+    def check_owner(self, connection: Connection) -> None:
+        """Check in a transaction that no other server has taken over the database.
+
+        Raises:
+            MistifyError: UNAVAILABLE, another server has.
+        """
+        if not self._recorded:
+            return
+        if self._last_server(connection) != self._server:
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE, "another server has taken over the server's database; stop this one"
+            )
+        self._confirmed = True
+
+    def report_lost(self, detail: str) -> None:
+        """Note that a connection was lost or cannot be made; the thread finds out when one can be."""
+        self._note_outage(detail)
+        self._look.set()
+
+    def _note_outage(self, reason: object) -> None:
+        if self._reachable:
+            self._reachable = False
+            _log.warning("%s cannot be used: %s", self._name, reason)
+
+    def _watch(self) -> None:
+        """Check the connection until the end of the block, more often during an outage."""
+        while not self._ended:
+            self._look.wait(_CHECK_SECONDS if self._reachable else _RETRY_SECONDS)
+            self._look.clear()
+            if not self._ended:
+                self._check()
+
+    def _check(self) -> None:
+        try:
+            if not self._alive():
+                self._acquire()
+            if self._connection is not None and self._confirmed:  # before, the record may not be committed
+                self.check_owner(self._connection)
+        except (SQLAlchemyError, MistifyError) as error:
+            failure = failure_of(error)
+            self._note_outage(error if failure is None else failure.detail)
+        else:
+            if not self._reachable:
+                self._reachable = True
+                _log.info("%s can be used again", self._name)
+
+    def _alive(self) -> bool:
+        """Check whether the connection with the lock is still there."""
+        try:
+            if self._connection is not None:
+                self._connection.exec_driver_sql("SELECT 1")
+        except DBAPIError:
+            self._disconnect()
+        return self._connection is not None
+
+    def _acquire(self) -> None:
+        """Take the lock on a new connection.
+
+        Raises:
+            MistifyError: UNAVAILABLE, another server has it.
+        """
+        connection = self._engine.connect()
+        try:
+            connection.exec_driver_sql(f"SET lock_timeout = {_PATIENCE_MS}")
+            try:
+                connection.exec_driver_sql(f"SELECT pg_advisory_lock({self._key})")
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                    raise
+                raise self._taken(connection) from error
+            started = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+            pid, start = connection.exec_driver_sql(started).one()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._process = connection, (pid, start)
+
+    def _taken(self, connection: Connection) -> MistifyError:
+        """Return the error for a lock that another connection has, and end it if it is this server's own.
+
+        PostgreSQL may keep a connection that was cut for as long as it does not try to send anything.
+        """
+        exists = connection.exec_driver_sql("SELECT to_regclass('meta')").scalar() is not None
+        holder = self._last_server(connection) if exists else None
+        if self._recorded and holder == self._server:
+            pid, start = self._process
+            connection.exec_driver_sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {pid} "  # noqa: S608 (our own)
+                f"AND backend_start::text = '{start}'"
+            )
+        named = "" if holder is None else f" ({' '.join(holder.split()[:4])})"
+        return MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"{self._name} is in use by another server{named}; stop that server or use another database",
+        )
+
+    def _last_server(self, connection: Connection) -> str | None:
+        found = connection.exec_driver_sql(f"SELECT value FROM meta WHERE key = '{SERVER_KEY}'").scalar()  # noqa: S608 (our own)
+        return None if found is None else str(found)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.close()
+        self._connection = None

@@ -1,0 +1,95 @@
+"""Steps that migrate both kinds of databases, for a store that is taken back to their first version."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, text
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.package_spec import PackageSpec
+from mistify_server.store.changes import Submission
+from mistify_server.store.directory import backend_of, open_store
+from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
+from mistify_server.store.sql.migrations.steps import OLDEST_PORTABLE
+from tests.support.postgresql import Cluster, bound_to
+
+JOB = Job("j", JobState.QUEUED, (Goal(id="a", batch=0, spec=PackageSpec({"flops": 1.0})),), created_unix_ms=5)
+
+#: Columns and tables that the portable steps add.
+ADDED = (
+    "ALTER TABLE jobs DROP COLUMN traceparent",
+    "ALTER TABLE jobs DROP COLUMN priority",
+    *(f"ALTER TABLE tokens DROP COLUMN max_{limited}" for limited in ("uploads", "jobs", "workers")),
+    "ALTER TABLE jobs DROP COLUMN tags",
+    "ALTER TABLE jobs DROP COLUMN removed_unix_ms",
+    "DROP TABLE graphs",
+    "DROP TABLE rollouts",
+)
+
+
+@pytest.fixture
+def old(directory: Path, plan: BatchPlan) -> Path:
+    """Return a store of the first version that portable steps migrate, with a job."""
+    with open_store(directory) as store:
+        store.jobs.create(Submission(JOB, [plan], "[]", None))
+    with backend_of(directory).migration_engine().begin() as connection:
+        for statement in ADDED:
+            connection.execute(text(statement))
+        content = json.loads(connection.execute(text("SELECT plan FROM batches")).scalar_one())
+        for key in ("pace", "source_pace"):
+            del content["recipe"][key]
+        connection.execute(text("UPDATE batches SET plan = :plan"), {"plan": json.dumps(content)})
+        version = {"value": str(OLDEST_PORTABLE)}
+        connection.execute(text("UPDATE meta SET value = :value WHERE key = 'schema_version'"), version)
+    return directory
+
+
+def schema(directory: Path) -> dict[str, Any]:
+    """Return columns, keys and links by table, independent of the order of columns."""
+    with backend_of(directory).migration_engine().connect() as connection:
+        tables = inspect(connection)
+        return {
+            table: (
+                {
+                    (column["name"], str(column["type"]), column["nullable"], column["default"])
+                    for column in tables.get_columns(table)
+                },
+                tables.get_pk_constraint(table)["constrained_columns"],
+                sorted(
+                    (key["constrained_columns"], key["referred_table"], key["referred_columns"])
+                    for key in tables.get_foreign_keys(table)
+                ),
+            )
+            for table in tables.get_table_names()
+        }
+
+
+def test_a_store_of_the_first_portable_version_is_migrated(
+    old: Path, plan: BatchPlan, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with open_store(old) as store:
+        assert store.jobs.job("j") == JOB
+        assert store.jobs.batches("j") == [BatchState(plan, None, {})]
+        assert store.jobs.details("j", "a").graph is None
+    new = tmp_path / "new"
+    if backend_of(old).remote:
+        bound_to(request.getfixturevalue("cluster").new_database(), new)
+    else:
+        with open_store(new):
+            pass
+    assert schema(old) == schema(new)
+
+
+def test_postgresql_has_no_versions_that_only_sqlite_steps_migrate(cluster: Cluster, tmp_path: Path) -> None:
+    store = bound_to(cluster.new_database(), tmp_path / "store")
+    with backend_of(store).migration_engine().begin() as connection:
+        older = {"value": str(OLDEST_PORTABLE - 1)}
+        connection.execute(text("UPDATE meta SET value = :value WHERE key = 'schema_version'"), older)
+    known = f"reads {OLDEST_PORTABLE} to {SCHEMA_VERSION}"
+    with pytest.raises(MistifyError, match=f"too old .*{known}") as raised, open_store(store):
+        pass
+    assert raised.value.code is ErrorCode.STORE_VERSION
