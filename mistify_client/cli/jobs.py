@@ -227,8 +227,9 @@ def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
 
 
 def _special_priority(part: JobPart) -> str:
-    """Return the priority of a job; empty if it is normal, so that the usual list has no such column."""
-    return "" if part.job.priority is JobPriority.NORMAL else part.job.priority.value
+    """Return the priority of a job; empty if it is normal or has no effect any more."""
+    usual = part.job.state.ended or part.job.priority is JobPriority.NORMAL
+    return "" if usual else part.job.priority.value
 
 
 def _show_job(client: PortingClient, job_id: str, console: Console, *, explain: bool) -> None:

@@ -202,4 +202,6 @@ def test_the_priority_of_a_job_is_changed_and_listed(mistify, service):
     assert mistify("prioritize", "job-1", "urgent", "--server", service.address).exit_code == 2
     assert "priority" not in mistify("jobs", "--server", service.address).stdout
     service.fake.job = replace(service.fake.job, priority=JobPriority.LOW)
+    assert "low" not in mistify("jobs", "--server", service.address).stdout  # it has ended
+    service.fake.job = replace(service.fake.job, state=JobState.RUNNING)
     assert "low" in mistify("jobs", "--server", service.address).stdout
