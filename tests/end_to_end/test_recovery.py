@@ -189,7 +189,8 @@ def test_completed_steps_are_not_repeated(killed: Killed) -> None:
 
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
-    assert list(report) == ["job", "seconds", "spent", "source", "sources", "metrics", "goals"]
+    about = ["job", "name", "tags", "submitted_by", "created_unix_ms", "state", "reason"]
+    assert list(report) == [*about, "seconds", "spent", "source", "sources", "metrics", "goals"]
     shown = ["flops", "params", "memory_bytes", "size_bytes", "accuracy", "tuned_accuracy"]
     names = ["batch", "model", *shown[:4], "energy_mj", "measured_latency_ms", *shown[4:], "metric"]
     names += ["outputs", "tuned_outputs", "steps", "preparing_steps"]
@@ -208,7 +209,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     asked += ["quantization", "precision_choice", "compression", "exits", "task", "hardware", "threads"]
     asked += ["latency_judged_by", "budget", "targets"]
     for goal in report["goals"]:
-        ended = ["achieved", "outputs", "branches", "met", "reason", "note", "seconds", "steps"]
+        ended = ["achieved", "outputs", "branches", "state", "met", "reason", "note", "seconds", "steps"]
         assert list(goal) == [*asked, *ended]
         assert goal["outputs"] == [
             {"output": "digit", "metric": "accuracy", "value": goal["achieved"]["accuracy"]}
