@@ -22,7 +22,7 @@ _PACKAGES: Final = ("mistify", "mistify_client")
 
 #: The extra of the distribution whose requirements the wheel always has, and the extras that it keeps.
 _REQUIRED_EXTRA: Final = "client"
-_KEPT_EXTRAS: Final = ("images", "onnx", "plots", "signatures")
+_KEPT_EXTRAS: Final = ("images", "mlflow", "onnx", "plots", "signatures")
 
 #: Label that tells this wheel from a whole distribution of the same version; no public index accepts it.
 _LABEL: Final = "client"

@@ -53,10 +53,11 @@ def test_the_wheel_has_the_client_and_no_more() -> None:
 def test_the_wheel_has_the_extras_that_errors_of_the_client_name() -> None:
     archive = zipfile.ZipFile(io.BytesIO(client_wheel().content))
     sources = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".py"))
-    named = {extra for source in sources for extra in re.findall(r"mistify-porting\[(\w+)\]", source)}
+    naming = re.compile(r"""mistify-porting\[(?P<extra>\w+)\]|_installed\("--\w+", "(?P<for_option>\w+)"\)""")
+    named = {found[found.lastgroup] for source in sources for found in naming.finditer(source)}
     (about,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
     metadata = email.message_from_bytes(archive.read(about))
-    assert named - {"server"} == {"images", "onnx", "plots", "signatures"}
+    assert named - {"server"} == {"images", "mlflow", "onnx", "plots", "signatures"}
     assert named - {"server"} <= set(metadata.get_all("Provides-Extra") or [])
     required = metadata.get_all("Requires-Dist") or []
     assert any(each.startswith("cryptography") and "signatures" in each for each in required)
