@@ -190,7 +190,9 @@ def test_a_hidden_tab_keeps_no_connection(follow: Follow) -> None:
     assert (followed.state, followed.streams) == ("done", [])
 
 
-@pytest.mark.parametrize("focused", ["tbody a[href$='goal-3']", "svg a[href$='goal-3']", "[data-send]"])
+@pytest.mark.parametrize(
+    "focused", ["tbody a[href$='goal-3']", "svg a[href$='goal-3']", "[data-send$='/cancel']"]
+)
 def test_a_refresh_preserves_focus_and_scroll_positions(follow: Follow, focused: str) -> None:
     followed = follow(job_page(JOB, after=5))
     followed.page.set_viewport_size({"width": 600, "height": 400})
