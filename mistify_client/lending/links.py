@@ -27,6 +27,11 @@ _RECENT: Final = 5
 _CHANGED: Final = 1.25
 _RECENT_ROUND_TRIPS: Final = 20
 
+#: Segments of fewer milliseconds and a smaller share of the network say nothing about the speed of a helper:
+#: the first ones after a pause take several times as long. Probes run such segments.
+_TELLING_MS: Final = 1.0
+_TELLING_SHARE: Final = 0.2
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -105,7 +110,9 @@ class HelperSpeed:
             computing_ms: Milliseconds of the segments.
             serving_ms: Milliseconds from the arrival of the request until its answer was sent.
         """
-        self._ratios.append(computing_ms / sum(self.idle_ms[start:end]))
+        idle_ms = sum(self.idle_ms[start:end])
+        if idle_ms >= min(_TELLING_MS, _TELLING_SHARE * sum(self.idle_ms)):
+            self._ratios.append(computing_ms / idle_ms)
         self._overhead_ms.append(serving_ms - computing_ms)
 
     @property

@@ -84,6 +84,17 @@ def test_the_speed_of_a_helper_is_measured_with_whichever_blocks_it_runs() -> No
     assert speed.overhead_ms == pytest.approx(0.4)
 
 
+def test_short_segments_say_nothing_about_the_speed_of_a_helper() -> None:
+    """A probe of the last segment, after a pause, would make the whole network look slow."""
+    speed = HelperSpeed([10.0, 20.0, 0.1])
+    for _ in range(5):
+        speed.observe(2, 3, 0.3, 0.7)
+    assert speed.segment_ms == (10.0, 20.0, 0.1)
+    assert speed.overhead_ms == pytest.approx(0.4)
+    speed.observe(1, 3, 40.2, 41.0)
+    assert speed.segment_ms == pytest.approx((20.0, 40.0, 0.2))
+
+
 class Clock:
     now = 0.0
 
