@@ -40,7 +40,7 @@ print("grpcio", grpc.__version__)
 
 def statuses(letters, **options):
     """Return how often each status is the result of 200 calls that fail with a text."""
-    found = Counter()
+    counts = Counter()
     with grpc.insecure_channel(address, options=[(f"grpc.{key}", value) for key, value in options.items()]) as channel:
         call = channel.unary_unary("/service/fail")
         for _ in range(200):
@@ -48,9 +48,9 @@ def statuses(letters, **options):
                 call(str(letters).encode())
             except grpc.RpcError as error:
                 assert error.code() is not grpc.StatusCode.INVALID_ARGUMENT or len(error.details()) == letters
-                found[error.code().name] += 1
-    print(f"{letters} letters, {options}: {dict(found)}")
-    return set(found)
+                counts[error.code().name] += 1
+    print(f"{letters} letters, {options}: {dict(counts)}")
+    return set(counts)
 
 
 limits = {"max_metadata_size": 2**20, "absolute_max_metadata_size": 2**20}

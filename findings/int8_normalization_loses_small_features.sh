@@ -60,7 +60,7 @@ def first_operators(network):
 print("tensorflow", tf.__version__, "keras", keras.__version__)
 expected = np.asarray(model(rows))
 plain = converter().convert()
-names = [entry["name"] for entry in tf.lite.Interpreter(model_content=converter().convert()).get_tensor_details()]
+names = [entry["name"] for entry in tf.lite.Interpreter(model_content=plain).get_tensor_details()]
 scaling = [name for name in names if name.endswith(("/Sub", "/truediv", "Maximum1"))]
 
 debug = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes=scaling)

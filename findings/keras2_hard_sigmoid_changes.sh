@@ -29,10 +29,10 @@ def outputs(activation):
     """Return a dense layer's outputs in Keras 2, and those of its file in Keras 3."""
     network = tf_keras.Sequential([tf_keras.layers.Input((8,)), tf_keras.layers.Dense(4, activation=activation)])
     network.save("network.h5")
-    with warnings.catch_warnings(record=True) as given:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = keras.models.load_model("network.h5", compile=False)
-    assert not any("sigmoid" in str(warning.message) for warning in given)
+    assert not any("sigmoid" in str(warning.message) for warning in caught)
     kernel, bias = network.get_weights()
     return x @ kernel + bias, network(x).numpy(), np.asarray(loaded(x))
 

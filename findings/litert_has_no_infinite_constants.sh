@@ -15,7 +15,7 @@ python3 -m venv "$directory/venv"
 "$directory/venv/bin/pip" install --quiet tensorflow==2.21.0 keras==3.15.1 numpy==2.4.6 ai-edge-litert==2.3.0
 cd "$directory"
 export TF_CPP_MIN_LOG_LEVEL=3
-"$directory/venv/bin/python" - 2>errors.log <<'PYTHON'
+"$directory/venv/bin/python" - 2>errors.log <<'PYTHON' || { cat errors.log >&2; exit 1; }
 from importlib.metadata import version
 
 import numpy as np
@@ -44,10 +44,10 @@ for kernels in (OpResolverType.AUTO, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELE
         ("x == inf", lambda x: tf.equal(x, np.inf), [True, False, False], [False, False, False]),
         ("is_finite", tf.math.is_finite, [False, False, True], [False, False, True]),
     ):
-        found = converted(function, kernels)
-        print(f"{name}: TensorFlow {function(tf.constant(x)).numpy().tolist()}, LiteRT {found.tolist()}")
+        in_litert = converted(function, kernels)
+        print(f"{name}: TensorFlow {function(tf.constant(x)).numpy().tolist()}, LiteRT {in_litert.tolist()}")
         assert function(tf.constant(x)).numpy().tolist() == expected
-        assert found.tolist() == wrong
+        assert in_litert.tolist() == wrong
     masked = converted(lambda x: x - np.float32(np.inf), kernels)[2]
     print("1 - inf:", masked)
     assert masked == -LARGEST

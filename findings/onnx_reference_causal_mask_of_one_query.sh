@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ONNX 1.23.2: the reference evaluator applies a causal mask to the first query only, if another mask is equal for all.
+# ONNX 1.23.2: the reference evaluator applies the causal mask of the first query to all, if another mask is equal for all.
 #
 # Expected: `attn_mask` is broadcast to [batch, heads, queries, keys] before `is_causal` excludes later keys, so that a mask
 # [batch, 1, 1, keys] gives the same outputs as the mask that repeats it for each query.

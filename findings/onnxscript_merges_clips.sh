@@ -54,9 +54,9 @@ def chain(*steps):
 def results(model):
     """Return what ONNX Runtime computes, after a comparison with the reference evaluator."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"x": x})
-    np.testing.assert_array_equal(found, ReferenceEvaluator(model).run(None, {"x": x})[0])
-    return found
+    (outputs,) = session.run(None, {"x": x})
+    np.testing.assert_array_equal(outputs, ReferenceEvaluator(model).run(None, {"x": x})[0])
+    return outputs
 
 
 print(*(f"{name} {version(name)}" for name in ("onnxscript", "onnx", "onnxruntime")))
@@ -65,8 +65,8 @@ for name, model, expected, right in (
     ("Clip to 0.75 and 2 after Clip to -1 and 0.5", chain(clip(-1, 0.5), clip(0.75, 2)), np.full(7, 0.75), False),
     ("Relu after Clip to -2 and 1", chain(clip(-2, 1), ("Relu", {})), x.clip(0, 1), True),
 ):
-    found = results(onnxscript.optimizer.optimize(model))
-    print(f"{name}: {results(model).tolist()}, optimized {found.tolist()}")
+    optimized = results(onnxscript.optimizer.optimize(model))
+    print(f"{name}: {results(model).tolist()}, optimized {optimized.tolist()}")
     np.testing.assert_array_equal(results(model), expected)
-    assert np.array_equal(found, expected) == right
+    assert np.array_equal(optimized, expected) == right
 PYTHON

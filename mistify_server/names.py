@@ -1,7 +1,9 @@
-"""Names that people give to models, groups, tokens and jobs."""
+"""Names that people give to models, groups, tokens and jobs, and ids that are made for what they start."""
 
 import re
+import secrets
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
@@ -14,6 +16,11 @@ _MOST_JOB_NAME: Final = 100
 #: Maximum number of a job's tags, and maximum length of a tag.
 MOST_TAGS: Final = 20
 _MOST_TAG: Final = 64
+
+
+def new_id(now: datetime) -> str:
+    """Return an unused id that begins with a time."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def check_name(name: str) -> None:

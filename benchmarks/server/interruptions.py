@@ -28,6 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 import numpy as np
+import psutil
 from rich.console import Console
 
 from benchmarks.harness.run import Figures, Target, run
@@ -222,11 +223,11 @@ class _Kills:
 
 def _workers_of(pid: int) -> Iterator[int]:
     """Yield the workers that a server has started."""
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            with suppress(FileNotFoundError):
-                if b"mistify_server.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    yield child
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(pid).children():
+            with suppress(psutil.NoSuchProcess):
+                if "mistify_server.worker" in child.cmdline():
+                    yield child.pid
 
 
 def _config(model: Path) -> str:

@@ -20,6 +20,7 @@ from mistify_client.cli.options import OptionalServer, TokenFile
 from mistify_client.cli.serving import announcing_backoff
 from mistify_client.files import output_directory
 from mistify_client.mlflow.recorded_job import RecordedJob, saved_job, served_job
+from mistify_client.porting.damaged import DamagedPackages
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report_files import REPORT_PAGE, ReportParts, read_report
 from mistify_client.rpc.porting import PortingClient
@@ -87,34 +88,53 @@ def report(
     console = Console()
     with reported_errors():
         wanted = any(each is not None for each in (png, html, csv, mlflow))
-        _check_wanted(job, server, html, wanted=wanted)
-        if experiment is not None and mlflow is None:
-            raise MistifyError(ErrorCode.INVALID_CONFIG, "--experiment needs --mlflow URI")
+        _check_options(
+            job, server, html, wanted=wanted, lacks_mlflow=experiment is not None and mlflow is None
+        )
         pictures = None if png is None else _pictures()
         write = None if mlflow is None else _mlflow_writer(mlflow, experiment, console)
+        damaged = None
         if server is None:
             content = read_report(Path(job))
             if write is not None:
-                write(saved_job(Path(job)))
+                damaged = write(saved_job(Path(job)))
         else:
             with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
                 content = ReportParts.of(report_of(client.job(job)))
-                if html is not None:
-                    output_directory(html.parent, "--html")
-                    write_bytes(html, client.report_page(job))
-                    print_line(console, f"report: {html}")
-                if write is not None:
-                    write(served_job(client, job))
+                damaged = _write_served(client, job, html, write, console)
         if csv is not None:
-            output_directory(csv.parent, "--csv")
-            write_bytes(csv, content.goals.encode())
-            print_line(console, f"goals: {csv}")
+            _write_goals(content, csv, console)
         if png is not None and pictures is not None:
             for path in _drawn(pictures, content.trade_offs, content.job, png):
                 print_line(console, f"picture: {path}")
+        if damaged is not None:
+            damaged.check()
 
 
-def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bool) -> None:
+def _write_served(
+    client: PortingClient,
+    job: str,
+    html: Path | None,
+    write: Callable[[RecordedJob], DamagedPackages] | None,
+    console: Console,
+) -> DamagedPackages | None:
+    """Write the page of a job that a server has, and the job into MLflow, as far as they are wanted."""
+    if html is not None:
+        output_directory(html.parent, "--html")
+        write_bytes(html, client.report_page(job))
+        print_line(console, f"report: {html}")
+    return None if write is None else write(served_job(client, job))
+
+
+def _write_goals(content: ReportParts, csv: Path, console: Console) -> None:
+    output_directory(csv.parent, "--csv")
+    write_bytes(csv, content.goals.encode())
+    print_line(console, f"goals: {csv}")
+
+
+def _check_options(
+    job: str, server: str | None, html: Path | None, *, wanted: bool, lacks_mlflow: bool
+) -> None:
     if not wanted:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
@@ -125,6 +145,8 @@ def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bo
             ErrorCode.INVALID_CONFIG,
             f"--html needs the --server that has the job; mistify port writes {Path(job) / REPORT_PAGE}",
         )
+    if lacks_mlflow:
+        raise MistifyError(ErrorCode.INVALID_CONFIG, "--experiment needs --mlflow URI")
 
 
 def _pictures() -> ModuleType:
@@ -133,20 +155,22 @@ def _pictures() -> ModuleType:
     return pictures
 
 
-def _mlflow_writer(uri: str, experiment: str | None, console: Console) -> Callable[[RecordedJob], None]:
-    """Return a function that writes a job into MLflow and prints where."""
+def _mlflow_writer(
+    uri: str, experiment: str | None, console: Console
+) -> Callable[[RecordedJob], DamagedPackages]:
+    """Return a function that writes a job into MLflow, prints where, and returns the damaged packages."""
     for variable, value in _MLFLOW_DEFAULTS.items():
         os.environ.setdefault(variable, value)
     with _installed("--mlflow", "mlflow"):
         from mistify_client.mlflow import runs  # noqa: PLC0415 (MLflow is optional)
     name = experiment or os.environ.get(_EXPERIMENT_VARIABLE) or _EXPERIMENT
 
-    def write(job: RecordedJob) -> None:
+    def write(job: RecordedJob) -> DamagedPackages:
         place, damaged = runs.write_job(
             job, uri, name, lambda goal_id, model: print_line(console, f"model of {goal_id}: {model}")
         )
         print_line(console, f"MLflow: {place}")
-        damaged.check()
+        return damaged
 
     return write
 

@@ -81,9 +81,11 @@ class CorrectionHistory:
 
     @property
     def corrections(self) -> Corrections:
-        """What chains take longer than predicted now: the median of recent differences."""
+        """The corrections at present: the median of the recent differences of each chain."""
         since = self._clock() - _SECONDS
         recent = {
-            chain: [each for at, each in known if at >= since] for chain, known in self._differences.items()
+            chain: [each for at, each in known if at >= since]
+            for chain, known in self._differences.items()
+            if known[-1][0] >= since
         }
         return Corrections({chain: median(each) for chain, each in recent.items() if len(each) >= _FEWEST})

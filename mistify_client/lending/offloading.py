@@ -165,7 +165,7 @@ class OffloadingNetwork:
         if self._counts.total() % _INPUTS_CHECKED == 0:
             self._input_bytes = sent_bytes(inputs)
         placement = replace(self.chooser.choose(reachable, self._input_bytes), is_decided_by_monitor=alone)
-        if not all(self.helpers[each].allows() for each in placement.helpers):
+        if not all(self.helpers[each].spend() for each in placement.helpers):
             placement = replace(placement, parts=(), is_beyond_rate=True)
         started = time.perf_counter()
         if placement.is_local:

@@ -1,17 +1,12 @@
 """What a helper grants other devices at most."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.lending.worker import WorkerLimits
-
-#: Requests that may come at once even at low rates: those with which a device measures the link at first.
-_LEAST_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -50,30 +45,3 @@ class Places:
             yield
         finally:
             self._free.release()
-
-
-class RateLimit:
-    """A limit on events a second, of which those of one second, or a few, may come at once (a token bucket).
-
-    Args:
-        rate: Events a second.
-        share: The share of them that may be used.
-        clock: Returns seconds.
-    """
-
-    def __init__(self, rate: float, share: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = share * rate
-        self._most = share * max(_LEAST_AT_ONCE, rate)
-        self._left = self._most
-        self._clock = clock
-        self._counted_at = clock()
-
-    def allows(self) -> bool:
-        """Count an event; return False, and do not count it, if there have been too many."""
-        now = self._clock()
-        self._left = min(self._most, self._left + self._rate * (now - self._counted_at))
-        self._counted_at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

@@ -13,7 +13,7 @@ from mistify_client.lending.config import LendingConfig
 from mistify_client.lending.cuts import cuts_of
 from mistify_client.lending.links import MEASURING_BYTES, HelperSpeed, Link
 from mistify_client.lending.packages import BlockNetwork
-from mistify_client.lending.quotas import RateLimit
+from mistify_client.lending.rate_limit import RateLimit
 from mistify_client.lending.status import NOT_CONNECTED
 from mistify_client.lending.streams import Answered, HelperError, HelperStream, LateError
 from mistify_client.lending.tensors import (
@@ -107,9 +107,9 @@ class RemoteHelper:
             return False
         return stream.owes_since is None or self._late_answer_came(stream)
 
-    def allows(self) -> bool:
-        """Return True if it grants an inference now, and count that as asked for."""
-        return self._rate is None or self._rate.allows()
+    def spend(self, count: int = 1) -> bool:
+        """Count some inferences as asked for; return False, and count none, if it does not grant them now."""
+        return self._rate is None or self._rate.spend(count)
 
     def start(self, start: int, end: int, tensors: Tensors) -> int:
         """Send an inference, whose outputs `finish` returns.
@@ -262,7 +262,7 @@ class RemoteHelper:
         """Measure the round trip, the bandwidth and the speed of the helper, if its rate allows that."""
         cut = self._probing_cut
         is_small = cut is None or cut.size < MEASURING_BYTES
-        if not all(self.allows() for _ in range(1 + (cut is not None) + is_small)):
+        if not self.spend(1 + (cut is not None) + is_small):
             return
         self._observe(stream.probe(0, _GONE_SECONDS))
         if cut is not None:

@@ -7,7 +7,8 @@ from typing import Any
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import lending_pb2 as pb
 from mistify_client.lending.packages import BlockNetwork, LentPackages
-from mistify_client.lending.quotas import Quotas, RateLimit
+from mistify_client.lending.quotas import Quotas
+from mistify_client.lending.rate_limit import RateLimit
 from mistify_client.lending.tensors import arrays_of, checked_contents, message_of, rounded_message_of
 from mistify_client.lending.worker_process import WorkerProcess
 
@@ -82,7 +83,7 @@ class Session:
         self, request: Any, arrived: float, answer: Callable[[Any], pb.InferenceAnswer]
     ) -> pb.RunResponse:
         """Return the answer to an inference or a probe, with its times."""
-        if not self._rate.allows():
+        if not self._rate.spend():
             raise MistifyError(
                 ErrorCode.NO_ROOM,
                 f"more than {self._quotas.rate:g} inferences a second; start the helper with a higher --rate",

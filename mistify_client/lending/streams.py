@@ -81,6 +81,9 @@ class HelperStream:
             starts: Indices of the blocks with which its segments begin.
             seconds: Time until the deadline.
 
+        Returns:
+            The milliseconds of each segment there, and the rate that the helper grants.
+
         Raises:
             HelperError: The helper has not loaded it.
         """

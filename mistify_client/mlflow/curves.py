@@ -62,12 +62,12 @@ class Timeline:
 
 def timelines(events: Iterable[JobEvent]) -> dict[str | None, Timeline]:
     """Return the timeline of each goal, and of the job (None), as far as there are events about it."""
-    found: dict[str | None, Timeline] = {}
+    by_goal: dict[str | None, Timeline] = {}
     for event in events:
         if event.goal_id is None and isinstance(event.event, ProgressUpdate):
             continue  # about the source of one of its batches
-        found.setdefault(event.goal_id, Timeline()).add(event)
-    return found
+        by_goal.setdefault(event.goal_id, Timeline()).add(event)
+    return by_goal
 
 
 def _figures(update: ProgressUpdate) -> Iterator[tuple[str, float]]:

@@ -76,10 +76,10 @@ def saved_job(path: Path) -> RecordedJob:
         MistifyError: As for `read_report`.
     """
     content, directory = read_report(path).report, directory_of(path)
-    found = {goal["id"]: package_directory(directory, goal["id"]) for goal in content["goals"]}
+    directories = {goal["id"]: package_directory(directory, goal["id"]) for goal in content["goals"]}
     packages = {
         goal_id: PackageOrigin(_digest(package / MANIFEST), partial(_in_place, package))
-        for goal_id, package in found.items()
+        for goal_id, package in directories.items()
         if (package / MANIFEST).exists()
     }
     page = directory / REPORT_PAGE

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -140,17 +141,17 @@ class _JobWriter:
 
     def _known_runs(self) -> dict[str | None, Run]:
         """Return the runs of the job (None) and of its goals that an earlier call has made."""
-        found: dict[str | None, Run] = {}
+        runs: dict[str | None, Run] = {}
         condition, token = f"tags.`{JOB}` = '{self._job.report['job']}'", None
         while True:
             page = self._client.search_runs(
                 [self._experiment], condition, max_results=_MOST_RUNS, page_token=token
             )
             for run in page:
-                found.setdefault(run.data.tags.get(GOAL), run)
+                runs.setdefault(run.data.tags.get(GOAL), run)
             token = page.token
             if not token:
-                return found
+                return runs
 
     def _run(
         self, known: Run | None, name: str, goal_id: str | None, tags: Mapping[str, str]
@@ -201,38 +202,39 @@ class _JobWriter:
             self._client.log_batch(run_id, metrics=some)
 
     def _log_package(self, run_id: str, goal_id: str, package: PackageOrigin) -> None:
-        """Log a package as a model, in place of another one, unless it is already there."""
-        if self._has_model(run_id, package.digest):
-            return
-        with package.provided() as directory:
-            latency = Manifest.load(directory).latency
-            tags = [
-                RunTag("mistify.latency_machine", latency.machine),
-                RunTag("mistify.latency_runtime", latency.runtime),
-            ]
-            self._client.log_batch(run_id, tags=tags)
-            model = Model.log(
-                None,
-                flavor,
-                name=PACKAGE,
-                run_id=run_id,
-                tags={_MANIFEST: package.digest, JOB: self._job.report["job"], GOAL: goal_id},
-                package=directory,
-            )
-        self._on_model(goal_id, model.model_uri)
-
-    def _has_model(self, run_id: str, digest: str) -> bool:
-        """Check whether a run has the model of a package; remove those of other packages."""
+        """Log a package as a model unless it is already there; then remove the models of other packages."""
         models = self._client.search_logged_models(
             [self._experiment], filter_string=f"source_run_id = '{run_id}'"
         )
-        found = False
-        for model in models:
-            if model.status == LoggedModelStatus.READY and model.tags.get(_MANIFEST) == digest:
-                found = True
-            else:
+        own = [model for model in models if _MANIFEST in model.tags]  # others may have logged more
+        current = {
+            model.model_id
+            for model in own
+            if model.status == LoggedModelStatus.READY and model.tags[_MANIFEST] == package.digest
+        }
+        if not current:
+            with package.provided() as directory:
+                self._log_model(run_id, goal_id, package.digest, directory)
+        for model in own:
+            if model.model_id not in current:
                 self._client.delete_logged_model(model.model_id)
-        return found
+
+    def _log_model(self, run_id: str, goal_id: str, digest: str, directory: Path) -> None:
+        latency = Manifest.load(directory).latency
+        tags = [
+            RunTag("mistify.latency_machine", latency.machine),
+            RunTag("mistify.latency_runtime", latency.runtime),
+        ]
+        self._client.log_batch(run_id, tags=tags)
+        model = Model.log(
+            None,
+            flavor,
+            name=PACKAGE,
+            run_id=run_id,
+            tags={_MANIFEST: digest, JOB: self._job.report["job"], GOAL: goal_id},
+            package=directory,
+        )
+        self._on_model(goal_id, model.model_uri)
 
     def _set_status(self, run: Run, state: str, timeline: Timeline) -> None:
         run_id, status = run.info.run_id, RunStatus.to_string(STATUS[state])
@@ -292,5 +294,12 @@ def _translated(uri: str) -> Iterator[None]:
         message = f"MLflow needs {error.name} for {shown(uri)}, which is not installed: pip install mlflow"
         raise MistifyError(ErrorCode.UNAVAILABLE, message) from error
     except (MlflowException, RequestException) as error:
-        message = f"MLflow at {shown(uri)}: {shown(uri, str(error))}"
-        raise MistifyError(ErrorCode.UNAVAILABLE, message) from error
+        raise _unavailable(uri, error) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("sqlalchemy."):  # which may not be installed
+            raise
+        raise _unavailable(uri, error) from error
+
+
+def _unavailable(uri: str, error: Exception) -> MistifyError:
+    return MistifyError(ErrorCode.UNAVAILABLE, f"MLflow at {shown(uri)}: {shown(uri, str(error))}")

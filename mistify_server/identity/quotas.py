@@ -1,7 +1,7 @@
 """Limits of tokens, and the errors of callers who would exceed them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
@@ -80,10 +80,8 @@ def change_limits(tokens: TokenStore, name: str, changed: Mapping[str, int | Non
     Raises:
         MistifyError: INVALID_CONFIG, a limit cannot be used; NOT_FOUND, there is no such token.
     """
-    limits = replace(tokens.limits(name), **changed)
-    check_limits(limits)
-    tokens.set_limits(name, limits)
-    return limits
+    check_limits(Quota(**changed))
+    return tokens.set_limits(name, changed)
 
 
 def size_limit(text: str) -> int:

@@ -1,6 +1,7 @@
 """Tokens of callers, and the interface of their store."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mistify.quotas import UNLIMITED, Quota
@@ -51,8 +52,11 @@ class TokenStore(ABC):
         """Return the limits of a caller; without any if there is no token with this name."""
 
     @abstractmethod
-    def set_limits(self, name: str, limits: Quota) -> None:
-        """Replace the limits of a token.
+    def set_limits(self, name: str, changed: Mapping[str, int | None]) -> Quota:
+        """Change some limits of a token, and return all of them.
+
+        Args:
+            changed: Field of `Quota` -> its new value.
 
         Raises:
             MistifyError: NOT_FOUND, there is no token with this name.

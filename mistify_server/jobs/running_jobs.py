@@ -130,10 +130,7 @@ class RunningJobs:
 
     async def change(self, job_id: str, change: JobChange) -> None:
         """Change the name, the tags or the priority of a job."""
-        async with self.held(job_id):
-            await asyncio.to_thread(self._store.jobs.change, job_id, change)
-            if change.priority is not None and (runner := self._runners.get(job_id)):
-                runner.prioritize(change.priority)
+        await completed(self._change(job_id, change))
 
     async def stop(self) -> None:
         """Stop all jobs; the next server resumes them."""
@@ -202,6 +199,12 @@ class RunningJobs:
                 if job_id not in self._tasks:  # it may be restarted while it ends
                     await self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
                     return
+
+    async def _change(self, job_id: str, change: JobChange) -> None:
+        async with self.held(job_id):
+            await asyncio.to_thread(self._store.jobs.change, job_id, change)
+            if change.priority is not None and (runner := self._runners.get(job_id)):
+                runner.prioritize(change.priority)
 
     async def _set_paused(self, job_id: str, *, paused: bool) -> None:
         async with self.held(job_id), self.writing(job_id):

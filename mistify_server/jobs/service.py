@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, starmap
 
 from mistify.config.reading import BatchReading
@@ -19,7 +19,7 @@ from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
-from mistify_server.names import check_job_name, checked_tags
+from mistify_server.names import check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
@@ -171,8 +171,10 @@ class PortingService:
         inspections: Inspections = {}
         while True:
             async with self._jobs.held(job_id):
-                if idempotency_key and self._store.jobs.added(job_id, idempotency_key, config_text):
-                    return
+                if idempotency_key:
+                    added = partial(self._store.jobs.added, job_id, idempotency_key, config_text)
+                    if await asyncio.to_thread(added):
+                        return
                 lost = self._lost(job_id)
                 snapshot = await asyncio.to_thread(self._snapshot, job_id)
                 reading = await asyncio.to_thread(read_configs, config_text, self._max_goals, snapshot.common)
@@ -355,7 +357,7 @@ class PortingService:
     def _new_job(self, goals: Sequence[Goal]) -> Job:
         now = self._now()
         return Job(
-            id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+            id=new_id(now),
             state=JobState.QUEUED,
             goals=tuple(goals),
             created_unix_ms=int(now.timestamp() * 1000),

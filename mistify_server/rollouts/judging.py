@@ -77,9 +77,9 @@ def judged(rollout: Rollout, members: Sequence[Member], now_ms: int) -> Rollout:
         stopped = replace(rollout, state=RolloutState.STOPPED, since_unix_ms=now_ms, reason=beyond)
         return replace(stopped, outcome=outcome_of(rollout, members))
     new = [member for member in taking_part if member.stage == rollout.stage]
-    heard = sum(member.settled or member.failed for member in new)
+    reported_in_stage = sum(member.settled or member.failed for member in new)
     due = now_ms - rollout.since_unix_ms >= 1000 * rollout.criteria.after_seconds
-    if rollout.state is RolloutState.PAUSED or heard < _needed(rollout, new) or not due:
+    if rollout.state is RolloutState.PAUSED or reported_in_stage < _needed(rollout, new) or not due:
         return rollout
     return _advanced(rollout, reported, now_ms)
 

@@ -57,7 +57,7 @@ class Member:
         if installation.phase is InstallationPhase.FAILED:
             return " ".join(installation.reason.split())
         lost = installation.phase.begun and not self.settled and not self.awaited
-        return "nothing was heard of it since it began" if lost else None
+        return f"no report for an hour, the last one: {installation.phase.value}" if lost else None
 
     @property
     def failed(self) -> bool:
@@ -102,7 +102,7 @@ def is_addressed(rollout: Rollout, status: DeviceStatus) -> bool:
     offered = status.rollouts
     if offered is None or offered.package != rollout.package:
         return False
-    return fnmatchcase(status.name, rollout.devices)
+    return fnmatchcase(status.name, rollout.devices.replace("[", "[[]").replace("?", "[?]"))
 
 
 def has_begun(rollout: Rollout, status: DeviceStatus) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from mistify.rollouts import (
 )
 from mistify_server.fleet import Fleet
 from mistify_server.identity.callers import current_caller
+from mistify_server.names import new_id
 from mistify_server.rollouts.judging import judged, outcome_of, progress_of
 from mistify_server.rollouts.members import (
     Member,
@@ -85,8 +85,9 @@ class RolloutService:
                     f"it is done, or end it: mistify rollout back {other.id}",
                 )
         now = self._now()
+        now_ms = int(now.timestamp() * 1000)
         rollout = Rollout(
-            id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+            id=new_id(now),
             job_id=new.job_id,
             goal_id=new.goal_id,
             digest=digest,
@@ -96,9 +97,9 @@ class RolloutService:
             criteria=new.criteria,
             state=RolloutState.RUNNING,
             stage=0,
-            since_unix_ms=self._now_ms(),
+            since_unix_ms=now_ms,
             reason="started",
-            created_unix_ms=self._now_ms(),
+            created_unix_ms=now_ms,
             started_by=current_caller().name,
         )
         return self._saved(rollout)
@@ -135,11 +136,15 @@ class RolloutService:
     def roll_back(self, rollout_id: str) -> RolloutProgress:
         """End a roll-out, even one that is done; its devices return to their previous package.
 
+        One that was rolled back does not change, so that the call can be repeated.
+
         Raises:
-            MistifyError: NOT_FOUND; CONFLICT, it was stopped before, or a later roll-out has replaced its
+            MistifyError: NOT_FOUND; CONFLICT, it has stopped by itself, or a later roll-out has replaced its
                 package; UNAVAILABLE, the store cannot be written.
         """
         rollout = self._rollout(rollout_id)
+        if rollout.state is RolloutState.ROLLED_BACK:
+            return self._progress(rollout)
         if not rollout.state.in_force:
             raise MistifyError(
                 ErrorCode.CONFLICT,
@@ -190,6 +195,8 @@ class RolloutService:
                 self.advance()
             except MistifyError as error:
                 _log.warning("roll-outs could not be advanced: %s", error)
+            except Exception:  # the others must still be judged
+                _log.exception("roll-outs could not be advanced because of an internal error")
 
     def _under_way(self) -> list[Rollout]:
         return [rollout for rollout in self._rollouts.values() if rollout.state.under_way]

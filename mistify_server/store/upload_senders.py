@@ -15,7 +15,12 @@ class UploadSenders:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._senders = {path.name: path.parent.name for path in directory.glob("*/*")}
+        self._senders: dict[str, str] = {}
+        # After a crash, or in a repeated backup, an earlier sender may be there as well.
+        for path in sorted(directory.glob("*/*"), key=lambda each: each.stat().st_mtime_ns):
+            if (earlier := self._senders.get(path.name)) is not None:
+                (directory / earlier / path.name).unlink(missing_ok=True)
+            self._senders[path.name] = path.parent.name
         self._bytes: Counter[str] = Counter()
 
     def sent_by(self, sender: str) -> int:

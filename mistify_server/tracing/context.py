@@ -32,8 +32,8 @@ class TraceContext:
     @classmethod
     def parse(cls, traceparent: str) -> Self | None:
         """Return the span that a `traceparent` names; None if it is empty or invalid."""
-        found = _FORM.fullmatch(traceparent)
-        return None if found is None else cls(found[1], found[2], int(found[3], 16))
+        match = _FORM.fullmatch(traceparent)
+        return None if match is None else cls(match[1], match[2], int(match[3], 16))
 
     @property
     def sampled(self) -> bool:

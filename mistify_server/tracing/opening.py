@@ -51,6 +51,8 @@ async def open_traces(collector: str | None = None) -> AsyncIterator[Traces]:
 def _traces(collector: str | None) -> Traces:
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").casefold() == "true"
     if disabled or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        if collector is not None:
+            _log.warning("OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER turns off the traces of the settings")
         return NO_TRACES
     if collector is None and not any(os.environ.get(name) for name in _ENDPOINTS):
         return NO_TRACES

@@ -40,7 +40,7 @@ class TokenLimits(BaseModel):
     max_jobs: Annotated[int | None, Field(description="Unfinished jobs")] = None
     max_workers: Annotated[int | None, Field(description="Steps in progress; further ones wait")] = None
 
-    def given(self) -> dict[str, int | None]:
+    def present(self) -> dict[str, int | None]:
         """Return the limits that the request contains, by field of `Quota`."""
         limits = self.model_dump(include=set(TokenLimits.model_fields), exclude_unset=True)
         return {name.removeprefix("max_"): limit for name, limit in limits.items()}
@@ -106,7 +106,7 @@ def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
         """Make a token; the secret is in this response only."""
         new = await small_body(request, NewToken)
         token, secret = await asyncio.to_thread(
-            create_token, tokens, new.name, new.scopes, new.days, Quota(**new.given())
+            create_token, tokens, new.name, new.scopes, new.days, Quota(**new.present())
         )
         made = await asyncio.to_thread(TokenModel.of, token, usages)
         return MadeToken(**made.model_dump(), token=secret)
@@ -120,7 +120,7 @@ def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
     async def change(name: str, request: Request) -> None:
         """Change limits of a token; its jobs and uploads stay."""
         changed = await small_body(request, ChangedToken)
-        await asyncio.to_thread(change_limits, tokens, name, changed.given())
+        await asyncio.to_thread(change_limits, tokens, name, changed.present())
 
     @router.delete("/{name}", status_code=204, responses=dict(responses(ErrorCode.NOT_FOUND)))
     async def revoke(name: str) -> None:

@@ -17,7 +17,7 @@ JOB, PACKAGE = "20261125-120000-abcd", "phone"
 
 
 def new_rollout(*stages: float, pattern: str = "*", **criteria: Any) -> NewRollout:
-    """Return a roll-out of `phone-2` in place of `phone`, whose stages last no minimum time unless told."""
+    """Return a roll-out of `phone-2` in place of `phone`, whose stages last no minimum time by default."""
     return NewRollout(
         JOB,
         "phone-2",

@@ -86,14 +86,14 @@ def attended(builder: Builder, name: str, mixed: Any, kernel: Array, bias: Array
     heads, width = query.columns.shape
     groups, value_width, channels = _groups(key, value, heads), value.columns.shape[1], kernel.shape[1]
     module = _common(query.name, name)
-    if groups == heads:
-        name = builder.helper(module) if module else name
-        layer = layers.MultiHeadAttention(heads, width, value_width, output_shape=channels, name=name)
-    elif groups and width == value_width and channels == query.source.shape[-1]:
-        name = builder.helper(module) if module else name
+    shares_keys = groups < heads
+    if not groups or (shares_keys and (width != value_width or channels != query.source.shape[-1])):
+        return None
+    name = builder.helper(module) if module else name
+    if shares_keys:
         layer = layers.GroupQueryAttention(width, heads, groups, name=name)
     else:
-        return None
+        layer = layers.MultiHeadAttention(heads, width, value_width, output_shape=channels, name=name)
     result = layer(query.source, value.source, key.source, **masks)
     factor = np.float32(scores.scale * sqrt(width))  # which the layer divides by
     shared = slice(None, None, heads // groups)
@@ -114,7 +114,8 @@ def _groups(key: _Projection, value: _Projection, heads: int) -> int:
     It is 0 if the queries do not share them so.
     """
     groups = len(np.unique(key.columns[:, 0]))
-    if heads % groups:
+    counts = {len(each.columns) for each in (key, value)}
+    if heads % groups or not counts <= ({1, heads} if groups == 1 else {heads}):
         return 0
     repeats = heads // groups
     for columns in (key.columns, value.columns):

@@ -99,13 +99,13 @@ def read_graph(path: Path, graph: GraphProto, version: int) -> Graph:
 def _of_types(graph: GraphProto, weights: Mapping[str, Array], kinds: Sequence[int]) -> frozenset[str]:
     """Return the tensors of some types of integers, by the types of inputs and weights and by casts."""
     dtypes = [helper.tensor_dtype_to_np_dtype(kind) for kind in kinds]
-    found = {name for name, array in weights.items() if array.dtype in dtypes}
-    found |= {each.name for each in graph.input if each.type.tensor_type.elem_type in kinds}
+    names = {name for name, array in weights.items() if array.dtype in dtypes}
+    names |= {each.name for each in graph.input if each.type.tensor_type.elem_type in kinds}
     for node in with_inner(graph.node):
         kind = next((each.i for each in node.attribute if each.name == "to"), None)
-        if kind in kinds or (node.op_type not in _OF_OTHER_TYPE and found.intersection(node.input)):
-            found.update(filter(None, node.output))
-    return frozenset(found)
+        if kind in kinds or (node.op_type not in _OF_OTHER_TYPE and names.intersection(node.input)):
+            names.update(filter(None, node.output))
+    return frozenset(names)
 
 
 def check_nodes(path: Path, graph: GraphProto, version: int) -> None:

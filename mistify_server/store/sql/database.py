@@ -4,12 +4,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from mistify_server.store.sql.backend import Backend
-from mistify_server.store.sql.migrations.migrate import VERSION_KEY, version_rows
+from mistify_server.store.sql.migrations.migrate import VERSION_KEY, has_metadata, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
 
 
@@ -38,8 +38,7 @@ class Database:
         try:
             with database.write() as session:
                 connection = session.connection()
-                has_tables = inspect(connection).has_table(MetaRow.__tablename__)
-                new = not has_tables or session.get(MetaRow, VERSION_KEY) is None
+                new = not has_metadata(connection) or session.get(MetaRow, VERSION_KEY) is None
                 if new:
                     backend.check_new(connection)
                     Table.metadata.create_all(connection)

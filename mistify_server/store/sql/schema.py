@@ -1,6 +1,7 @@
 """Tables of the store.
 
-A change to a table, or to JSON in a table, needs a step in `migrations.steps`, which raises the version.
+A change to a table, or to JSON in a table, needs a step in `migrations.portable_steps`, which is listed in
+`migrations.steps` and raises the version.
 """
 
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint, text

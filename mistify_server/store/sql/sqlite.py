@@ -89,7 +89,10 @@ class SqliteBackend(Backend):
     @override
     def migration_engine(self) -> Engine:
         engine = create_engine(
-            f"sqlite:///{self._path}", connect_args={"timeout": BUSY_SECONDS}, poolclass=NullPool
+            f"sqlite:///{self._path}",
+            connect_args={"timeout": BUSY_SECONDS},
+            poolclass=NullPool,
+            hide_parameters=True,
         )
         event.listen(engine, "connect", _begin_explicitly)
         event.listen(engine, "begin", _begin)

@@ -22,5 +22,5 @@ def store_id(session: Session) -> str:
 
 def recorded_store_id(connection: Connection) -> str | None:
     """Return the id of a store with any schema; None if it has none."""
-    found = connection.execute(text("SELECT value FROM meta WHERE key = :key"), {"key": _KEY}).scalar()
-    return None if found is None else str(found)
+    value = connection.execute(text("SELECT value FROM meta WHERE key = :key"), {"key": _KEY}).scalar()
+    return None if value is None else str(value)

@@ -1,5 +1,6 @@
 """Tokens in the database."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from sqlalchemy import select
@@ -57,11 +58,12 @@ class SqlTokenStore(TokenStore):
             return UNLIMITED if row is None else _limits(row)
 
     @override
-    def set_limits(self, name: str, limits: Quota) -> None:
+    def set_limits(self, name: str, changed: Mapping[str, int | None]) -> Quota:
         with self._database.write() as session:
             row = _existing(session, name)
-            for column, value in _columns(limits).items():
-                setattr(row, column, value)
+            for field, value in changed.items():
+                setattr(row, f"max_{field}", value)
+            return _limits(row)
 
     @override
     def revoke(self, name: str) -> None:

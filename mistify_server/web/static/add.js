@@ -18,9 +18,10 @@
   // Returns the text of goals with one more at the end of the list.
   function extended(goals, one) {
     const end = goals.lastIndexOf("]");
+    if (end < 0) return goals.trim() ? `${goals.trimEnd()}\n${one}\n` : `[\n${one}\n]\n`;  // the check names what is missing
     const before = goals.slice(0, end).trimEnd();
     const comma = before.endsWith("[") || before.endsWith(",") ? "" : ",";
-    return end < 0 ? `[\n${one}\n]\n` : `${before}${comma}\n${one}\n${goals.slice(end)}`;
+    return `${before}${comma}\n${one}\n${goals.slice(end)}`;
   }
 
   goal.addEventListener("submit", (event) => {

@@ -35,9 +35,9 @@ document.getElementById("new-token").addEventListener("submit", async (event) =>
 for (const button of document.querySelectorAll("[data-limits]")) {
   button.addEventListener("click", async () => {
     const { limits: name, value } = button.dataset;
-    const given = prompt(`Limits of ${name}: uploads, unfinished jobs, steps in progress ("none" for no limit)`, value);
-    if (given === null) return;
-    const [uploads, jobs, workers] = given.split(",").map((limit) => limit.trim()).map((limit) => limit === "none" ? null : limit);
+    const entered = prompt(`Limits of ${name}: uploads, unfinished jobs, steps in progress ("none" for no limit)`, value);
+    if (entered === null) return;
+    const [uploads, jobs, workers] = entered.split(",").map((limit) => limit.trim()).map((limit) => limit === "none" ? null : limit);
     const body = { max_uploads: uploads, max_jobs: jobs, max_workers: workers };
     if (await changed("PATCH", `/v1/tokens/${encodeURIComponent(name)}`, body)) location.reload();
   });

@@ -19,7 +19,8 @@ from mistify.v1 import lending_pb2 as pb
 from mistify.wire.listening import Certificate
 from mistify_client.lending.helper import serving
 from mistify_client.lending.packages import LentPackages
-from mistify_client.lending.quotas import Quotas, RateLimit
+from mistify_client.lending.quotas import Quotas
+from mistify_client.lending.rate_limit import RateLimit
 from mistify_client.lending.sessions import PROBE_BYTES
 from tests.mistify_client.chains import load_chain
 from tests.mistify_client.lending.conftest import LIMITS, TOKEN, helper, until
@@ -31,6 +32,7 @@ from tests.mistify_client.lending.raw_client import (
     raw_client,
 )
 from tests.support.paths import DATA
+from tests.support.processes import children_that_run
 
 
 def features(package: Path) -> list[dict[str, np.ndarray]]:
@@ -196,17 +198,19 @@ def exhaust(client: RawClient) -> None:
 def test_the_rate_is_that_of_the_helper_after_a_few_requests_at_once() -> None:
     now = [0.0]
     limit = RateLimit(2, clock=lambda: now[0])
-    assert [limit.allows() for _ in range(17)] == [True] * 16 + [False]
+    assert [limit.spend() for _ in range(17)] == [True] * 16 + [False]
     now[0] = 0.5
-    assert [limit.allows() for _ in range(2)] == [True, False]
+    assert [limit.spend() for _ in range(2)] == [True, False]
 
 
 def test_a_share_of_the_rate_is_a_share_of_the_requests_at_once_as_well() -> None:
     now = [0.0]
     limit = RateLimit(100, 0.9, lambda: now[0])
-    assert sum(limit.allows() for _ in range(200)) == 90
+    assert sum(limit.spend() for _ in range(200)) == 90
     now[0] = 0.1
-    assert sum(limit.allows() for _ in range(200)) == 9
+    assert sum(limit.spend() for _ in range(200)) == 9
+    now[0] = 0.2
+    assert [limit.spend(10), limit.spend(9)] == [False, True]
 
 
 def test_more_inferences_than_allowed_are_refused(float_package) -> None:
@@ -235,14 +239,7 @@ def test_a_process_of_blocks_gets_no_more_memory_than_its_limit() -> None:
 
 
 def workers() -> list[int]:
-    """Return the ids of this process's living children that run blocks."""
-    own = Path(f"/proc/{os.getpid()}/task")
-    children = [int(pid) for task in own.iterdir() for pid in (task / "children").read_text().split()]
-    return [
-        pid
-        for pid in children
-        if b"mistify_client.lending.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    return children_that_run("mistify_client.lending.worker")
 
 
 def test_a_process_of_blocks_that_dies_ends_its_session_and_no_other(float_package) -> None:

@@ -149,7 +149,7 @@ def test_a_device_asks_no_more_than_a_helper_grants(float_package) -> None:
 
 
 def test_a_device_that_asks_too_often_goes_on_alone(float_package, monkeypatch) -> None:
-    monkeypatch.setattr(RemoteHelper, "allows", lambda helper: True)
+    monkeypatch.setattr(RemoteHelper, "spend", lambda helper, count=1: True)
     with helper(float_package, rate=1) as address, device(float_package, address) as slow:
         slow.runs_until("offloaded", 1)
         slow.runs_until("failed", 1)

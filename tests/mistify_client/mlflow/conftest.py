@@ -49,9 +49,9 @@ class Tracked:
     def runs(self) -> dict[str | None, Run]:
         """Return the runs of the goals, and that of the job (None), each once."""
         runs = self.client.search_runs([self.experiment_id])
-        found = {run.data.tags.get("mistify.goal"): run for run in runs}
-        assert len(found) == len(runs)
-        return found
+        by_goal = {run.data.tags.get("mistify.goal"): run for run in runs}
+        assert len(by_goal) == len(runs)
+        return by_goal
 
     def models(self):
         return self.client.search_logged_models([self.experiment_id])

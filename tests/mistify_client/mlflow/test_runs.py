@@ -263,6 +263,34 @@ def test_the_job_of_an_output_directory_is_written_as_far_as_it_is_known(tracked
     assert [again[goal].info.status for goal in (None, "half", "tenth")] == ["FINISHED", "FINISHED", "FAILED"]
 
 
+def test_models_of_others_stay_and_the_model_of_before_until_the_next_one_is_there(
+    tracked, service, job, int8_package
+):
+    tracked.write()
+    run_id = tracked.runs()["half"].info.run_id
+    other = tracked.client.create_logged_model(tracked.experiment_id, name="mine", source_run_id=run_id)
+    before = {model.model_id for model in tracked.models()}
+    assert len(before) == 2
+    service.serve_package(int8_package)
+    service.fake.corrupt_downloads = 2
+    tracked.write(code=ErrorCode.CORRUPT_PACKAGE.exit_code)
+    assert before <= {model.model_id for model in tracked.models()}
+    service.fake.corrupt_downloads = 0
+    tracked.write()
+    assert len(tracked.models()) == 2
+    assert other.model_id in {model.model_id for model in tracked.models()}
+
+
+def test_a_database_that_cannot_be_opened_is_reported(tracked, job, tmp_path, monkeypatch):
+    from mlflow.store.db import utils
+
+    monkeypatch.setattr(utils, "MAX_RETRY_COUNT", 0)  # of which MLflow has ten, within 100 s
+    tracked.uri = f"sqlite:///{tmp_path}"  # a directory
+    stderr = tracked.write(code=ErrorCode.UNAVAILABLE.exit_code).stderr
+    assert f"MLflow at {tracked.uri}" in stderr
+    assert "unable to open database file" in stderr
+
+
 def test_a_deleted_experiment_is_reported(tracked, job):
     tracked.client.delete_experiment(tracked.client.create_experiment(tracked.experiment))
     result = tracked.write(code=ErrorCode.NOT_FOUND.exit_code)

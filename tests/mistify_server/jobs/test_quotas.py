@@ -147,14 +147,20 @@ async def test_steps_beyond_the_limit_wait_and_others_get_the_workers(
 async def test_limits_are_remembered_while_the_store_cannot_be_read(
     site: Any, serving_two: Any, make_config: Config, wait_until: Any, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(_store: SqlTokenStore, _name: str) -> Quota:
+    reads: list[str] = []
+
+    def failing(_store: SqlTokenStore, name: str) -> Quota:
+        reads.append(name)
         raise MistifyError(ErrorCode.UNAVAILABLE, "the database is locked")
 
+    monkeypatch.setattr("mistify_server.jobs.running_jobs._LIMITS_SECONDS", 0.01)
     (site.control / "hold-source").touch()
     async with serving_two(Quota(workers=1), slots=2) as (limited, _):
         jobs = [await limited.submit([make_config("a", FLOP="0.5x")]) for _ in range(2)]
         await wait_until(lambda: len(site.tasks("source")) == 1)
         monkeypatch.setattr(SqlTokenStore, "limits", failing)
+        await wait_until(lambda: len(reads) >= 3)
+        assert len(site.tasks("source")) == 1
         (site.control / "hold-source").unlink()
         for job in jobs:
             assert (await limited.finished(job.id)).state is JobState.DONE

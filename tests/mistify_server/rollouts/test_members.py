@@ -101,6 +101,15 @@ def test_devices_are_addressed_by_package_and_name(pattern: str, package: str, a
     assert is_addressed(rollout(1.0, pattern=pattern), status) is addressed
 
 
+def test_only_the_asterisk_stands_for_other_text() -> None:
+    names = [device(name) for name in ("hall[2]", "hall2", "hall?", "halls")]
+    by_pattern = {
+        pattern: [each.name for each in names if is_addressed(rollout(1.0, pattern=pattern), each)]
+        for pattern in ("hall[2]", "hall?", "*[2]")
+    }
+    assert by_pattern == {"hall[2]": ["hall[2]"], "hall?": ["hall?"], "*[2]": ["hall[2]"]}
+
+
 def test_devices_that_do_not_follow_roll_outs_are_left_alone() -> None:
     assert not is_addressed(rollout(1.0), replace(device("kitchen-7"), rollouts=None))
 

@@ -15,8 +15,6 @@ from mistify.jobs.job import GoalState, JobState, PackageFile
 from mistify.rollouts import (
     InstallationPhase,
     Instruction,
-    NewRollout,
-    RolloutCriteria,
     RolloutProgress,
     RolloutState,
 )
@@ -67,9 +65,9 @@ class Site:
         return [self.service.instruction(status) for status in statuses]
 
     def wanting(self, statuses: Sequence[DeviceStatus]) -> list[str]:
-        """Return the names of the devices that are told to install a package."""
-        told = zip(statuses, self.report(*statuses), strict=True)
-        return [status.name for status, instruction in told if instruction.wanted is not None]
+        """Return the names of the devices that are instruction to install a package."""
+        instruction = zip(statuses, self.report(*statuses), strict=True)
+        return [status.name for status, instruction in instruction if instruction.wanted is not None]
 
     def tick(self, seconds: float = 1.0) -> None:
         self.now += timedelta(seconds=seconds)
@@ -96,9 +94,14 @@ def test_stages_pass_one_after_the_other(site: Site) -> None:
     assert (rollout.state, rollout.stage, rollout.digest) == (RolloutState.RUNNING, 0, DIGEST)
     first = site.wanting(DEVICES)
     assert 2 <= len(first) < 15
-    told = site.service.instruction(next(each for each in DEVICES if each.name in first)).wanted
-    assert told is not None
-    assert (told.rollout, told.job_id, told.goal_id, told.digest) == (rollout.id, JOB, "phone-2", DIGEST)
+    instruction = site.service.instruction(next(each for each in DEVICES if each.name in first)).wanted
+    assert instruction is not None
+    assert (instruction.rollout, instruction.job_id, instruction.goal_id, instruction.digest) == (
+        rollout.id,
+        JOB,
+        "phone-2",
+        DIGEST,
+    )
     site.tick(100)
     assert site.get(started).rollout.stage == 0, "no device has reported"
     installed = {name: after(device(name), rollout.id, slowdown=1.1) for name in first}
@@ -166,7 +169,7 @@ def test_devices_that_begin_and_fall_silent_count_as_failed(site: Site) -> None:
     site.tick()
     progress = site.get(started)
     assert progress.rollout.state is RolloutState.STOPPED
-    assert "a (nothing was heard of it since it began)" in progress.rollout.reason
+    assert "a (no report for an hour, the last one: downloading)" in progress.rollout.reason
     assert [(stage.installed, stage.failed) for stage in progress.stages] == [(1, 1)]
 
 
@@ -175,11 +178,11 @@ def test_a_roll_out_without_devices_waits_for_one(site: Site) -> None:
     site.tick(1000)
     assert site.get(started).rollout.stage == 0
     site.tick()
-    (told,) = site.report(device("late"))
-    assert told.wanted is None, "the share of a stage is looked at every second"
+    (instruction,) = site.report(device("late"))
+    assert instruction.wanted is None, "the share of a stage is looked at every second"
     site.tick()
-    (told,) = site.report(device("late"))
-    assert told.wanted is not None
+    (instruction,) = site.report(device("late"))
+    assert instruction.wanted is not None
 
 
 @pytest.mark.parametrize(
@@ -253,8 +256,8 @@ def test_a_device_that_was_offline_catches_up(site: Site) -> None:
     site.tick()
     assert site.get(started).rollout.state is RolloutState.DONE
     site.tick(86_400)
-    (told,) = site.report(device("late"))
-    assert told.wanted == started.rollout.wanted
+    (instruction,) = site.report(device("late"))
+    assert instruction.wanted == started.rollout.wanted
 
 
 def test_a_roll_out_survives_a_restart(site: Site) -> None:
@@ -323,8 +326,8 @@ def test_devices_return_to_the_package_of_an_earlier_roll_out(site: Site) -> Non
     site.report(on_first)
     site.tick()
     second = site.service.start(replace(new_rollout(1.0), goal_id="phone-3"))
-    (told,) = site.report(on_first)
-    assert told.wanted == second.rollout.wanted
+    (instruction,) = site.report(on_first)
+    assert instruction.wanted == second.rollout.wanted
     with pytest.raises(
         MistifyError, match=f"roll that one back first: mistify rollout back {second.rollout.id}"
     ):
@@ -333,8 +336,8 @@ def test_devices_return_to_the_package_of_an_earlier_roll_out(site: Site) -> Non
     site.report(on_second)
     site.service.roll_back(second.rollout.id)
     assert site.report(on_second) == [Instruction(withdrawn=second.rollout.id)]
-    (told,) = site.report(after(device("a"), second.rollout.id, InstallationPhase.ROLLED_BACK))
-    assert told.wanted == first.rollout.wanted
+    (instruction,) = site.report(after(device("a"), second.rollout.id, InstallationPhase.ROLLED_BACK))
+    assert instruction.wanted == first.rollout.wanted
     site.service.roll_back(first.rollout.id)
     assert site.report(on_first) == [Instruction(withdrawn=first.rollout.id)]
 
@@ -342,42 +345,16 @@ def test_devices_return_to_the_package_of_an_earlier_roll_out(site: Site) -> Non
 def test_what_has_ended_does_not_change(site: Site) -> None:
     started = site.service.start(new_rollout())
     site.service.roll_back(started.rollout.id)
+    ended = site.service.roll_back(started.rollout.id)  # as after a lost answer
     for change in (site.service.pause, site.service.resume, site.service.roll_back):
-        with pytest.raises(MistifyError, match="is rolled back") as caught:
-            change(started.rollout.id)
-        assert caught.value.code is ErrorCode.CONFLICT
+        if change != site.service.roll_back:
+            with pytest.raises(MistifyError, match="is rolled back") as caught:
+                change(started.rollout.id)
+            assert caught.value.code is ErrorCode.CONFLICT
+        assert site.get(started) == ended
         with pytest.raises(MistifyError, match='there is no roll-out "none"') as caught:
             change("none")
         assert caught.value.code is ErrorCode.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    ("changes", "places"),
-    [
-        ({"package": ""}, ["package"]),
-        ({"package": "a/b", "devices": ""}, ["package", "devices"]),
-        ({"devices": "x" * 201}, ["devices"]),
-        ({"stages": ()}, ["stages"]),
-        ({"stages": (0.1, 0.5)}, ["stages"]),
-        ({"stages": (0.5, 0.1, 1.0)}, ["stages"]),
-        ({"stages": (0.0, 1.0)}, ["stages"]),
-        ({"stages": (float("nan"), 1.0)}, ["stages"]),
-        ({"criteria": RolloutCriteria(after_seconds=-1.0)}, ["criteria.after_seconds"]),
-        ({"criteria": RolloutCriteria(devices=0, errors=2.0)}, ["criteria.devices", "criteria.errors"]),
-        (
-            {"criteria": RolloutCriteria(latency=0.0, agreement=-0.1)},
-            ["criteria.agreement", "criteria.latency"],
-        ),
-    ],
-)
-def test_all_problems_of_a_roll_out_are_reported(
-    site: Site, changes: dict[str, Any], places: list[str]
-) -> None:
-    new: NewRollout = replace(new_rollout(), **changes)
-    with pytest.raises(MistifyError) as caught:
-        site.service.start(new)
-    assert [problem.place for problem in caught.value.problems] == places
-    assert site.service.newest() == []
 
 
 def test_only_packages_are_rolled_out(site: Site) -> None:

@@ -36,7 +36,7 @@ async def job(site: Any, cluster: Cluster, make_config: Config, serving_at: Any)
 def _databases(cluster: Cluster) -> Any:
     yield
     for name in ("original", "restored"):
-        cluster.execute(f"DROP DATABASE IF EXISTS {name}")
+        cluster.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 async def test_commands_find_the_database_of_a_store(
@@ -77,7 +77,7 @@ async def test_a_backup_consists_of_a_dump_and_the_files(
     run_program(program, *(option.replace("jobs.dump", dump) for option in options))
     assert "copied 0 new files" in run("backup", target, "--store", site.store)
 
-    cluster.execute("DROP DATABASE original")
+    cluster.execute("DROP DATABASE original WITH (FORCE)")
     cluster.execute("CREATE DATABASE restored")
     run_program("pg_restore", f"--dbname={cluster.url('restored')}", dump)
     site.store.rename(tmp_path / "lost")

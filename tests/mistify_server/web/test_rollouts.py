@@ -51,7 +51,8 @@ async def test_a_roll_out_is_started_and_changed(serve: Any) -> None:
         for action, state in (("pause", "paused"), ("resume", "running"), ("back", "rolled back")):
             changed = await web.post(f"{made.headers['location']}/{action}")
             assert (changed.status_code, changed.json()["rollout"]["state"]) == (200, state)
-        assert (await web.post(f"{made.headers['location']}/back")).status_code == 409
+        assert (await web.post(f"{made.headers['location']}/back")).json() == changed.json()
+        assert (await web.post(f"{made.headers['location']}/pause")).status_code == 409
 
 
 @pytest.mark.usefixtures("published")
@@ -95,8 +96,9 @@ async def test_roll_outs_are_shown_with_their_devices_as_text(
                 reason = f"{evil} is damaged"
                 failed = after(device(name), rollout, InstallationPhase.FAILED, reason=reason)
                 await asyncio.to_thread(client.report_status, failed)
-            while (await asyncio.to_thread(rollouts.rollout, rollout)).rollout.state.in_force:
-                pass
+            async with asyncio.timeout(60):
+                while (await asyncio.to_thread(rollouts.rollout, rollout)).rollout.state.in_force:
+                    pass
         page = (await web.get("/fleet")).text
     assert evil not in page
     assert f"roll-out {rollout}: failed" in page

@@ -33,6 +33,7 @@ from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, recipe, saved_source, shallow, taught
 from tests.mistify_server.recipes import by_recipe
 from tests.mistify_server.worker.test_runner_edges import deeper
+from tests.support.processes import children_that_run
 
 SETTINGS = {"source_steps": 4, "segment_steps": 48, "batch_size": 32}
 NESTED: dict[str, Any] = {**COMMON, "algorithm": "nested", "settings": SETTINGS}
@@ -107,7 +108,7 @@ async def test_a_preparation_resumes_after_its_worker_was_killed(
             and update.step >= 48 + 12
             and not any(map(is_failure, updates))
         ):
-            for child in children():
+            for child in children_that_run("mistify_server.worker"):
                 os.kill(child, signal.SIGKILL)
         updates.append(update)
 
@@ -129,13 +130,6 @@ async def test_a_preparation_resumes_after_its_worker_was_killed(
 
 def is_failure(update: ProgressUpdate) -> bool:
     return update.stage.startswith("attempt 1 of 3 failed")
-
-
-def children() -> list[int]:
-    """Return the workers of this process."""
-    lists = Path("/proc/self/task").glob("*/children")
-    pids = [int(pid) for text in map(Path.read_text, lists) for pid in text.split()]
-    return [pid for pid in pids if b"mistify_server.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.slow

@@ -76,9 +76,17 @@ def migrate(backend: Backend) -> None:
     _log.info("migrated %s from schema %d to %d; %s", backend.name, old, SCHEMA_VERSION, copy)
 
 
+def has_metadata(connection: Connection) -> bool:
+    """Return whether a database has the table of a store's metadata, and not another one of this name."""
+    tables = inspect(connection)
+    if not tables.has_table("meta"):
+        return False
+    return {"key", "value"} <= {column["name"] for column in tables.get_columns("meta")}
+
+
 def _meta(connection: Connection) -> dict[str, str]:
-    """Return the metadata of the store; empty for an empty database."""
-    if not inspect(connection).has_table("meta"):
+    """Return the metadata of the store; empty for a database that has none."""
+    if not has_metadata(connection):
         return {}
     return {row.key: row.value for row in connection.execute(text("SELECT key, value FROM meta"))}
 

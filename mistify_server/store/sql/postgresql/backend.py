@@ -105,7 +105,7 @@ class PostgresBackend(Backend):
         if self._lock is None:
             detail = f" ({failure.detail})" if failure.detail else ""
             return MistifyError(failure.code, f"{self.name} {failure.text}{detail}")
-        # Callers of a server are not told addresses and users; its log has them.
+        # Messages for callers contain no addresses and users; its log has them.
         if failure.lost:
             self._lock.report_lost(failure.detail)
             return MistifyError(failure.code, "the server's database is not available; try again later")

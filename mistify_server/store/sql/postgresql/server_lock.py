@@ -190,8 +190,8 @@ class ServerLock:
         )
 
     def _last_server(self, connection: Connection) -> str | None:
-        found = connection.exec_driver_sql(f"SELECT value FROM meta WHERE key = '{SERVER_KEY}'").scalar()  # noqa: S608 (our own)
-        return None if found is None else str(found)
+        value = connection.exec_driver_sql(f"SELECT value FROM meta WHERE key = '{SERVER_KEY}'").scalar()  # noqa: S608 (our own)
+        return None if value is None else str(value)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

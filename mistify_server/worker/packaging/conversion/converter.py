@@ -145,12 +145,12 @@ def convert_saved(
                 return converted
             converter._experimental_calibrate_only = True
             calibrated: bytes = converter.convert()
+            if model is not None and ranges:
+                calibrated = with_source_ranges(calibrated, ranges, [layer.name for layer in model.layers])
+            in_floats = scaling_in_floats(calibrated) if converter.inference_input_type == tf.float32 else []
+            return _quantized(calibrated, converter, in_floats)
         except ConverterError as error:
             raise lacking_operators(str(error), model) from error
-    if model is not None and ranges:
-        calibrated = with_source_ranges(calibrated, ranges, [layer.name for layer in model.layers])
-    in_floats = scaling_in_floats(calibrated) if converter.inference_input_type == tf.float32 else []
-    return _quantized(calibrated, converter, in_floats)
 
 
 def _quantized(calibrated: bytes, converter: tf.lite.TFLiteConverter, in_floats: Sequence[str]) -> bytes:

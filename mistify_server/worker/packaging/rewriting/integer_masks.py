@@ -11,9 +11,9 @@ from mistify_server.worker.packaging.rewriting.calls import Calls, GraphBody, bo
 #: Scores up to this one exclude a position.
 _LOW: Final = -1e4
 
-#: Difference between the lowest score of a row and that of an excluded position: its share, of less than
-#: 1 / 2000 of any other, rounds to zero.
-_MARGIN: Final = 8.0
+#: Difference between the lowest score of a row and that of an excluded position: even the shares of 4,096
+#: excluded positions together are less than a step of 1 / 256.
+_MARGIN: Final = 14.0
 
 
 def keep_resolution(graph: Any) -> None:

@@ -21,16 +21,20 @@ WIDTH = CHANNELS // HEADS
 LOW = np.float32(-np.inf)
 
 
-def projected(*, shared: int = HEADS, flat: bool = False) -> tuple[list[Any], dict[str, Array]]:
+def projected(
+    *, queries: int = HEADS, shared: int = HEADS, values: int | None = None, flat: bool = False
+) -> tuple[list[Any], dict[str, Array]]:
     """Return the nodes of queries `q`, keys `k` and values `v` [n, heads, tokens, width], and their weights.
 
     Args:
-        shared: Number of heads of keys and values.
+        queries: Number of heads of queries.
+        shared: Number of heads of keys, and of values.
+        values: Number of heads of values, if it is another.
         flat: Whether the heads are within the last axis.
     """
     nodes: list[Any] = []
     weights: dict[str, Array] = {}
-    for name, heads in (("q", HEADS), ("k", shared), ("v", shared)):
+    for name, heads in (("q", queries), ("k", shared), ("v", values or shared)):
         weights[f"attn.{name}.weight"] = normal(CHANNELS, heads * WIDTH, seed=ord(name), scale=1.0)
         weights[f"attn.{name}.bias"] = normal(heads * WIDTH, seed=ord(name))
         weights[f"heads{heads}"] = np.array([0, TOKENS, heads, WIDTH])
@@ -62,6 +66,7 @@ _SCORES = [
     node("Mul", "qk half", "w"),
 ]
 _SHARES = [node("Softmax", "scores", "shares", axis=-1), node("MatMul", "shares v", "o"), *_END]
+_UNMASKED = node("Identity", "w", "scores")
 
 #: A mask [n, 1, 1, tokens] by the network's input: `seen`, and its opposite. The first token is always seen.
 _SEEN = [
@@ -169,6 +174,17 @@ def test_keys_that_are_expanded_are_shared(tmp_path: Path) -> None:
     assert kinds(network) == ["InputLayer", "Dense", "GroupedQueryAttention", "Identity"]
 
 
+@pytest.mark.parametrize(
+    "heads",
+    [{"queries": 1, "shared": 1, "values": HEADS}, {"values": 1}],
+    ids=["scores are shared", "values are shared"],
+)
+def test_heads_that_only_products_share_stay_products(tmp_path: Path, heads: dict[str, int]) -> None:
+    nodes, weights = projected(**heads)
+    network = attention_case(tmp_path, [*nodes, *_SCORES, _UNMASKED, *_SHARES], weights, opset=17)
+    assert not any("Attention" in kind for kind in kinds(network))
+
+
 _AS_OPERATOR = {
     "truth values": ("q k v causal", {}),
     "addends": ("q k v causal_addends", {}),
@@ -203,8 +219,10 @@ def test_a_mask_is_an_argument_of_the_layer(tmp_path: Path, name: str) -> None:
     ]
     network = attention_case(tmp_path, [*nodes, *attention, *_END], weights)
     assert kinds(network).count("MultiHeadAttention") == 1
-    given = arguments_of(network)
-    assert given.keys() == _expected_arguments(inputs, bool(options), "short" in inputs or "band" in inputs)
+    arguments = arguments_of(network)
+    assert arguments.keys() == _expected_arguments(
+        inputs, bool(options), "short" in inputs or "band" in inputs
+    )
 
 
 @pytest.mark.parametrize("name", _AS_NODES)

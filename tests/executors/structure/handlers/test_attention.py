@@ -20,7 +20,7 @@ STEPS, HEADS, KEY, VALUE = 5, 4, 3, 6
 
 def encoder(with_mask=False, **options):
     """Return attention from a second token sequence to a first one. All inner widths can be cut."""
-    reported, asked = keras.Input((STEPS, 7), name="told"), keras.Input((STEPS - 1, 5), name="asked")
+    reported, asked = keras.Input((STEPS, 7), name="tokens"), keras.Input((STEPS - 1, 5), name="queries")
     arrays = [reported, asked]
     x, y = layers.Dense(8, name="x")(reported), layers.Dense(9, name="y")(asked)
     kwargs = {}
@@ -166,7 +166,7 @@ def test_gated_attention_is_refused():
 
 def grouped(shared=2, **options):
     """Return attention in which the heads of queries share keys, and a second one over other tokens."""
-    inputs, others = keras.Input((STEPS, 4), name="told"), keras.Input((STEPS - 1, 5), name="asked")
+    inputs, others = keras.Input((STEPS, 4), name="tokens"), keras.Input((STEPS - 1, 5), name="queries")
     x, y = layers.Dense(8, name="x")(inputs), layers.Dense(8, name="y")(others)
     attention = layers.GroupQueryAttention(KEY, HEADS, shared, name="attention", **options)
     x = attention(y, x, use_causal_mask=True)

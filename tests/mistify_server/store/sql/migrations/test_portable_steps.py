@@ -49,7 +49,7 @@ def old(directory: Path, plan: BatchPlan) -> Path:
 
 
 def schema(directory: Path) -> dict[str, Any]:
-    """Return columns, keys and links by table, independent of the order of columns."""
+    """Return columns, keys, links and indexes by table, independent of the order of columns."""
     with backend_of(directory).migration_engine().connect() as connection:
         tables = inspect(connection)
         return {
@@ -63,6 +63,8 @@ def schema(directory: Path) -> dict[str, Any]:
                     (key["constrained_columns"], key["referred_table"], key["referred_columns"])
                     for key in tables.get_foreign_keys(table)
                 ),
+                sorted((key["column_names"], bool(key["unique"])) for key in tables.get_indexes(table)),
+                sorted(key["column_names"] for key in tables.get_unique_constraints(table)),
             )
             for table in tables.get_table_names()
         }

@@ -80,10 +80,11 @@ def test_an_address_with_a_password_is_refused(tmp_path: Path) -> None:
     assert PASSWORD not in output
 
 
-def test_a_database_of_another_application_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["jobs", "meta"])
+def test_a_database_of_another_application_is_refused(cluster: Cluster, tmp_path: Path, table: str) -> None:
     address = cluster.new_database()
-    cluster.execute(f"CREATE TABLE {address.rpartition('%3D')[2]}.jobs (id INTEGER)")
-    refused(tmp_path, address, "has a table jobs of another application", ErrorCode.CONFLICT)
+    cluster.execute(f"CREATE TABLE {address.rpartition('%3D')[2]}.{table} (id INTEGER)")
+    refused(tmp_path, address, f"has a table {table} of another application", ErrorCode.CONFLICT)
 
 
 def test_a_database_that_cannot_hold_all_texts_is_refused(cluster: Cluster, tmp_path: Path) -> None:

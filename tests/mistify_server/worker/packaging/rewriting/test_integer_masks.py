@@ -45,6 +45,19 @@ def test_masked_scores_keep_their_resolution(name):
     assert np.abs(actual - expected).mean() < 0.01 * np.ptp(expected)
 
 
+def test_many_excluded_positions_have_no_share_together():
+    """The first position attends to itself only, whatever the 511 others have."""
+    steps = 512
+    causal = np.tril(np.ones((steps, steps), bool))
+    inputs = keras.Input((steps, 4), name="x")
+    x = layers.Dense(4, kernel_initializer="identity")(inputs)
+    y = by_products(x, lambda scores: ops.where(causal, 0.01 * scores, -1e9))
+    model = keras.Model(inputs, layers.Identity(name="y")(y))
+    data = np.random.default_rng(0).normal(2, 0.5, (40, steps, 4)).astype(np.float32)
+    actual = Runner(convert(model, INT8, {"x": data[:30]}))({"x": data[30:]})["y"]
+    np.testing.assert_allclose(actual[:, 0], data[30:, 0], atol=0.1)
+
+
 def test_low_scores_with_other_readers_stay():
     inputs = keras.Input((STEPS, STEPS), name="x")
     scores = ops.where(BAND, layers.Dense(STEPS, kernel_initializer="identity")(inputs), -2e4)
