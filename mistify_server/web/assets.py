@@ -1,6 +1,7 @@
 """Static files and the plotting library: compressed once, cached until their content changes."""
 
 import gzip
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -9,6 +10,7 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import Final
 
+import brotli
 from fastapi import APIRouter, Request, Response
 
 from mistify.errors import ErrorCode, MistifyError
@@ -24,18 +26,21 @@ _NAMES: Final = frozenset(path.name for path in _STATIC.iterdir())
 #: For addresses with the digest of the content, which never changes.
 _FOREVER: Final = "public, max-age=31536000, immutable"
 
+#: Quality of Brotli: the plotting library takes 0.4 s and 1.23 MB; the best, 11, takes 7 s and 1.11 MB.
+_QUALITY: Final = 9
+
 
 @dataclass(frozen=True)
 class Asset:
     """A static file.
 
     Attributes:
-        compressed: The content, compressed with gzip.
+        compressed: The compressed content by encoding, the smallest one first.
         digest: Part of the SHA-256 digest of the content, in hexadecimal.
     """
 
     content: bytes
-    compressed: bytes
+    compressed: Mapping[str, bytes]
     media_type: str
     digest: str
 
@@ -52,7 +57,7 @@ def asset_of(name: str) -> Asset:
     content = (plotly_script() if name == PLOTLY else _STATIC / name).read_bytes()
     return Asset(
         content,
-        gzip.compress(content, mtime=0),
+        {"br": brotli.compress(content, quality=_QUALITY), "gzip": gzip.compress(content, mtime=0)},
         guess_type(name)[0] or "application/octet-stream",
         sha256(content).hexdigest()[:16],
     )
@@ -84,7 +89,7 @@ def asset_routes() -> APIRouter:
 
 def _response(request: Request, asset: Asset) -> Response:
     known = request.query_params.get("v") == asset.digest
-    tag = f'W/"{asset.digest}"'  # weak, because it is the same for both encodings
+    tag = f'W/"{asset.digest}"'  # weak, because it is the same for all encodings
     headers = {
         "cache-control": _FOREVER if known else "no-cache",
         "etag": tag,
@@ -92,7 +97,10 @@ def _response(request: Request, asset: Asset) -> Response:
     }
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        compressed = {"content-encoding": "gzip"}
-        return Response(asset.compressed, media_type=asset.media_type, headers=headers | compressed)
+    weighted = (each.partition(";") for each in request.headers.get("accept-encoding", "").split(","))
+    accepted = {encoding.strip() for encoding, _, weight in weighted if weight.strip() != "q=0"}
+    for encoding, content in asset.compressed.items():
+        if encoding in accepted:
+            headers["content-encoding"] = encoding
+            return Response(content, media_type=asset.media_type, headers=headers)
     return Response(asset.content, media_type=asset.media_type, headers=headers)

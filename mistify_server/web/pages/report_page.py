@@ -44,7 +44,7 @@ def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
         style=_static("mistify.css"),
         icon=base64.b64encode(asset_of("icon.svg").content).decode(),
         scripts=[_static(name) for name in _SCRIPTS],
-        packed_plotly=base64.b64encode(asset_of(PLOTLY).compressed).decode() if plots else "",
+        packed_plotly=base64.b64encode(asset_of(PLOTLY).compressed["gzip"]).decode() if plots else "",
     )
 
 
