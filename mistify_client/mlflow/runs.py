@@ -86,9 +86,10 @@ def write_job(
         The address of the job's run, for people, and the goals whose packages are damaged on their server.
 
     Raises:
-        MistifyError: UNAVAILABLE, MLflow cannot be used, or refuses the job; NOT_FOUND, the experiment is
-            deleted.
+        MistifyError: INVALID_CONFIG, the database is a directory; UNAVAILABLE, MLflow cannot be used, or
+            refuses the job; NOT_FOUND, the experiment is deleted.
     """
+    _check_database(uri)
     with _translated(uri):
         mlflow.set_tracking_uri(uri)
         client = MlflowClient(uri)
@@ -283,6 +284,15 @@ def shown(uri: str, text: str | None = None) -> str:
     """Return the URI of a tracking server, or a text about it, without the password in it."""
     parts, text = urlsplit(uri), uri if text is None else text
     return text if parts.password is None else text.replace(f"{parts.username}:{parts.password}@", "")
+
+
+def _check_database(uri: str) -> None:
+    """Refuse a directory as a database, which MLflow tries to open for 100 seconds."""
+    parts = urlsplit(uri)
+    name = parts.path.removeprefix("/")
+    if parts.scheme.partition("+")[0] == "sqlite" and name and Path(name).is_dir():
+        hint = f"give a file in it, such as {uri.rstrip('/')}/mlflow.db"
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"MLflow's database {name} is a directory; {hint}")
 
 
 @contextmanager

@@ -61,3 +61,10 @@ def test_a_server_that_does_not_answer_is_reported(tracked, monkeypatch):
         result = tracked.write(code=ErrorCode.UNAVAILABLE.exit_code)
     assert f"MLflow at http://{place}: " in result.stderr
     assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "sqlite+pysqlite"])
+def test_a_directory_is_no_database(tracked, tmp_path, scheme):
+    tracked.uri = f"{scheme}:///{tmp_path}"
+    result = tracked.write(code=ErrorCode.INVALID_CONFIG.exit_code)
+    assert f"{tmp_path} is a directory; give a file in it, such as {tracked.uri}/mlflow.db" in result.stderr
