@@ -79,7 +79,7 @@ def serve(
 
 @app.command()
 def check(*, store: StoreOption) -> None:
-    """Read the whole store, and report what is damaged or missing.
+    """Read the whole store, also artifacts in its bucket, and report what is damaged or missing.
 
     A server may be using it. Exit code 10: something is damaged or missing.
     """
@@ -102,8 +102,9 @@ def backup(
 ) -> None:
     """Copy the store into a directory that a server can serve; files copied earlier are not copied again.
 
-    A server may be using the store. A database in PostgreSQL is not copied: dump it before the files, with
-    the command that is printed. Exit code 10: a file is damaged; everything else was copied.
+    A server may be using the store. Artifacts in a bucket are copied as well. A database in PostgreSQL is
+    not: dump it before the files, with the command that is printed. Exit code 10: a file is damaged;
+    everything else was copied.
     """
     with reported_errors():
         made = back_up(existing(store), to.resolve())
@@ -115,6 +116,11 @@ def backup(
     else:
         typer.echo(f"copied {files}; the database is in PostgreSQL, dump it before the files of each backup:")
         typer.echo(f"  {made.dump_command}")
+    if made.bucket is not None:
+        typer.echo(
+            f"the copy has the artifacts of {made.bucket} in its own directory; to serve it with a bucket, "
+            "use another directory of it in --artifacts"
+        )
     if made.damaged:
         raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
 

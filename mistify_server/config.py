@@ -28,7 +28,8 @@ from mistify.tokens import read_token
 from mistify.wire.listening import Certificate
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN, checked_origin
-from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
+from mistify_server.server import DEFAULT_ARTIFACTS_CACHE, DEFAULT_MAX_UPLOADS, ServerSettings
+from mistify_server.store.objects.address import checked_bucket
 from mistify_server.store.sql.postgresql.address import checked_address
 from mistify_server.telemetry.logs import LogFormat
 from mistify_server.tracing.opening import checked_collector
@@ -71,6 +72,25 @@ class ServeConfig(BaseSettings):
         description="an address of a PostgreSQL database",
         examples=["postgresql://mistify@db.example.org/mistify"],
     )
+    artifacts: Annotated[
+        str | None,
+        AfterValidator(lambda address: address and checked_bucket(address)),
+        typer.Option(
+            metavar="s3://BUCKET/PREFIX",
+            help="Directory of a bucket in S3 for models, checkpoints and packages, for machines without a "
+            "shared disk. Endpoint and key are those of AWS's variables and files.",
+            show_default="the store, or the bucket that the store had before",
+        ),
+    ] = Field(None, description="an address in S3", examples=["s3://models/mistify"])
+    artifacts_cache: Annotated[
+        str,
+        AfterValidator(_size),
+        typer.Option(
+            metavar="SIZE",
+            help="Disk space on each machine for copies of artifacts in a bucket.",
+            show_default=DEFAULT_ARTIFACTS_CACHE,
+        ),
+    ] = Field(DEFAULT_ARTIFACTS_CACHE, description="a size such as 20GB", examples=["20GB"])
     listen: Annotated[
         str,
         typer.Option(
@@ -218,6 +238,8 @@ class ServeConfig(BaseSettings):
         return ServerSettings(
             store=self.store.resolve(),
             database=self.database,
+            artifacts=self.artifacts,
+            artifacts_cache=parse_bytes(self.artifacts_cache).value,
             listen=self.listen,
             http=self.http,
             http_origins=tuple(self.http_origin),

@@ -59,12 +59,13 @@ from mistify_server.rollouts.service import RolloutService
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
-from mistify_server.store.directory import AUDIT, UPLOADS, locked_backend, open_store_as_server
+from mistify_server.store.directory import AUDIT, locked_backend, open_store_as_server
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.lock import locked_store
+from mistify_server.store.objects.binding import bind_artifacts
 from mistify_server.store.package_signatures import prepare_signing
 from mistify_server.store.sql.backend import Backend
-from mistify_server.store.uploads import Uploads
+from mistify_server.store.uploads import UPLOADS, Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.telemetry.server_state import ServerState
@@ -89,6 +90,9 @@ _BUSY_SECONDS = 0.5
 
 #: Default limit on the total size of uploads.
 DEFAULT_MAX_UPLOADS = "50GB"
+
+#: Default limit on the total size of the copies of artifacts in a bucket.
+DEFAULT_ARTIFACTS_CACHE = "20GB"
 
 #: Interval between removals of unused uploads.
 _COLLECTION_SECONDS = 3600.0
@@ -130,6 +134,9 @@ class ServerSettings:
     Attributes:
         store: The store directory; created if it does not exist.
         database: Address of a database in PostgreSQL; None for the one that the store had before, or SQLite.
+        artifacts: Address of artifacts in a bucket; None for the one that the store had before, or its own
+            directory.
+        artifacts_cache: Limit on the total size of their copies on each machine, in bytes.
         listen: `host:port`; port 0 picks a free port.
         http: Address for HTTP; None for `DEFAULT_HTTP`, unless another program uses it; "off" for no HTTP.
         http_origins: Origins at which browsers reach the server through a proxy, as browsers send them.
@@ -150,6 +157,8 @@ class ServerSettings:
 
     store: Path
     database: str | None = None
+    artifacts: str | None = None
+    artifacts_cache: float = parse_bytes(DEFAULT_ARTIFACTS_CACHE).value
     listen: str = DEFAULT_LISTEN
     http: str | None = HTTP_OFF
     http_origins: Sequence[str] = ()
@@ -201,16 +210,19 @@ def reduce_garbage_collection() -> None:
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
-    with locked_store(settings.store), locked_backend(settings.store, settings.database) as backend:
-        async with (
-            open_traces(settings.traces) as traces,
-            open_engine(
-                settings.engine, settings.store, settings.worker, settings.slots, traces=traces
-            ) as engine,
-        ):
-            engine.keep_ready()
-            async with serving_with(engine, settings, backend, traces) as addresses:
-                yield addresses
+    with locked_store(settings.store):
+        most_copies = int(settings.artifacts_cache)
+        await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, most_copies)
+        with locked_backend(settings.store, settings.database) as backend:
+            async with (
+                open_traces(settings.traces) as traces,
+                open_engine(
+                    settings.engine, settings.store, settings.worker, settings.slots, traces=traces
+                ) as engine,
+            ):
+                engine.keep_ready()
+                async with serving_with(engine, settings, backend, traces) as addresses:
+                    yield addresses
 
 
 @asynccontextmanager
@@ -272,6 +284,7 @@ def _open_services(
             settings.max_uploads,
             store.jobs.referenced_digests,
             most_sent=lambda sender: store.tokens.limits(sender).uploads,
+            share=store.artifacts.share,
         )
         roots = DataRoots.of(settings.data_roots, uploads)
         jobs = RunningJobs(store, measured, traces)

@@ -20,6 +20,7 @@ from mistify_server.engines.local import worker_command
 from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection, WorkerCrashed, WorkerDied, WorkerNotStarted
+from mistify_server.store.objects.binding import Binding, binding_of, record_binding
 from mistify_server.tracing.traces import NO_TRACES, Traces
 
 #: Seconds for an actor to kill its worker before the actor itself is killed.
@@ -92,7 +93,8 @@ class RayEngine(PooledEngine):
     machine are discarded. Ray never restarts actors; a new one starts wherever there is room when a task
     needs it.
 
-    All machines share the store's directory and the data roots, and nothing else.
+    All machines share the data roots and the store's directory, and nothing else. With artifacts in a bucket,
+    each machine may have a store's directory of its own under the same path.
 
     Args:
         store: The server's store directory.
@@ -120,8 +122,11 @@ class RayEngine(PooledEngine):
     @override
     async def _connect(self, name: str, environment: Mapping[str, str], *, spare: bool) -> WorkerConnection:
         host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
+        binding = await asyncio.to_thread(binding_of, self._store)
         with _loss_translated():
-            actor = await asyncio.to_thread(host.remote, self._store, self._command, name, environment)
+            actor = await asyncio.to_thread(
+                host.remote, self._store, self._command, name, environment, binding
+            )
         connection = _RemoteWorker(actor)
         try:
             await connection.start()
@@ -151,11 +156,21 @@ class _Host:
     """Actor that starts a worker on its machine and forwards lines.
 
     Failures of the worker are returned as text; only the loss of the actor itself is an exception.
+
+    Args:
+        binding: The bucket with the artifacts of the store, whose directory need not exist on this machine;
+            None if they are in this directory.
     """
 
     def __init__(
-        self, store: Path, command: Sequence[str] | None, name: str, environment: Mapping[str, str]
+        self,
+        store: Path,
+        command: Sequence[str] | None,
+        name: str,
+        environment: Mapping[str, str],
+        binding: Binding | None,
     ) -> None:
+        self._store, self._binding = store, binding
         self._command = command or worker_command(store)
         self._environment = dict(environment)
         self._log = store / "logs" / f"{name}.log"
@@ -164,8 +179,10 @@ class _Host:
     async def start(self) -> str:
         """Start the worker; return the reason if this fails, otherwise an empty text."""
         try:
+            if self._binding is not None:
+                record_binding(self._store, self._binding)
             self._process = await WorkerProcess.start(self._command, self._log, self._environment)
-        except WorkerDied as error:
+        except (WorkerDied, MistifyError) as error:
             return str(error)
         return ""
 

@@ -38,7 +38,7 @@ class PackageFiles:
         """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the offset is not within the file.
+            MistifyError: INVALID_CONFIG, the offset is not within the file; as for `file`.
         """
         file, path = await asyncio.to_thread(self.file, job_id, goal_id, file_name)
         if not 0 <= offset <= file.size:
@@ -56,7 +56,8 @@ class PackageFiles:
         """Return a file of a goal's package, and its path.
 
         Raises:
-            MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged.
+            MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged;
+                UNAVAILABLE, the store cannot be read.
         """
         files = self._files_of(job_id, goal_id)
         packaged = next((file for file in files if file.name == file_name), None)
@@ -72,7 +73,7 @@ class PackageFiles:
 
         Raises:
             MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
-                damaged.
+                damaged; UNAVAILABLE, the store cannot be read.
         """
         return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
 
@@ -87,6 +88,8 @@ class PackageFiles:
         try:
             return self._artifacts.intact(artifact_of(file))
         except MistifyError as error:
+            if error.code is ErrorCode.UNAVAILABLE:
+                raise
             raise MistifyError(
                 error.code,
                 f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '

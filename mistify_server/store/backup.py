@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import replacing
-from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of, digest_of, writing
+from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of, writing
 from mistify_server.store.directory import (
     AUDIT,
-    UPLOADS,
     WEIGHTS,
     backend_of,
     has_database,
@@ -20,10 +19,11 @@ from mistify_server.store.directory import (
     tidy_files,
 )
 from mistify_server.store.lock import LOGS, locked_store
+from mistify_server.store.objects.binding import binding_of, opened_artifacts
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.uploads import SENDERS, uploaded_files
+from mistify_server.store.uploads import SENDERS, UPLOADS, uploaded_files
 
 #: File that marks a directory as a backup, so that no other store is overwritten.
 _MARK: Final = "backup"
@@ -37,12 +37,14 @@ class Backup(NamedTuple):
 
     Attributes:
         damaged: The names of files that are damaged or missing in the store.
+        bucket: The address of the bucket from which artifacts were copied, if they are not in the store.
         dump_command: The command that backs up the database, if it is not among the copied files.
     """
 
     files: int
     size: int
     damaged: tuple[str, ...]
+    bucket: str | None
     dump_command: str | None
 
 
@@ -50,7 +52,8 @@ def back_up(directory: Path, target: Path) -> Backup:
     """Copy a store into another directory, which is then a store with the same content.
 
     A database in PostgreSQL is not copied; its dump, made before the files are copied, belongs to the backup.
-    Files that an earlier backup has copied into the directory are not copied again. Inspections and the logs
+    Artifacts in a bucket are: the copy has them in its directory, and does not know the bucket. Files that an
+    earlier backup has copied into the directory are not copied again. Inspections and the logs
     of workers are left out.
 
     Args:
@@ -78,7 +81,9 @@ def back_up(directory: Path, target: Path) -> Backup:
             shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
         store.signing_keys.copy_to(target)  # last, so that it has the keys of all copied packages
     command = backend_of(directory).dump_command()
-    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())), command)
+    binding = binding_of(directory)
+    bucket = None if binding is None else binding.address
+    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())), bucket, command)
 
 
 def make_own_store(directory: Path) -> None:
@@ -108,8 +113,8 @@ def _copy_database_with_files(directory: Path, target: Path) -> tuple[list[int],
     sizes: list[int] = []
     with backend_of(directory).snapshot(target) as copied, _jobs(copied) as jobs:
         referenced = jobs.referenced_digests()
-        for name in (ARTIFACTS, WEIGHTS):
-            sizes += _copy_artifacts(Artifacts(directory / name), Artifacts(target / name), referenced)
+        sizes += _copy_artifacts(opened_artifacts(directory), artifacts_of(target), referenced)
+        sizes += _copy_artifacts(Artifacts(directory / WEIGHTS), Artifacts(target / WEIGHTS), referenced)
         used = {reference.artifact for reference in jobs.references()}
     artifacts = artifacts_of(target)
     return sizes, {name for name in used if not artifacts.place(name).exists()}
@@ -120,11 +125,9 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
     for name in source.names():
         if digest_of(name) in digests and not target.place(name).exists():
             try:
-                yield target.size(target.put(source.intact(name)))
-            except OSError:  # it cannot be read
-                continue
+                yield target.restore(name, source.content(name)).stat().st_size
             except MistifyError as error:  # damaged, or removed meanwhile
-                if error.code is ErrorCode.UNAVAILABLE:  # the target cannot be written
+                if error.code is ErrorCode.UNAVAILABLE:  # of the bucket, or of the target's disk
                     raise
 
 

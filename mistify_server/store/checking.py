@@ -1,16 +1,17 @@
 """The check of a store: whether its database and all of its files are intact."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.wording import listed
-from mistify_server.store.artifacts import sha256_of
-from mistify_server.store.directory import UPLOADS, Store, open_store
+from mistify_server.store.artifacts import pieces_of
+from mistify_server.store.directory import Store, open_store
 from mistify_server.store.package_signatures import signature_faults
-from mistify_server.store.uploads import uploaded_files
+from mistify_server.store.uploads import UPLOADS, uploaded_files
 
 
 class CheckedStore(NamedTuple):
@@ -28,17 +29,17 @@ class CheckedStore(NamedTuple):
 
 
 def check_store(directory: Path) -> CheckedStore:
-    """Read all of a store, also of a running server's, and return what is damaged.
+    """Read all of a store, also of a running server's and in a bucket, and return what is damaged.
 
     Raises:
-        MistifyError: STORE_VERSION or UNAVAILABLE, the store cannot be opened.
+        MistifyError: STORE_VERSION or UNAVAILABLE, the store cannot be opened, or its bucket cannot be read.
     """
     with open_store(directory) as store:
         # Read the references first: files that are put later are not missing.
         users = _users(store)
         problems = [f"the database: {fault}; restore a backup" for fault in store.jobs.faults()]
         problems += signature_faults(store)
-        artifacts = _checked({name: store.artifacts.place(name) for name in store.artifacts.names()})
+        artifacts = _checked(store.artifacts.names(), store.artifacts.content)
         states = {name: "damaged" for name, file in artifacts.items() if file.damaged}
         # Files of jobs that were removed meanwhile are not missing.
         missing = users.keys() - artifacts.keys()
@@ -46,7 +47,8 @@ def check_store(directory: Path) -> CheckedStore:
     problems += [
         f"the artifact {name} is {states[name]}; {_use(users.get(name, ()))}" for name in sorted(states)
     ]
-    uploads = _checked({path.name: path for path in uploaded_files(directory / UPLOADS)})
+    files = {path.name: path for path in uploaded_files(directory / UPLOADS)}
+    uploads = _checked(files, lambda name: pieces_of(files[name]))
     problems += [
         f"the upload {name} is damaged; `mistify port` with its config uploads it again"
         for name, file in uploads.items()
@@ -61,22 +63,32 @@ class _CheckedFile(NamedTuple):
     damaged: bool
 
 
-def _checked(files: Mapping[str, Path]) -> dict[str, _CheckedFile]:
+def _checked(names: Iterable[str], content: Callable[[str], Iterator[bytes]]) -> dict[str, _CheckedFile]:
     """Read files whose names begin with the digests of their contents; those removed since are left out.
 
     A file that cannot be read, for example from a failing disk, is damaged.
+
+    Args:
+        content: Returns the content of a file.
     """
     checked = {}
-    for name, path in files.items():
-        with suppress(FileNotFoundError):
-            size = path.stat().st_size
-            try:
-                damaged = sha256_of(path) != name.partition(".")[0]
-            except FileNotFoundError:
+    for name in names:
+        size, digest, readable = 0, sha256(), True
+        try:
+            for piece in content(name):
+                size += len(piece)
+                digest.update(piece)
+        except FileNotFoundError:
+            continue
+        except MistifyError as error:
+            if error.code is ErrorCode.UNAVAILABLE:
                 raise
-            except OSError:
-                damaged = True
-            checked[name] = _CheckedFile(size, damaged)
+            if error.code is ErrorCode.NOT_FOUND:
+                continue
+            readable = False
+        except OSError:
+            readable = False
+        checked[name] = _CheckedFile(size, not readable or digest.hexdigest() != name.partition(".")[0])
     return checked
 
 

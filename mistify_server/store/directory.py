@@ -15,6 +15,7 @@ from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
+from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
@@ -32,12 +33,11 @@ from mistify_server.store.sql.sqlite import DATABASE, SqliteBackend
 from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
+from mistify_server.store.uploads import UPLOADS
 
 #: Names in the directory of a store.
 WEIGHTS = "weights"
 _INSPECTIONS = "inspections"
-
-UPLOADS = "uploads"
 
 #: Name of the audit log in the directory of logs.
 AUDIT = "audit.jsonl"
@@ -49,7 +49,8 @@ class Store:
 
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
-    `remote` is true if the database is another program, perhaps on another machine.
+    `artifacts` may be in a bucket. `remote` is true if the database is another program, perhaps on another
+    machine.
     """
 
     jobs: JobStore
@@ -99,7 +100,7 @@ def open_store(
             tuning=SqlTuningStore(database),
             tokens=SqlTokenStore(database),
             signing_keys=SigningKeys(directory / SIGNING_KEYS),
-            artifacts=artifacts_of(directory),
+            artifacts=opened_artifacts(directory),
             weights=Artifacts(directory / WEIGHTS),
             inspections=KeptInspections(directory / _INSPECTIONS),
             logs=directory / LOGS,

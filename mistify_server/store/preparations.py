@@ -3,19 +3,13 @@
 A key is a digest of all inputs of a preparation, so it identifies the preparation across jobs.
 """
 
-import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
-from mistify.files.writing import write_bytes
-from mistify_server.store.artifacts import Artifacts, digest_of, writing
-
-#: Name of the directory next to the artifacts.
-_DIRECTORY: Final = "preparations"
+from mistify_server.store.artifacts import PREPARATIONS, Artifacts, digest_of, writing
 
 #: Name of the file that holds the artifact's name once it exists, and the artifact's suffix.
 _MADE: Final = ".made"
@@ -31,27 +25,37 @@ class Preparations:
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
-        self._directory = artifacts.directory / _DIRECTORY
+        self._files = artifacts.preparation_files()
+        self._locks = artifacts.directory / PREPARATIONS
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
         """Lock a preparation within the block, so that others that need it wait and then use its artifact.
 
+        Machines without a shared disk do not wait for each other, and may make the same one twice.
+
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
         """
-        directory = self._directory / key
-        with writing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory):
+        lock = self._locks / key
+        with writing(lock):
+            lock.mkdir(parents=True, exist_ok=True)
+        with locked(lock):
             yield
 
     def artifact(self, key: str) -> str | None:
-        """Return the artifact of a finished preparation, marked as in use; None if there is no intact one."""
+        """Return the artifact of a finished preparation, marked as in use; None if there is no intact one.
+
+        Raises:
+            MistifyError: UNAVAILABLE, it cannot be read or marked.
+        """
         try:
-            name = (self._directory / key / _MADE).read_text()
-            content = self._artifacts.intact(name).read_bytes()
-        except (FileNotFoundError, MistifyError):
+            content = self._artifacts.intact(self._made(key)).read_bytes()
+        except FileNotFoundError:
+            return None
+        except MistifyError as error:
+            if error.code is ErrorCode.UNAVAILABLE:
+                raise
             return None
         return self._artifacts.put(content, _SUFFIX)
 
@@ -59,28 +63,21 @@ class Preparations:
         """Store a complete preparation as an artifact, remove its parts, and return the artifact's name."""
         name = self._artifacts.put(content, _SUFFIX)
         self.keep(key, _MADE, name.encode())
-        for path in (self._directory / key).iterdir():
-            if path.name != _MADE:
-                path.unlink(missing_ok=True)
+        self._files.keep_only(key, _MADE)
         return name
 
     def part(self, key: str, name: str) -> bytes:
         """Return a part of a preparation; empty if it is not stored."""
-        try:
-            return (self._directory / key / name).read_bytes()
-        except FileNotFoundError:
-            return b""
+        return self._files.read(key, name)
 
     def keep(self, key: str, name: str, content: bytes) -> None:
-        """Store a part of a preparation; it is safely on disk on return.
+        """Store a part of a preparation; it is safely stored on return.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
         """
-        directory = self._directory / key
-        with writing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            write_bytes(directory / name, content, durable=True)
+        with writing(self._locks / key):
+            self._files.write(key, name, content)
 
     def beside(self, artifact: str) -> str:
         """Return the key of parts that are derived from a finished preparation, and removed with it.
@@ -105,21 +102,15 @@ class Preparations:
             Number of bytes freed, not counting artifacts.
         """
         return sum(
-            _removed(directory)
-            for directory in self._all()
-            if directory.stat().st_mtime < before and self._is_unused(directory, referenced, with_parts)
+            self._files.remove(key)
+            for key, written in self._files.written().items()
+            if written < before and self._is_unused(key, referenced, with_parts)
         )
 
-    def _all(self) -> Iterator[Path]:
-        if self._directory.is_dir():
-            yield from self._directory.iterdir()
+    def _made(self, key: str) -> str:
+        """Return the artifact of a finished preparation; empty if it is not finished."""
+        return self._files.read(key, _MADE).decode()
 
-    def _is_unused(self, directory: Path, referenced: Collection[str], with_parts: bool) -> bool:
-        made = directory / _MADE
-        return digest_of(made.read_text()) not in referenced if made.exists() else with_parts
-
-
-def _removed(directory: Path) -> int:
-    size = sum(path.stat().st_size for path in directory.iterdir())
-    shutil.rmtree(directory, ignore_errors=True)
-    return size
+    def _is_unused(self, key: str, referenced: Collection[str], with_parts: bool) -> bool:
+        made = self._made(key)
+        return digest_of(made) not in referenced if made else with_parts

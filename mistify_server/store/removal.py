@@ -61,5 +61,7 @@ def _remove_files(store: Store, before: float) -> int:
     referenced = store.jobs.referenced_digests()
     all_ended = not store.jobs.unfinished()
     freed = Preparations(store.artifacts).remove_unused(referenced, before, with_parts=all_ended)
-    freed += sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in referenced)
+    store.artifacts.remove_shared(referenced, before)
+    unused = [name for name in names if digest_of(name) not in referenced]
+    freed += store.artifacts.remove_all(unused, before)
     return freed + store.inspections.remove_unneeded()

@@ -33,9 +33,12 @@ KEPT_SECONDS: Final = 86_400.0
 #: Number of cached integrity checks.
 _REMEMBERED: Final = 4_096
 
+#: Name of the directory of uploads in a store.
+UPLOADS: Final = "uploads"
 
-#: Directory of complete files in the directory of uploads, and of those who sent them.
-_FILES: Final = "files"
+#: Directories in it: of complete files, of their names in configs, and of those who sent them.
+FILES: Final = "files"
+NAMED: Final = "named"
 SENDERS: Final = "senders"
 
 
@@ -56,6 +59,7 @@ class Uploads:
         referenced: Returns the SHA-256 digests of files that jobs refer to.
         now: Returns seconds since 1970.
         most_sent: Returns the limit on the total size of the files of a sender, in bytes; None for no limit.
+        share: Makes an upload readable on the machines of workers, given the path of each file by its digest.
     """
 
     def __init__(
@@ -66,15 +70,17 @@ class Uploads:
         now: Callable[[], float] = time.time,
         *,
         most_sent: Callable[[str], int | None] = lambda _: None,
+        share: Callable[[UploadName, Callable[[str], Path]], None] = lambda _upload, _place: None,
     ) -> None:
         self._directory = directory
-        self._files = directory / _FILES
+        self._files = directory / FILES
         self._arriving = directory / "arriving"
-        self._named = directory / "named"
+        self._named = directory / NAMED
         self._most_bytes = most_bytes
         self._referenced = referenced
         self._now = now
         self._most_sent = most_sent
+        self._share = share
         self._senders = UploadSenders(directory / SENDERS)
         #: Bytes received since the server started.
         self.received = 0
@@ -160,7 +166,7 @@ class Uploads:
         Raises:
             InvalidValue: The upload is missing or incomplete.
             MistifyError: INVALID_DATASET, the listing of a directory is invalid; UNAVAILABLE, the disk is
-                full.
+                full, or the bucket for workers on other machines cannot be used.
         """
         path = self._named / upload.sha256 / upload.name
         with self._naming, writing(self._directory):
@@ -171,6 +177,7 @@ class Uploads:
                 else:
                     self._link(str(upload), upload.sha256, path)
             self._touch(path.parent)
+        self._share(upload, self._place)
         return path
 
     def collect(self) -> int:
@@ -344,7 +351,7 @@ class Uploads:
 
 def uploaded_files(directory: Path) -> Iterator[Path]:
     """Yield the complete files in a directory of uploads, each named after its SHA-256 (hex)."""
-    yield from (directory / _FILES).glob("??/*")
+    yield from (directory / FILES).glob("??/*")
 
 
 async def _uninterrupted(function: Callable[..., object], *args: object) -> None:

@@ -1,7 +1,7 @@
 """The recipe of networks: model, data, algorithm and hardware."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 from mistify.config.data.dataset import DataSettings
@@ -45,6 +45,11 @@ class Recipe(Message):
         return self.model_copy(update={"data": self.data.model_copy(update={"settings": settings})})
 
     @property
+    def paths(self) -> frozenset[str]:
+        """The absolute paths of the model and the data, and of other files that they need."""
+        return frozenset(absolute_paths(self.model_dump(include={"model", "data"})))
+
+    @property
     def profiles(self) -> tuple[Profile, ...]:
         """The profiles of the hardware."""
         return tuple(self.hardware.values())
@@ -60,6 +65,17 @@ class TaughtRecipe(Recipe):
 
     teacher: str
     prepared: str | None = None
+
+
+def absolute_paths(value: object) -> Iterator[str]:
+    """Yield the absolute paths in the values of a task or recipe."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from absolute_paths(each)
+    elif isinstance(value, str) and value.startswith("/"):
+        yield value
 
 
 def derived_seed(settings: Mapping[str, object], node: int) -> int:

@@ -118,7 +118,7 @@ class TuningService:
         member = self._calling_member(key)
         group = self._tuning.group(member.group)
         neighbourhood = self._neighbourhoods.of(group)
-        tunable = self._packages.tunable(group, publication.package)
+        tunable = await asyncio.to_thread(self._packages.tunable, group, publication.package)
         neighbourhood.check(publication.hints)
         if problems := list(_problems(publication, tunable)):
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)

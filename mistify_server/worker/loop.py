@@ -178,10 +178,10 @@ def _log(text: str) -> None:
 def _runner(store: Path, report: OnProgress) -> Do:
     # TensorFlow takes seconds to import, so first start to watch for the parent's end.
     with quick_imports():
-        from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
+        from mistify_server.store.objects.binding import opened_artifacts  # noqa: PLC0415
         from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
 
-    runner = TaskRunner(artifacts_of(store), report)
+    runner = TaskRunner(opened_artifacts(store), report)
 
     def do(task: Task) -> Result:
         with resource_errors_as_python_errors():

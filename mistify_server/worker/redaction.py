@@ -2,11 +2,12 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mistify_server.tasks.recipe import absolute_paths
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 
@@ -21,7 +22,7 @@ def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
     if not isinstance(result, TaskFailure | Inspection):
         return result
     of_python = (Path(sys.prefix), Path(tempfile.gettempdir()))
-    around = {*directories, *of_python, *(Path(name).parent for name in _paths(task.model_dump()))}
+    around = {*directories, *of_python, *(Path(name).parent for name in absolute_paths(task.model_dump()))}
     names = sorted({f"{directory}/" for directory in around if directory != directory.parent}, key=len)
 
     def plain(text: str) -> str:
@@ -37,14 +38,3 @@ def redacted(result: Result, task: Task, directories: Iterable[Path]) -> Result:
     if isinstance(result, TaskFailure):
         changes["message"] = plain(result.message)
     return result.model_copy(update=changes)
-
-
-def _paths(value: object) -> Iterator[str]:
-    """Yield the absolute paths in the values of a task."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _paths(each)
-    elif isinstance(value, str) and value.startswith("/"):
-        yield value

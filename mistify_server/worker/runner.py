@@ -63,6 +63,7 @@ class TaskRunner:
         slices = SliceEdges(checkpoints, setups, conversions, on_progress)
         labeller = PseudoLabeller(cache, checkpoints, on_progress)
         unchanged = UnchangedSources(cache, checkpoints, labeller)
+        self._artifacts = artifacts
         self._inspector = SourceInspector(cache, on_progress)
         self._source_tuner = SourceTuner(cache, checkpoints, labeller, unchanged, on_progress)
         self._preparer = Preparer(artifacts, setups, on_progress)
@@ -82,10 +83,17 @@ class TaskRunner:
         """Run a task; the result includes the seconds of each activity.
 
         Raises:
-            MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.
+            MistifyError: The user's model, data or settings cannot be used, a package failed its checks, or
+                artifacts cannot be read or stored.
             FloatingPointError: Training diverged.
         """
-        with collect_timings() as timings, activity("other"), code_from(task.recipe.data.settings.code):
+        recipe = task.recipe
+        with (
+            collect_timings() as timings,
+            activity("other"),
+            self._artifacts.at_hand(recipe.paths),
+            code_from(recipe.data.settings.code),
+        ):
             result = self._run(task)
         return result.model_copy(update={"spent": timings.seconds})
 

@@ -23,6 +23,7 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.sources import DataSource, ModelSource
+from tests.support.buckets import BucketServer, running_bucket_server
 from tests.support.postgresql import Cluster, running_cluster
 
 HERE = Path(__file__).parent
@@ -169,6 +170,21 @@ def cluster() -> Iterator[Cluster]:
     """Run a PostgreSQL for all tests of a process."""
     with running_cluster() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def _bucket_server() -> Iterator[BucketServer]:
+    """Run an S3 server for all tests of a process."""
+    with running_bucket_server() as running:
+        yield running
+
+
+@pytest.fixture
+def bucket_server(_bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
+    """Return an S3 server that clients of this process and of its children find by their variables."""
+    for name, value in _bucket_server.variables.items():
+        monkeypatch.setenv(name, value)
+    return _bucket_server
 
 
 @pytest.fixture

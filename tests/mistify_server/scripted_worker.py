@@ -26,7 +26,8 @@ from mistify.errors import Problem
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify.jobs.job import BranchFigures, ProgressUpdate
 from mistify.jobs.network_graph import INPUT, GraphNode, NetworkGraph
-from mistify_server.store.artifacts import Artifacts, artifacts_of
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.tasks.messages import LOADING
 from mistify_server.tasks.results import (
     AdaptResult,
@@ -269,7 +270,7 @@ def main() -> None:
     parser.add_argument("--control", type=Path, required=True)
     arguments = parser.parse_args()
     work(
-        lambda report: ScriptedWorker(artifacts_of(arguments.store), arguments.control, report).answer,
+        lambda report: ScriptedWorker(opened_artifacts(arguments.store), arguments.control, report).answer,
         HEARTBEAT_SECONDS,
     )
 

@@ -92,6 +92,20 @@ def test_an_invalid_origin_is_reported(tmp_path: Path, written: str) -> None:
         load_config(None, {"store": tmp_path, "http_origin": [written]})
 
 
+@pytest.mark.parametrize("written", ["models", "gs://models/mistify", "s3://key:secret@models/mistify"])
+def test_an_invalid_bucket_is_reported(tmp_path: Path, written: str) -> None:
+    with pytest.raises(MistifyError, match=r'--artifacts: got ".*"; expected an address') as raised:
+        load_config(None, {"store": tmp_path, "artifacts": written})
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    assert "secret@" not in raised.value.message
+
+
+def test_artifacts_in_a_bucket_have_a_limit_on_copies(tmp_path: Path) -> None:
+    flags = {"store": tmp_path, "artifacts": "s3://models/mistify", "artifacts_cache": "3GB"}
+    settings = load_config(None, flags).server_settings()
+    assert (settings.artifacts, settings.artifacts_cache) == ("s3://models/mistify", 3e9)
+
+
 def test_the_example_has_every_key() -> None:
     assert load_config(EXAMPLE, {}).store == Path("/var/lib/mistify")
     content = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", EXAMPLE.read_text(), flags=re.MULTILINE))

@@ -11,14 +11,16 @@ class Relay:
 
     Args:
         address: `host:port` of the server.
+        port: The port to listen on, such as that of a relay that was closed; 0 for a free one.
     """
 
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._server = (host, int(port))
-        self._listening = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, address: str, port: int = 0) -> None:
+        host, _, target = address.rpartition(":")
+        self._server = (host, int(target))
+        self._listening = socket.create_server(("127.0.0.1", port))
         self._open: list[socket.socket] = []
         self._left: int | None = None
+        self._counting = threading.Lock()
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -33,6 +35,8 @@ class Relay:
 
     def close(self) -> None:
         """Accept no more connections, and cut all."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # otherwise, a waiting thread accepts one more
         self._listening.close()
         self._cut()
 
@@ -51,15 +55,23 @@ class Relay:
         with suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(data)
-                if counted and self._left is not None:
-                    self._left -= len(data)
-                    if self._left <= 0:
-                        self._left = None
-                        self.cuts += 1
-                        self._cut()
+                if counted:
+                    self._count(len(data))
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+    def _count(self, sent: int) -> None:
+        """Count bytes of the client, and cut all connections after the last one that may pass."""
+        with self._counting:
+            if self._left is None:
+                return
+            self._left -= sent
+            if self._left > 0:
+                return
+            self._left = None
+            self.cuts += 1
+        self._cut()
 
     def _cut(self) -> None:
         opened, self._open = self._open, []

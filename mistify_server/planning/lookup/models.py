@@ -89,6 +89,8 @@ class ModelRepository:
         try:
             return self.artifacts.intact(model.artifact)
         except MistifyError as error:
+            if error.code is ErrorCode.UNAVAILABLE:
+                raise
             raise MistifyError(
                 error.code,
                 f'the model "{model.name}" is damaged in the server\'s store; remove it, and add it again',

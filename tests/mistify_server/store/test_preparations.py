@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import try_lock
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of
@@ -13,14 +14,18 @@ from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.preparations import Preparations
 from mistify_server.store.removal import remove_jobs
+from tests.support.buckets import BucketServer, in_bucket
 
 KEY, OTHER = 64 * "a", 64 * "b"
 FOREVER = float("inf")
 
 
-@pytest.fixture
-def artifacts(tmp_path: Path) -> Artifacts:
-    return artifacts_of(tmp_path)
+@pytest.fixture(params=["directory", "bucket"])
+def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+    if request.param == "directory":
+        return artifacts_of(tmp_path)
+    server = request.getfixturevalue("bucket_server")
+    return in_bucket(server.new_bucket(), tmp_path / "artifacts")
 
 
 @pytest.fixture
@@ -76,6 +81,22 @@ def test_referenced_and_new_preparations_are_not_removed(preparations: Preparati
     assert preparations.artifact(KEY) is not None
     assert preparations.remove_unused(set(), FOREVER, with_parts=False) > 0
     assert preparations.artifact(KEY) is None
+
+
+def test_a_machine_continues_the_preparation_of_another(bucket_server: BucketServer, tmp_path: Path) -> None:
+    address = bucket_server.new_bucket()
+    one, other = (Preparations(in_bucket(address, tmp_path / name)) for name in ("one", "other"))
+    one.keep(KEY, "segment-0", b"part")
+    assert other.part(KEY, "segment-0") == b"part"
+    assert other.artifact(KEY) is None
+    made = other.finish(KEY, b"whole")
+    assert (one.artifact(KEY), one.part(KEY, "segment-0")) == (made, b"")
+    beside = one.beside(made)
+    one.keep(beside, "converted", b"network")
+    assert other.part(beside, "converted") == b"network"
+    with bucket_server.away(), pytest.raises(MistifyError) as raised:
+        other.artifact(KEY)
+    assert raised.value.code is ErrorCode.UNAVAILABLE  # it is not made again
 
 
 def test_parts_that_an_unfinished_job_may_resume_are_kept(tmp_path: Path, plan: BatchPlan) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import write_bytes
-from mistify_server.store.artifacts import artifacts_of
+from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.store.sql.postgresql.address import DatabaseAddress
 from mistify_server.store.sql.store_id import recorded_store_id, store_id
 
@@ -53,7 +53,7 @@ def bind(session: Session, directory: Path, address: DatabaseAddress, *, new: bo
     before = binding_of(directory)
     if not new:
         check_bound(session.connection(), directory, address)
-    elif before is not None and artifacts_of(directory).names():
+    elif before is not None and opened_artifacts(directory).names():
         raise MistifyError(
             ErrorCode.CONFLICT,
             f"the database {address} is empty, but the store {directory} has files of jobs; restore the "

@@ -1,0 +1,145 @@
+"""A directory in a bucket of S3, or of another program with the same interface."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.objects.address import BucketAddress
+from mistify_server.store.objects.failures import advice_on, code_of
+
+#: Number of requests at the same time.
+CONNECTIONS: Final = 16
+
+#: The most by which the clocks of S3 and of this machine differ, in seconds: S3 refuses requests above it.
+CLOCKS_SECONDS: Final = 900.0
+
+#: Seconds to wait for a connection, and for an answer on it.
+_CONNECT_SECONDS: Final = 5
+_ANSWER_SECONDS: Final = 30
+
+_PIECE: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class StoredObject(NamedTuple):
+    """The size of an object in bytes, and when it was stored, in seconds since 1970 by the clock of S3."""
+
+    size: int
+    stored: float
+
+
+class Bucket:
+    """The objects in a directory of a bucket, by their keys in it. Threads can share it.
+
+    Endpoint, region and credentials are those of AWS's environment variables and files. Nothing is requested
+    before the first call. Methods raise `MistifyError`: UNAVAILABLE, S3 cannot be reached, is slow, or
+    refuses the call; INVALID_CONFIG, its client is not installed, or AWS_ENDPOINT_URL is invalid.
+
+    Args:
+        name: Description in errors. Callers of a server see these, so only its log has the address.
+    """
+
+    def __init__(self, address: BucketAddress, name: str = "the bucket with the server's artifacts") -> None:
+        self._address = address
+        self._name = name
+
+    def upload(self, key: str, path: Path) -> None:
+        """Store a file; others see the whole object or, before and after a failure, none."""
+        with self._requests() as client, path.open("rb") as file:
+            client.upload_fileobj(file, self._address.bucket, self._full(key))
+
+    def write(self, key: str, content: bytes) -> None:
+        """Store a small object."""
+        with self._requests() as client:
+            client.put_object(Bucket=self._address.bucket, Key=self._full(key), Body=content)
+
+    def content(self, key: str) -> Iterator[bytes] | None:
+        """Return the content of an object in pieces; None if there is no object."""
+        with self._requests() as client:
+            try:
+                found = client.get_object(Bucket=self._address.bucket, Key=self._full(key))
+            except client.exceptions.NoSuchKey:
+                return None
+        return self._pieces(found["Body"])
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content of a small object; None if there is no object."""
+        pieces = self.content(key)
+        return None if pieces is None else b"".join(pieces)
+
+    def find(self, key: str) -> StoredObject | None:
+        """Return the size and age of an object; None if there is no object."""
+        with self._requests() as client:
+            try:
+                head = client.head_object(Bucket=self._address.bucket, Key=self._full(key))
+            except client.exceptions.ClientError as error:
+                if code_of(error) != "404":
+                    raise
+                client.head_bucket(Bucket=self._address.bucket)  # fails if even the bucket is missing
+                return None
+        return StoredObject(head["ContentLength"], head["LastModified"].timestamp())
+
+    def all(self, start: str = "") -> dict[str, StoredObject]:
+        """Return all objects whose keys begin with a text, by key."""
+        found = {}
+        with self._requests() as client:
+            pages = client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._address.bucket, Prefix=self._full(start)
+            )
+            for item in (item for page in pages for item in page.get("Contents", ())):
+                key = item["Key"].removeprefix(self._address.prefix)
+                found[key] = StoredObject(item["Size"], item["LastModified"].timestamp())
+        return found
+
+    def remove(self, key: str) -> None:
+        """Delete an object, if it exists."""
+        with self._requests() as client:
+            client.delete_object(Bucket=self._address.bucket, Key=self._full(key))
+
+    def _full(self, key: str) -> str:
+        return self._address.prefix + key
+
+    def _pieces(self, body: Any) -> Iterator[bytes]:
+        with self._requests(), closing(body):
+            yield from body.iter_chunks(_PIECE)
+
+    @contextmanager
+    def _requests(self) -> Iterator[Any]:
+        """Yield the client of S3, and translate the failures of its requests within the block."""
+        try:
+            from boto3.exceptions import Boto3Error  # noqa: PLC0415 (optional)
+            from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                "artifacts in S3 need its client: run pip install 'mistify-porting[s3]', or omit --artifacts "
+                "for artifacts in the store",
+            ) from error
+        try:
+            yield self._client
+        except (Boto3Error, BotoCoreError, ClientError) as error:
+            _log.warning("%s cannot be used: %s", self._address, error)
+            raise MistifyError(ErrorCode.UNAVAILABLE, f"{self._name} {advice_on(error)}") from error
+
+    @cached_property
+    def _client(self) -> Any:
+        from boto3.session import Session  # noqa: PLC0415 (optional)
+        from botocore.config import Config  # noqa: PLC0415
+
+        settings = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_ANSWER_SECONDS,
+            max_pool_connections=CONNECTIONS,
+            retries={"mode": "standard"},
+        )
+        try:
+            return Session().client("s3", config=settings)
+        except ValueError as error:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG, f"S3 cannot be used: {error}; correct AWS_ENDPOINT_URL"
+            ) from error

@@ -1,0 +1,160 @@
+"""Uploads on machines that do not share the server's disk: in the bucket while jobs may use them."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files.locking import locked
+from mistify.uploads import UploadName, read_listing
+from mistify_server.store.artifacts import writing
+from mistify_server.store.objects.bucket import CONNECTIONS, Bucket
+from mistify_server.store.uploads import FILES, NAMED, uploaded_files
+
+#: Beginnings of the keys of files, and of the listings of directories, each with a SHA-256 after it.
+_FILE: Final = "uploads/files/"
+_LISTING: Final = "uploads/listings/"
+
+#: Seconds without use after which a fetched upload is removed: longer than any task.
+_KEPT_SECONDS: Final = 2 * 86_400.0
+
+
+class SharedUploads:
+    """The uploads of a store in its bucket, and on each machine under the same paths.
+
+    Args:
+        directory: Directory of the uploads in the store, which machines without the server lack at first.
+        bucket: The bucket with the store's artifacts.
+    """
+
+    def __init__(self, directory: Path, bucket: Bucket) -> None:
+        self._directory = directory
+        self._named = directory / NAMED
+        self._bucket = bucket
+
+    def share(self, upload: UploadName, place: Callable[[str], Path]) -> None:
+        """Store an upload in the bucket, unless it is there.
+
+        Args:
+            place: Returns the path of a complete file by its SHA-256 (hex).
+
+        Raises:
+            MistifyError: As for `Bucket`.
+        """
+        last = (_LISTING if upload.directory else _FILE) + upload.sha256
+        if self._bucket.find(last) is not None:
+            return
+        if upload.directory:
+            files = {file.sha256 for file in read_listing(place(upload.sha256)).values()}
+            with ThreadPoolExecutor(CONNECTIONS, "uploads") as threads:
+                list(threads.map(lambda digest: self._bucket.upload(_FILE + digest, place(digest)), files))
+        self._bucket.upload(last, place(upload.sha256))  # it stands for all of them
+
+    def fetch(self, path: Path) -> None:
+        """Have an upload on this machine, if this is the path of one, or of a file in one.
+
+        Raises:
+            MistifyError: As for `Bucket`; CORRUPT_PACKAGE, it is not in the bucket or damaged; UNAVAILABLE,
+                the disk is full or cannot be written.
+        """
+        parts = path.relative_to(self._named).parts if path.is_relative_to(self._named) else ()
+        if len(parts) < 2:
+            return
+        place = self._named.joinpath(*parts[:2])
+        with writing(self._directory):
+            if not place.exists():
+                self._named.mkdir(parents=True, exist_ok=True)
+                with locked(self._named):  # one worker of a machine fetches it for all
+                    if not place.exists():
+                        self._remove_fetched()
+                        self._fetch(parts[0], place)
+            if not self._is_servers:
+                os.utime(place.parent, ns=(time.time_ns(), place.parent.stat().st_mtime_ns))
+
+    def remove_unused(self, referenced: Collection[str], before: float) -> None:
+        """Delete old objects of uploads that the server has removed and that no job refers to.
+
+        Args:
+            referenced: The SHA-256 digests of files that jobs refer to.
+            before: Seconds since 1970 by the clock of S3; later objects are kept.
+
+        Raises:
+            MistifyError: As for `fetch`.
+        """
+        kept = {path.name for path in uploaded_files(self._directory)}.union(referenced)
+        for start in (_LISTING, _FILE):  # a listing without its files would be taken for a shared directory
+            for key, found in self._bucket.all(start).items():
+                digest = key.removeprefix(start)
+                if digest not in kept and found.stored < before:
+                    self._bucket.remove(key)
+                elif start == _LISTING:
+                    kept |= self._files_of(digest)
+
+    @property
+    def _is_servers(self) -> bool:
+        """Whether this is the directory of the server, whose `Uploads` keeps and removes what is in it."""
+        return (self._directory / FILES).exists()
+
+    def _fetch(self, digest: str, place: Path) -> None:
+        """Fetch an upload; it appears once it is complete."""
+        with TemporaryDirectory(prefix=".", dir=self._named) as partial:
+            whole = Path(partial) / place.name
+            if not self._download(_FILE, digest, whole):
+                listing = Path(partial) / ".listing"
+                if not self._download(_LISTING, digest, listing):
+                    raise _unusable(digest, "is missing")
+                for relative, file in read_listing(listing).items():
+                    if not self._download(_FILE, file.sha256, whole / relative):
+                        raise _unusable(file.sha256, "is missing")
+            place.parent.mkdir(exist_ok=True)
+            whole.rename(place)
+
+    def _download(self, start: str, digest: str, path: Path) -> bool:
+        """Fetch a file and check it; return False if there is none."""
+        pieces = self._bucket.content(start + digest)
+        if pieces is None:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if _written(pieces, path) != digest:
+            raise _unusable(digest, "is damaged")
+        return True
+
+    def _files_of(self, listing: str) -> set[str]:
+        """Return the digests of the files of a directory."""
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / listing
+            self._download(_LISTING, listing, path)
+            return {file.sha256 for file in read_listing(path).values()}
+
+    def _remove_fetched(self) -> None:
+        """Remove uploads that were fetched and not used for long."""
+        if self._is_servers:
+            return
+        for directory in self._named.glob("*"):
+            with suppress(FileNotFoundError):
+                if directory.stat().st_atime < time.time() - _KEPT_SECONDS:
+                    shutil.rmtree(directory)
+
+
+def _written(pieces: Iterator[bytes], path: Path) -> str:
+    """Write a file, and return its SHA-256 (hex)."""
+    digest = sha256()
+    with path.open("wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
+
+
+def _unusable(digest: str, state: str) -> MistifyError:
+    return MistifyError(
+        ErrorCode.CORRUPT_PACKAGE,
+        f"the upload {digest} {state} in the bucket of the server; port the config again, which sends it",
+    )

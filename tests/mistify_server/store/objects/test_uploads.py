@@ -1,0 +1,184 @@
+"""Uploads on machines that do not share the server's disk."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.uploads import FileDigest, UploadName, listing_text
+from mistify_server.store.objects.artifacts import BucketArtifacts
+from mistify_server.store.uploads import Uploads
+from tests.support.buckets import BucketServer, in_bucket
+
+PHOTOS = {"cats/1.png": b"cat", "cats/2.png": b"other cat", "dogs/1.png": b"dog"}
+NEVER = float("inf")
+
+
+@pytest.fixture
+def address(bucket_server: BucketServer) -> str:
+    return bucket_server.new_bucket()
+
+
+@pytest.fixture
+def artifacts(address: str, tmp_path: Path) -> BucketArtifacts:
+    return in_bucket(address, tmp_path / "store" / "artifacts")
+
+
+@pytest.fixture
+def uploads(artifacts: BucketArtifacts, tmp_path: Path) -> Uploads:
+    """Return the uploads of the server."""
+    return Uploads(tmp_path / "store" / "uploads", 1e9, set, share=artifacts.share)
+
+
+def digest_of(content: bytes) -> FileDigest:
+    return FileDigest(sha256(content).hexdigest(), len(content))
+
+
+def send(uploads: Uploads, content: bytes) -> str:
+    """Upload a file, and return its digest."""
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield content
+
+    file = digest_of(content)
+    asyncio.run(uploads.receive(file, 0, whole(), "ci"))
+    return file.sha256
+
+
+def send_directory(uploads: Uploads, files: Mapping[str, bytes]) -> UploadName:
+    for content in files.values():
+        send(uploads, content)
+    listing = listing_text({path: digest_of(content) for path, content in files.items()})
+    return UploadName(send(uploads, listing), "photos", directory=True)
+
+
+def on_another_machine(tmp_path: Path) -> None:
+    """Leave nothing of the store, whose path is the same on every machine."""
+    shutil.rmtree(tmp_path / "store")
+
+
+def test_a_machine_gets_a_file_under_its_name(
+    uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
+) -> None:
+    path = uploads.find(UploadName(send(uploads, b"a,b"), "data.csv"))
+    on_another_machine(tmp_path)
+    for _ in range(2):
+        with artifacts.at_hand([str(path)]):
+            assert path.read_bytes() == b"a,b"
+    assert [each.name for each in path.parent.parent.iterdir()] == [path.parent.name]
+
+
+def test_a_machine_gets_a_directory_and_files_in_it(
+    uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
+) -> None:
+    directory = uploads.find(send_directory(uploads, PHOTOS))
+    on_another_machine(tmp_path)
+    with artifacts.at_hand([str(directory / "cats" / "1.png")]):
+        found = {
+            str(path.relative_to(directory)): path.read_bytes()
+            for path in directory.rglob("*")
+            if path.is_file()
+        }
+    assert found == PHOTOS
+
+
+def test_an_upload_is_stored_once(
+    uploads: Uploads, address: str, bucket_server: BucketServer, artifacts: BucketArtifacts
+) -> None:
+    upload = send_directory(uploads, PHOTOS)
+    uploads.find(upload)
+    shared = bucket_server.objects(address)
+    assert sorted(shared.values())[:3] == sorted(PHOTOS.values())
+    assert len(shared) == 4
+    key = next(key for key, content in shared.items() if content == b"cat")
+    bucket_server.replace(address, key, b"not overwritten")
+    uploads.find(upload)
+    assert bucket_server.objects(address)[key] == b"not overwritten"
+    assert artifacts.names() == []
+
+
+@pytest.mark.parametrize("directory", [False, True], ids=["file", "directory"])
+def test_a_damaged_or_missing_upload_is_never_used(
+    uploads: Uploads,
+    artifacts: BucketArtifacts,
+    address: str,
+    bucket_server: BucketServer,
+    *,
+    tmp_path: Path,
+    directory: bool,
+) -> None:
+    upload = send_directory(uploads, PHOTOS) if directory else UploadName(send(uploads, b"cat"), "1.png")
+    path = uploads.find(upload)
+    on_another_machine(tmp_path)
+    key = f"uploads/files/{digest_of(b'cat').sha256}"
+    for state in ("damaged", "missing"):
+        if state == "damaged":
+            bucket_server.replace(address, key, b"dog")
+        else:
+            bucket_server.remove(address, key)
+        with (
+            pytest.raises(MistifyError, match=f"{state} in the bucket") as raised,
+            artifacts.at_hand([str(path)]),
+        ):
+            pass
+        assert raised.value.code is ErrorCode.CORRUPT_PACKAGE
+        assert [each for each in (tmp_path / "store").rglob("*") if each.is_file()] == []
+
+
+def test_an_upload_is_unavailable_while_the_bucket_is(
+    uploads: Uploads, artifacts: BucketArtifacts, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    upload = UploadName(send(uploads, b"a,b"), "data.csv")
+    with bucket_server.away(), pytest.raises(MistifyError) as raised:
+        uploads.find(upload)
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+    path = uploads.find(upload)
+    on_another_machine(tmp_path)
+    with bucket_server.away(), pytest.raises(MistifyError) as raised, artifacts.at_hand([str(path)]):
+        pass
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+    with artifacts.at_hand([str(path)]):
+        assert path.exists()
+
+
+def test_objects_of_removed_uploads_are_removed(
+    uploads: Uploads, artifacts: BucketArtifacts, address: str, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    upload = send_directory(uploads, PHOTOS)
+    uploads.find(upload)
+    uploads.find(UploadName(send(uploads, b"a,b"), "data.csv"))
+    shared = bucket_server.objects(address)
+    artifacts.remove_shared(set(), NEVER)
+    assert bucket_server.objects(address) == shared  # the server still has the files
+    on_another_machine(tmp_path)
+    artifacts.remove_shared(set(), 0.0)
+    assert bucket_server.objects(address) == shared
+    artifacts.remove_shared({upload.sha256}, NEVER)  # a job needs the directory
+    kept = bucket_server.objects(address)
+    assert shared.keys() - kept.keys() == {f"uploads/files/{digest_of(b'a,b').sha256}"}
+    artifacts.remove_shared(set(), NEVER)
+    assert bucket_server.objects(address) == {}
+
+
+def test_fetched_uploads_are_removed_when_unused(
+    uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
+) -> None:
+    old, used, new = (
+        uploads.find(UploadName(send(uploads, content), "data.csv")) for content in (b"1", b"2", b"3")
+    )
+    on_another_machine(tmp_path)
+    with artifacts.at_hand([str(old), str(used)]):
+        os.utime(old.parent, (1.0, 1.0))
+    with artifacts.at_hand([str(new)]):
+        assert [path.exists() for path in (old, used, new)] == [False, True, True]
+
+
+def test_other_paths_are_left_alone(artifacts: BucketArtifacts, tmp_path: Path) -> None:
+    with artifacts.at_hand(["/srv/data/train.npz", str(tmp_path / "store" / "weights"), "builtin:digits"]):
+        pass
+    assert not (tmp_path / "store").exists()
