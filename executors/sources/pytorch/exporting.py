@@ -142,10 +142,22 @@ def _write(network: Any, examples: Any, target: str, names: Mapping[str, list[st
         except Exception:
             if find_spec("onnxscript") is None:
                 raise
-            shapes = tuple({0: torch.export.Dim.DYNAMIC} for _ in examples)
-            torch.onnx.export(
-                network, examples, target, dynamo=True, dynamic_shapes=shapes, verbose=False, **names
-            )
+            _write_newer(network, examples, target, names)
+
+
+def _write_newer(network: Any, examples: Any, target: str, names: Mapping[str, list[str]]) -> None:
+    """Export with the newer exporter, and only fold constants: its optimizer changes what networks compute."""
+    import onnxscript.optimizer  # noqa: PLC0415 (optional)
+    import torch  # noqa: PLC0415 (as in `export`)
+
+    shapes = tuple({0: torch.export.Dim.DYNAMIC} for _ in examples)
+    program = torch.onnx.export(
+        *(network, examples), dynamo=True, dynamic_shapes=shapes, verbose=False, optimize=False, **names
+    )
+    onnxscript.optimizer.inline(program.model)
+    onnxscript.optimizer.fold_constants(program.model, onnx_shape_inference=True)
+    onnxscript.optimizer.remove_unused_nodes(program.model)
+    program.save(target)
 
 
 def _cause(error: Exception, path: Path) -> str:

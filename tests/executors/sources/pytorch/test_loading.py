@@ -87,6 +87,23 @@ def test_calls_without_a_network_are_refused(tmp_path: Path, text: str, expected
     assert expected in str(caught.value)
 
 
+def test_the_newer_exporter_keeps_small_constants(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    # The older exporter has no rms_norm, and the newer one's optimizer would leave out the addition.
+    finite = '"shifted": torch.log(torch.nn.functional.rms_norm(hidden, (4,)) + extra.relu() + 1e-9)'
+    path = written(tmp_path, NETWORK.replace('"shifted": hidden + extra', finite))
+    trained: Any = runpy.run_path(str(path))["network"]()[0].eval()
+    torch.nn.init.constant_(trained.norm.bias, -9)  # no value is left of the ReLU
+    torch.save(trained.state_dict(), tmp_path / "weights.pt")
+    image, extra = torch.randn(3, 3, 8, 8), torch.randn(3, 4)
+    with torch.no_grad():
+        expected = trained(image, extra)["shifted"].numpy()
+    assert np.isclose(expected.min(), np.log(1e-9))
+    model = load_pytorch(path, "network", tmp_path / "weights.pt").model
+    made = model([np.moveaxis(image.numpy(), 1, -1), extra.numpy()])[1]
+    np.testing.assert_allclose(np.asarray(made), expected, atol=1e-4)
+
+
 def test_operators_that_onnx_lacks_are_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
     sorted_ = NETWORK.replace('"shifted": hidden + extra', '"shifted": hidden.sort(1).values')
     path = written(tmp_path, sorted_)
