@@ -10,7 +10,7 @@ from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.masks import LOW, excludes_all, masked, with_choice
 from executors.sources.onnx.operators.dense import product
-from executors.sources.onnx.operators.shapes import reshaped_to
+from executors.sources.onnx.operators.shapes import reshaped_to, with_heads
 from executors.sources.onnx.registry import Argument, Node, constant, operator, tensor
 from executors.sources.onnx.values import Value
 
@@ -25,10 +25,10 @@ def attention(
     mask, earlier_keys, earlier_values, lengths = (*others, *[None] * 4)[:4]
     if lengths is not None:
         raise UnsupportedNodeError("has sequences of different lengths")
-    queries = _with_heads(builder, tensor(query), node.get("q_num_heads"))
+    queries = with_heads(builder, tensor(query), node.get("q_num_heads"))
     shared = node.get("kv_num_heads")
-    keys = _after(builder, earlier_keys, _with_heads(builder, tensor(key), shared))
-    values = _after(builder, earlier_values, _with_heads(builder, tensor(value), shared))
+    keys = _after(builder, earlier_keys, with_heads(builder, tensor(key), shared))
+    values = _after(builder, earlier_values, with_heads(builder, tensor(value), shared))
     heads = queries.size(1)
     scores = product(builder, queries, _repeated(keys, heads).swapped(2, 3))
     scores = scores.with_tensor(_scaled(builder, node, scores.tensor, queries.size(3)))
@@ -40,16 +40,6 @@ def attention(
         merged = (None, queries.size(2), heads * values.size(3))
         mixed = reshaped_to(builder, mixed.swapped(1, 2), merged)
     return [mixed, keys, values]
-
-
-def _with_heads(builder: Builder, value: Value, count: int | None) -> Value:
-    """Return a tensor [n, heads, positions, width], which may have its heads within the last axis."""
-    if value.rank == 3 and count:
-        apart = reshaped_to(builder, value, (None, value.size(1), count, value.size(2) // count))
-        value = apart.swapped(1, 2)
-    if value.rank != 4 or value.batch != 0:
-        raise UnsupportedNodeError(f"has an input of shape {value.shape}; expected the batch and heads first")
-    return value
 
 
 def _after(builder: Builder, earlier: Argument, value: Value) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.operators.shapes import reshaped_to
+from executors.sources.onnx.operators.shapes import reshaped_to, with_heads
 from executors.sources.onnx.registry import Argument, Node, constant, operator, tensor
 from executors.sources.onnx.values import Value
 
@@ -17,14 +17,9 @@ def rotary(builder: Builder, node: Node, data: Argument, *angles: Argument) -> V
     """Rotate pairs of entries of each head by the angles of its position."""
     value = tensor(data)
     cosines, sines, places = (*angles, None)[:3]
-    heads = node.get("num_heads", 0)
-    if value.rank == 3 and heads:
-        apart = reshaped_to(builder, value, (None, value.size(1), heads, value.size(2) // heads))
-        rotated = _rotated(builder, node, apart.swapped(1, 2), (cosines, sines), places)
-        return reshaped_to(builder, rotated.swapped(1, 2), value.shape)
-    if value.rank != 4 or value.batch != 0:
-        raise UnsupportedNodeError(f"has data of shape {value.shape}; expected the batch and heads first")
-    return _rotated(builder, node, value, (cosines, sines), places)
+    heads = with_heads(builder, value, node.get("num_heads"))
+    rotated = _rotated(builder, node, heads, (cosines, sines), places)
+    return rotated if value.rank == 4 else reshaped_to(builder, rotated.swapped(1, 2), value.shape)
 
 
 def _rotated(

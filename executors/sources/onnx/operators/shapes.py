@@ -157,6 +157,23 @@ def reshaped_to(builder: Builder, value: Value, target: tuple[Size, ...]) -> Val
     return Value(result, (batch, *axes), not_negative=value.not_negative)
 
 
+def with_heads(builder: Builder, value: Value, count: int | None) -> Value:
+    """Return a tensor [n, heads, positions, width], which may have its heads within the last axis.
+
+    Args:
+        count: Number of heads within the last axis; None or 0 if they have an axis of their own.
+
+    Raises:
+        UnsupportedNodeError: The tensor has other axes.
+    """
+    if value.rank == 3 and count:
+        apart = reshaped_to(builder, value, (None, value.size(1), count, value.size(2) // count))
+        value = apart.swapped(1, 2)
+    if value.rank != 4 or value.batch != 0:
+        raise UnsupportedNodeError(f"has an input of shape {value.shape}; expected the batch and heads first")
+    return value
+
+
 def _blocks(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[_Block]:
     """Divide the axes on both sides of the batch into blocks; the batch is a block of its own."""
     first, second = before.index(None), after.index(None)
