@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from executors.inspection.errors import invalid
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.graph import Graph
+from executors.sources.onnx.kinds import KERAS_TYPES
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.values import Value
 from mistify.parsing.validation import unknown_name
@@ -29,18 +30,6 @@ _KEEPING: Final = frozenset([
     "Add", "Cast", "Clip", "Concat", "Div", "Dropout", "Gather", "Identity", "Mul", "Pad", "Relu",
     "Slice", "Split", "Sub",
 ])  # fmt: skip
-
-_TYPES: Final = {
-    TensorProto.FLOAT: "float32",
-    TensorProto.DOUBLE: "float32",
-    **dict.fromkeys(
-        (
-            *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
-            *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
-        ),
-        "int32",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -122,10 +111,10 @@ def _batch_of(infos: Sequence[Any]) -> int | str:
 def _input(path: Path, graph: Graph, info: Any, requested: Sequence[int] | None, shared: int | str) -> Input:
     kind = info.type.tensor_type
     declared = _declared(info)
-    dtype = _TYPES.get(kind.elem_type)
+    dtype = KERAS_TYPES.get(kind.elem_type)
     if dtype is None or not declared or 0 in declared:
         named = TensorProto.DataType.Name(kind.elem_type)
-        known = ", ".join(map(TensorProto.DataType.Name, _TYPES))
+        known = ", ".join(map(TensorProto.DataType.Name, KERAS_TYPES))
         raise invalid(
             path, f"an input {info.name!r} of shape {declared} and type {named}",
             f"a batch of entries of one of the types {known}", "export the model with such inputs",

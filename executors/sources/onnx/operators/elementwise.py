@@ -6,6 +6,7 @@ from onnx import TensorProto
 
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
+from executors.sources.onnx.kinds import KERAS_TYPES
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
@@ -28,19 +29,11 @@ _FUNCTIONS = {
 }
 _NOT_NEGATIVE = ("Abs", "Exp", "Sqrt")
 
-#: Type in the file -> type in Keras. Halves and doubles are computed in float32.
+#: Type in the file -> type in Keras. Halves are computed in float32.
 _TYPES = {
-    TensorProto.FLOAT: "float32",
+    **KERAS_TYPES,
     TensorProto.FLOAT16: "float32",
     TensorProto.BFLOAT16: "float32",
-    TensorProto.DOUBLE: "float32",
-    **dict.fromkeys(
-        (
-            *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
-            *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
-        ),
-        "int32",
-    ),
     TensorProto.BOOL: "bool",
 }
 
@@ -70,8 +63,8 @@ def dropout(
     value = tensor(data)
     if not any(node.read[1:]):
         return [value]
-    size = keras.ops.abs(value.tensor)
-    return [value, value.with_tensor(keras.ops.greater_equal(size, 0.0))]
+    magnitudes = keras.ops.abs(value.tensor)
+    return [value, value.with_tensor(keras.ops.greater_equal(magnitudes, 0.0))]
 
 
 @operator("Cast")
