@@ -111,7 +111,7 @@ def _of_tensors(builder: Builder, node: Node, left: Value, right: Value) -> Valu
     if gated is not None:
         return gated
     if left.rank != right.rank or left.batch != right.batch:
-        raise UnsupportedNodeError("combines tensors whose batches stand on different axes")
+        raise UnsupportedNodeError("combines tensors whose batches are on different axes")
     left, right = _aligned(builder, left, right)
     like = left if count(left.tensor.shape) >= count(right.tensor.shape) else right
     make = _LAYERS.get(node.operator)

@@ -36,7 +36,7 @@ def _added(builder: Builder, made: Value, addend: Value, factor: float) -> Value
     """Return the sum of a product and a computed matrix."""
     addend = builder.ordered(addend)
     if addend.axes != made.axes:
-        raise UnsupportedNodeError("adds a matrix whose batch stands on another axis")
+        raise UnsupportedNodeError("adds data whose batch is on another axis")
     matrix = addend.tensor
     if factor != 1:
         matrix = keras.layers.Rescaling(factor, name=builder.helper("scale"))(matrix)
@@ -96,6 +96,6 @@ def _product_with_constants(
 def product(builder: Builder, left: Value, right: Value) -> Value:
     """Build a product of the last two axes of two tensors with equal other axes."""
     if left.rank != right.rank or left.batch != right.batch or left.batch >= left.rank - 2:
-        raise UnsupportedNodeError("multiplies tensors whose batches stand on different axes")
+        raise UnsupportedNodeError("multiplies tensors whose batches are on different axes")
     left, right = builder.as_in_onnx(left), builder.as_in_onnx(right)
     return Value(keras.ops.matmul(left.tensor, right.tensor), left.axes)

@@ -16,6 +16,9 @@ from executors.sources.onnx.values import Value
 
 layers = keras.layers
 
+#: The region of an axis that is read as a whole.
+_WHOLE: Final = (0.0, 1.0)
+
 #: Distance from which positions do not count.
 _REACH: Final = 2
 
@@ -61,7 +64,11 @@ def resize(builder: Builder, node: Node, data: Argument, *options: Argument) -> 
 
 
 def _regions(node: Node, value: Value, options: tuple[Argument, ...]) -> list[tuple[float, float]] | None:
-    """Return the first and last position of height and width that are read, as shares; None for all."""
+    """Return the first and last position of height and width that are read, as shares; None for all.
+
+    Raises:
+        UnsupportedNodeError: There is no region, or it crops the channels or the batch.
+    """
     if node.get("coordinate_transformation_mode") != "tf_crop_and_resize":
         return None
     region = optional(for_probe(options[0], 0), "region")
@@ -69,7 +76,9 @@ def _regions(node: Node, value: Value, options: tuple[Argument, ...]) -> list[tu
     if region is None or region.size != 2 * len(axes):
         raise UnsupportedNodeError("crops to no region")
     bounds = dict(zip(axes, zip(*region.reshape(2, -1).tolist(), strict=True), strict=True))
-    return [bounds.get(axis, (0.0, 1.0)) for axis in (2, 3)]
+    if any(bounds.get(axis, _WHOLE) != _WHOLE for axis in (0, 1)):
+        raise UnsupportedNodeError("crops the channels or the batch")
+    return [bounds.get(axis, _WHOLE) for axis in (2, 3)]
 
 
 def _outside(matrices: Sequence[Array]) -> Array:

@@ -218,6 +218,10 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
             [node("Resize", "a - halves", "y", coordinate_transformation_mode="align_corners")],
             "aligns corners by scales",
         ),
+        (
+            [node("Resize", "a half halves", "y", coordinate_transformation_mode="tf_crop_and_resize")],
+            "crops the channels",
+        ),
         ([node("MatMul", "a differ", "y")], "multiplies examples of a batch by different constants"),
     ],
     ids=lambda value: "" if isinstance(value, list) else value,
@@ -228,6 +232,7 @@ def test_what_is_not_supported_is_named(tmp_path: Path, nodes: list[Any], text: 
         "large": np.int64(2**40), "rate": np.float32(0.5), "yes": np.array(True),
         "differ": normal(3, 1, 8, 2),
         "scales": np.array([1, 2, 1, 1], np.float32), "halves": np.array([1, 1, 0.5, 0.5], np.float32),
+        "half": np.array([0, 0, 0, 0, 1, 0.5, 1, 1], np.float32),
     }  # fmt: skip
     refused(tmp_path, nodes, weights, text)
 
