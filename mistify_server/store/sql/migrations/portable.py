@@ -1,11 +1,11 @@
 """Changes of a schema in SQLite and PostgreSQL, for migration steps."""
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Column, Connection, text
 from sqlalchemy.schema import CreateColumn
+
+from mistify_server.store.sql.migrations.json_columns import Change, changed_json
 
 
 def add_column(connection: Connection, table: str, column: Column[Any]) -> None:
@@ -14,16 +14,13 @@ def add_column(connection: Connection, table: str, column: Column[Any]) -> None:
     connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {specification}"))
 
 
-def change_json(
-    connection: Connection, table: str, column: str, change: Callable[[dict[str, Any]], None]
-) -> None:
+def change_json(connection: Connection, table: str, column: str, change: Change) -> None:
     """Apply a function to the JSON object, if any, in a column of every row."""
     place, wanted = (
         ("rowid", ":row") if connection.dialect.name == "sqlite" else ("ctid", "CAST(:row AS tid)")
     )
     update = text(f"UPDATE {table} SET {column} = :value WHERE {place} = {wanted}")  # noqa: S608 (our own names)
     for row, content in connection.execute(text(f"SELECT {place}, {column} FROM {table}")).all():  # noqa: S608
-        value = None if content is None else json.loads(content)
+        value = changed_json(content, change)
         if value is not None:
-            change(value)
-            connection.execute(update, {"row": row, "value": json.dumps(value)})
+            connection.execute(update, {"row": row, "value": value})
