@@ -1,6 +1,5 @@
 """Storage for indexes with datasketch, in memory or in Redis."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.addresses import without_user
 
 MEMORY = "memory"
 
@@ -38,7 +38,7 @@ class IndexStorage:
         except ValueError:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG,
-                f'got the index "{_without_user(address)}"; expected memory or redis://HOST:PORT; '
+                f'got the index "{without_user(address)}"; expected memory or redis://HOST:PORT; '
                 "omit --index for memory",
             ) from None  # the cause may contain the password
         _check_client()
@@ -79,11 +79,6 @@ def _check_client() -> None:
             "an index in Redis needs its client: run pip install 'mistify-porting[redis]', or omit --index "
             "for memory",
         ) from error
-
-
-def _without_user(address: str) -> str:
-    """Return an address without its user and password, even if it is malformed."""
-    return re.sub(r"^(\w+://)?.*@", r"\1...@", address, flags=re.DOTALL)
 
 
 def _redis_arguments(address: str) -> dict[str, object]:

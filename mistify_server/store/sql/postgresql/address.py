@@ -8,6 +8,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mistify.parsing.validation import InvalidValue
+from mistify_server.addresses import without_user
 
 _DRIVERS: Final = ("postgresql", "postgres")
 
@@ -69,5 +70,4 @@ def checked_address(text: str) -> str:
 
 def _masked(text: str) -> str:
     """Return a text without any passwords, even if it is no address."""
-    without_user = re.sub(r"^(\w+://)?.*@", r"\1...@", text, flags=re.DOTALL)
-    return re.sub(r"(password=)[^&]*", r"\1...", without_user)
+    return re.sub(r"(password=)[^&]*", r"\1...", without_user(text))
