@@ -38,7 +38,7 @@ def _show(status: CallerStatus, console: Console) -> None:
 
 
 def _size(size: int | None) -> str:
-    return "none" if size is None else format_bytes(float(size), 3) if size else "0B"
+    return "none" if size is None else format_bytes(size, 3)
 
 
 def _number(number: int | None) -> str:

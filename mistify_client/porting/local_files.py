@@ -54,7 +54,7 @@ class LocalFiles:
                 paths[listing].write_bytes(content)
             missing = {file: paths[file] for file in client.missing(list(paths), for_job=for_job)}
             if missing:
-                size = format_bytes(float(sum(file.size for file in missing)) or 1.0, 3)
+                size = format_bytes(sum(file.size for file in missing), 3)
                 names = [path.name for file, path in missing.items() if file not in self.listings]
                 show_line(f"sending {_in_short(names)}, {size}")
             with _readable():

@@ -102,7 +102,7 @@ async def test_roll_outs_are_shown_with_their_devices_as_text(
         page = (await web.get("/fleet")).text
     assert evil not in page
     assert f"roll-out {rollout}: failed" in page
-    assert "No devices still run it." in page
+    assert "Still on 0 devices." in page
     assert "2 of 2 devices failed, 100% with a limit of 5%: kitchen-7" in page
     assert '<span class="state failed">stopped</span>' in page
 
