@@ -15,6 +15,7 @@ from mistify.files.writing import write_text
 from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
+from mistify.times import moment
 from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
@@ -24,14 +25,7 @@ from mistify_server.store.checking import check_store
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.package_signatures import sign_again
 from mistify_server.store.removal import remove_jobs
-from mistify_server.store_commands import (
-    StoreOption,
-    changed,
-    existing,
-    moment,
-    recorded,
-    reported_errors,
-)
+from mistify_server.store_commands import StoreOption, changed, existing, recorded, reported_errors
 from mistify_server.telemetry.logs import set_up_log
 from mistify_server.token_commands import tokens
 from mistify_server.tuning.groups import add_group

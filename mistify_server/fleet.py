@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status
+from mistify.times import utc_now
 from mistify_server.store.fleet import FleetStore
 
 #: Maximum number of devices per server.
@@ -27,14 +28,10 @@ _WRITE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Fleet:
     """The last report of each device, held in memory and written to the store within seconds."""
 
-    def __init__(self, store: FleetStore, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, store: FleetStore, now: Callable[[], datetime] = utc_now) -> None:
         self._store = store
         self._now = now
         self._reports = {report.status.name: report for report in store.all()}

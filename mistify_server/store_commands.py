@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -53,11 +52,6 @@ def changed(store: Path, command: str, subject: str) -> Iterator[Store]:
     store = existing(store)
     with recorded(store, command, subject), open_store(store) as opened:
         yield opened
-
-
-def moment(unix_ms: int) -> str:
-    """Format a time in milliseconds since 1970, for people."""
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @contextmanager

@@ -9,11 +9,12 @@ from rich.console import Console
 from mistify.parsing.quantities import format_bytes
 from mistify.quotas import Quota
 from mistify.tables import plain_table
+from mistify.times import moment
 from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.identity.quotas import change_limits, limits_of
 from mistify_server.store.directory import open_store
-from mistify_server.store_commands import StoreOption, changed, existing, moment, reported_errors
+from mistify_server.store_commands import StoreOption, changed, existing, reported_errors
 
 tokens = typer.Typer(
     no_args_is_help=True, help="Tokens of callers; a running server notices changes at once."

@@ -1,7 +1,6 @@
 """The commands for jobs on a server, such as `mistify jobs`, `fetch`, `pause`, `cancel` and `remove`."""
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from mistify.jobs.job import Goal, JobPriority, JobState
 from mistify.jobs.part import JobPart
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
+from mistify.times import moment
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ExplainOption, ServerOption, TokenFile
@@ -183,7 +183,7 @@ def remove(
         if now:
             typer.echo(f"removed {job}, freed {format_bytes(client.remove_now(job), 3)}")
         else:
-            until = _time(client.remove(job))
+            until = moment(client.remove(job), "seconds")
             typer.echo(f"removed {job}; until {until}, this command undoes it: mistify restore {job}")
 
 
@@ -213,8 +213,10 @@ def _job_table(client: PortingClient, search: str, *, removed: bool) -> Table:
         "tags": lambda part: " ".join(part.job.tags),
         "state": lambda part: part.job.state.value,
         "priority": _special_priority,
-        "created (UTC)": lambda part: _time(part.job.created_unix_ms).removesuffix(" UTC"),
-        "removed": lambda part: _time(part.job.removed_unix_ms) if part.job.removed_unix_ms else "",
+        "created (UTC)": lambda part: moment(part.job.created_unix_ms, "seconds").removesuffix(" UTC"),
+        "removed": lambda part: (
+            moment(part.job.removed_unix_ms, "seconds") if part.job.removed_unix_ms else ""
+        ),
         "by": lambda part: part.job.submitted_by,
         "goals met": lambda part: f"{part.goals_met}/{part.goal_count}",
     }
@@ -242,7 +244,8 @@ def _show_job(client: PortingClient, job_id: str, console: Console, *, explain: 
         if goal.warning and not goal.state.ended:
             print_line(console, f"{goal.id}: {goal.warning}")
     reason = f": {job.reason}" if job.reason else ""
-    print_line(console, f"job {job.id}, submitted {_time(job.created_unix_ms)}, is {job.state.value}{reason}")
+    submitted = moment(job.created_unix_ms, "seconds")
+    print_line(console, f"job {job.id}, submitted {submitted}, is {job.state.value}{reason}")
 
 
 def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> Collection[Goal]:
@@ -262,7 +265,3 @@ def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> 
             f"see mistify jobs {job_id}",
         )
     return goals
-
-
-def _time(unix_ms: int) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

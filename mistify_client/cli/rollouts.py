@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,6 +22,7 @@ from mistify.rollouts import (
     RolloutState,
 )
 from mistify.tables import plain_table
+from mistify.times import moment
 from mistify.tokens import read_token
 from mistify.wording import counted
 from mistify_client.cli.errors import reported_errors
@@ -236,9 +236,10 @@ def _lines(progress: RolloutProgress) -> Iterator[str]:
         f"roll-out {rollout.id} of {rollout.goal_id} (job {rollout.job_id}) in place of {rollout.package} on "
         f"{'all devices' if rollout.devices == EVERY_DEVICE else rollout.devices}"
     )
-    yield f"{rollout.state}, stage {share}, since {_time(rollout.since_unix_ms)}: {rollout.reason}"
+    since = moment(rollout.since_unix_ms, "seconds")
+    yield f"{rollout.state}, stage {share}, since {since}: {rollout.reason}"
     if rollout.state is RolloutState.RUNNING:
-        least = _time(rollout.since_unix_ms + 1000 * limits.after_seconds)
+        least = moment(rollout.since_unix_ms + 1000 * limits.after_seconds, "seconds")
         needed = counted(limits.devices, "device")
         yield f"this stage lasts until {least} at least, and until {needed} of it reported"
     if not rollout.state.in_force:
@@ -257,10 +258,6 @@ def _lines(progress: RolloutProgress) -> Iterator[str]:
         f"agreement with the package before: {_shown_share(figures.agreement)}, "
         f"limit {_shown_share(limits.agreement, _NONE)}"
     )
-
-
-def _time(unix_ms: float) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _shown_share(share: float | None, unknown: str = "unknown") -> str:

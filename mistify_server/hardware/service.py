@@ -4,27 +4,24 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_table
 from mistify.costs.profiles import MeasuredProfile, device_profile_name
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.times import utc_now
 from mistify_server.hardware.fitting import fitted
 from mistify_server.hardware.host import kept_host, register_host
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class DeviceService:
     """The devices in one store. Every method raises `MistifyError`."""
 
-    def __init__(self, devices: DeviceStore, jobs: JobStore, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, devices: DeviceStore, jobs: JobStore, now: Callable[[], datetime] = utc_now) -> None:
         self._devices = devices
         self._jobs = jobs
         self._now = now

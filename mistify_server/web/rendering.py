@@ -1,7 +1,6 @@
 """Rendering of the pages' templates."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -22,6 +21,7 @@ from mistify.jobs.report import (
 )
 from mistify.package.adaptation import ADAPTATION, INSTALL_AT, RESTORE_BELOW
 from mistify.parsing.quantities import format_bytes, format_share
+from mistify.times import moment
 from mistify.uploads import as_written
 from mistify.wording import counted
 from mistify_server.jobs.removals import final_removal
@@ -62,7 +62,7 @@ def _environment() -> Environment:
         "final_removal": final_removal,
         "bytes": lambda size: format_bytes(float(size), 3),
         "size": lambda size: format_bytes(float(size), 3) if size else "0B",
-        "moment": _moment,
+        "moment": moment,
         "outcome": outcome,
         "precision": lambda precision: "float32" if precision is Quantization.NONE else precision.value,
     }
@@ -106,11 +106,3 @@ def _latency_of_package(goal: Goal) -> str:
     """Return the latency of a package, the measured one if it is known; a dash if there is none."""
     measured = measured_latency(goal, goal)
     return amount(LATENCY, latency_of(goal, goal.achieved) if measured is None else measured)
-
-
-def _moment(unix_ms: float) -> str:
-    """Format a time; a dash for a time out of range, because a device's clock may be wrong."""
-    try:
-        return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-    except (ValueError, OverflowError):
-        return "-"

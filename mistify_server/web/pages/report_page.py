@@ -3,12 +3,13 @@
 import base64
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from typing import Final
 
 from mistify.jobs.job import Job
+from mistify.times import utc_now
 from mistify_server.web.assets import PLOTLY, asset_of
 from mistify_server.web.pages.goal_table import goal_table
 from mistify_server.web.pages.goal_tree import draw_tree
@@ -20,11 +21,7 @@ from mistify_server.web.rendering import render
 _SCRIPTS: Final = ("plots.js", "report.js")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def report_page(job: Job, now: Callable[[], datetime] = _now) -> str:
+def report_page(job: Job, now: Callable[[], datetime] = utc_now) -> str:
     """Return a job with all its goals as a self-contained HTML page.
 
     Without plots, the page omits the plotting library, which is most of its size.
