@@ -110,10 +110,10 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
-def commit() -> str | None:
-    """Return the commit of this checkout; None outside of one, or without git."""
+def commit(checkout: Path = REPOSITORY) -> str | None:
+    """Return the commit of a checkout, with `-dirty` if files were changed; None outside of one."""
     if shutil.which("git") is None:
         return None
-    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None

@@ -1,22 +1,52 @@
 """Servers of this checkout and of another one, for comparing both in one run."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Final, NamedTuple
 
+from benchmarks.harness import records
 from benchmarks.harness.run import MissingDataError
 
 #: This checkout.
 HERE: Final = Path(__file__).parents[2]
 
 
-def add_against_option(parser: ArgumentParser) -> None:
-    """Add `--against DIR`: another checkout with its own virtual environment in `.venv`."""
-    parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout to compare with")
+def add_against_option(parser: ArgumentParser, commit: str = "") -> None:
+    """Add `--against DIR`: a checkout of another commit, with its own virtual environment in `.venv`.
+
+    Args:
+        commit: The beginning of the commit that the targets compare with; empty for any other commit.
+    """
+    other = partial(other_checkout, commit=commit)
+    parser.add_argument("--against", type=other, metavar="DIR", help="a checkout to compare with")
+
+
+def other_checkout(directory: str, commit: str = "") -> Path:
+    """Return the directory of a checkout that can be compared with this one.
+
+    Args:
+        commit: See `add_against_option`.
+
+    Raises:
+        ArgumentTypeError: Its code is that of no commit, of this commit, or not of the requested one.
+    """
+    theirs = records.commit(Path(directory))
+    if theirs is None:
+        raise ArgumentTypeError(f"{directory} is not a checkout; `git worktree add DIR COMMIT` makes one")
+    if theirs.endswith("-dirty"):
+        raise ArgumentTypeError(f"{directory} has changes that are not committed; commit or undo them")
+    if theirs == records.commit(HERE):
+        raise ArgumentTypeError(f"{directory} has the commit of this checkout, {theirs}; check out another")
+    if not theirs.startswith(commit):
+        raise ArgumentTypeError(
+            f"{directory} has {theirs}; the targets compare with {commit}: check that out"
+        )
+    return Path(directory)
 
 
 def python_of(checkout: Path) -> Path:

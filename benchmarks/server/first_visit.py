@@ -94,7 +94,21 @@ def _page_of_job(checkout: Path) -> Iterator[str]:
         url = addresses.url.rstrip("/")
         job = json.loads(_answer(f"{url}/v1/jobs", _config().encode()))["job"]["id"]
         _answer(f"{url}/v1/jobs/{job}/events")  # until the job ends
+        check_packaged(json.loads(_answer(f"{url}/v1/jobs/{job}"))["job"])
         yield f"{url}/jobs/{job}"
+
+
+def check_packaged(job: Mapping[str, Any]) -> None:
+    """Check that the job has ended with a package for each goal: other pages would need fewer bytes.
+
+    Raises:
+        RuntimeError: It has not; the message gives the states and reasons.
+    """
+    goals = job["goals"]
+    others = [goal for goal in goals if goal["state"] not in ("met", "unmet")]
+    if job["state"] != "done" or len(goals) != GOALS or others:
+        reasons = "; ".join(f"{goal['id']} is {goal['state']}: {goal['reason']}" for goal in others)
+        raise RuntimeError(f"the job is {job['state']}, {len(goals)} goals of {GOALS}: {reasons}")
 
 
 def _answer(url: str, body: bytes | None = None) -> bytes:

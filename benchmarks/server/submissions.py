@@ -5,8 +5,8 @@
 A server has one slot, in which a job trains its source. Meanwhile four callers submit one job after another,
 as `mistify port --server` does: the client looks for its model and data on the server, and sends its config,
 with different limits each time. Model and data are those of the first job. The same is repeated less often
-with a server of another checkout, whose submissions may take many seconds each. Finally one submission has a
-new model.
+with a server of another checkout (`--against DIR`, of f738c65), whose submissions may take many seconds each.
+Finally one submission has a new model.
 
 `--quick` makes 20 submissions, and 2 to the other checkout.
 """
@@ -16,6 +16,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
 from subprocess import run as run_command
@@ -35,12 +36,19 @@ from mistify_client.porting.submission import attach
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 
+#: The commit that the targets compare with.
+BEFORE: Final = "f738c65"
+
 TARGETS: Final[dict[str, Target]] = {
     "submissions_per_s": {
         "what": "submissions of a known model during a running job, per second",
         "min": 20.0,
     },
-    "times_as_many": {"what": "submission rate relative to f738c65", "min": 20.0, "full_run_only": True},
+    "times_as_many": {
+        "what": f"submission rate relative to {BEFORE}",
+        "min": 20.0,
+        "full_run_only": True,
+    },
 }
 SUBMISSIONS: Final = 200
 _QUICK: Final = 20
@@ -168,4 +176,5 @@ def _show(sides: dict[str, _Side]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run("server.submissions", TARGETS, measure, sys.argv[1:], add_against_option))
+    add_options = partial(add_against_option, commit=BEFORE)
+    sys.exit(run("server.submissions", TARGETS, measure, sys.argv[1:], add_options))

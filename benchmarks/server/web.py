@@ -12,8 +12,8 @@ to report that.
 
 With `--against DIR`, a job with twenty goals is run on a server of this checkout and of another one, and
 Chromium visits its page on both in turn, with an empty cache: the time of the largest contentful paint, and
-the bytes over the wire. That is repeated over a connection of 10 Mbit/s with a delay of 20 ms. The targets
-compare with 5daba0d1, the last commit before the page had a line a goal.
+the bytes over the wire. That is repeated over a connection of 10 Mbit/s with a delay of 20 ms. The other
+checkout has to be one of 5daba0d1, the last commit before the page had a line a goal.
 
 Times are the caller's wall-clock times; the server's CPU time is given as well, which is hardly affected by a
 busy machine.
@@ -61,23 +61,26 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import ReferenceResult, SourceResult
 
+#: The commit that the targets compare with: the last one before the page had a line a goal.
+BEFORE: Final = "5daba0d1"
+
 TARGETS: Final[dict[str, Target]] = {
     "first_page_ms": {"what": "first page of 201 jobs, ms", "max": 300.0},
     "large_job_ms": {"what": "page of a job with 1,000 goals, ms", "max": 1000.0},
     "streams_mb": {"what": "memory of 200 open streams, MB", "max": 100.0},
     "streams_ended": {"what": "streams (of 200) that report the end of their job", "min": 200.0},
     "paint_ratio": {
-        "what": "largest contentful paint of a job with 20 goals, relative to 5daba0d1",
+        "what": f"largest contentful paint of a job with 20 goals, relative to {BEFORE}",
         "max": 0.5,
         "full_run_only": True,
     },
     "slow_paint_ratio": {
-        "what": "the same at 10 Mbit/s and 20 ms, relative to 5daba0d1",
+        "what": f"the same at 10 Mbit/s and 20 ms, relative to {BEFORE}",
         "max": 0.5,
         "full_run_only": True,
     },
     "bytes_ratio": {
-        "what": "bytes over the wire for this page, relative to 5daba0d1",
+        "what": f"bytes over the wire for this page, relative to {BEFORE}",
         "max": 0.3,
         "full_run_only": True,
     },
@@ -295,4 +298,5 @@ def _compared(against: Path) -> Figures:
 
 
 if __name__ == "__main__":
-    sys.exit(run("server.web", TARGETS, measure, sys.argv[1:], add_against_option))
+    add_options = partial(add_against_option, commit=BEFORE)
+    sys.exit(run("server.web", TARGETS, measure, sys.argv[1:], add_options))
