@@ -120,7 +120,7 @@ class Forecast:
         plan = self.plan
         edges = {node.index: self._planned(node, goals) for node in plan.nodes}
         seconds = {index: edge.seconds for index, edge in edges.items()}
-        source_seconds = STARTING_SECONDS + self._tuning_seconds
+        source_seconds = STARTING_SECONDS + self._source_seconds
         return PlannedBatch(
             model=plan.model_name,
             metric=plan.recipe.data.validation_metric,
@@ -142,7 +142,7 @@ class Forecast:
     def with_work(self, goals: Mapping[str, Goal]) -> BatchPlan:
         """Return the plan with the expected work on the source, the preparations and these goals' nodes.
 
-        A worker has inspected the source, and need not be started, but it loads and evaluates networks.
+        A worker has inspected the source, and need not be started.
 
         Args:
             goals: Goals of the batch by id, such as those to be added.
@@ -151,9 +151,7 @@ class Forecast:
             self._with_work(node, [goals[id_] for id_ in node.goals if id_ in goals])
             for node in self.plan.nodes
         ]
-        overhead = OVERHEAD_STEPS * self._step_seconds
-        preparing = {name: overhead + seconds for name, seconds in self._preparing_seconds.items()}
-        work = {"source_seconds": overhead + self._tuning_seconds, "preparing_seconds": preparing}
+        work = {"source_seconds": self._source_seconds, "preparing_seconds": self._preparing_seconds}
         return self.plan.model_copy(update={"nodes": tuple(nodes), **work})
 
     def _with_work(self, node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
@@ -301,8 +299,10 @@ class Forecast:
         return self._estimates.step_seconds or self._history.step_seconds(self._subject) or STEP_SECONDS
 
     @property
-    def _tuning_seconds(self) -> float:
-        return (self._estimates.source_steps + self._estimates.generating) * self._step_seconds
+    def _source_seconds(self) -> float:
+        """Seconds to load, tune and evaluate the source."""
+        steps = OVERHEAD_STEPS + self._estimates.source_steps + self._estimates.generating
+        return steps * self._step_seconds
 
     @property
     def _preparing_seconds(self) -> dict[str, float]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import PlannedPreparation
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge
+from mistify_server.planning.forecast.course import OVERHEAD_STEPS
 from mistify_server.store.plans import BatchPlan, NodePlan
 
 
@@ -28,7 +29,8 @@ def planned_preparations(
         if profiles[algorithm].prepares:
             own = [edge_of(node) for node in plan.nodes if plan.preparation_of(node) == name]
             steps = chooser.preparing_steps(algorithm, own)
-            yield PlannedPreparation(name, steps, steps * profiles[algorithm].preparation_step * step_seconds)
+            training = steps * profiles[algorithm].preparation_step
+            yield PlannedPreparation(name, steps, (OVERHEAD_STEPS + training) * step_seconds)
 
 
 def worthwhile(

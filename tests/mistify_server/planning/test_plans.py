@@ -278,4 +278,4 @@ async def test_a_time_that_is_too_short_is_refused_with_the_shortest(
         assert error.code is ErrorCode.INVALID_CONFIG
         (problem,) = error.problems
         assert (problem.place, problem.value) == ("[0].algorithm.config.time", '"2s"')
-        assert problem.expected == "at least 8s for 1 goal with this model"
+        assert problem.expected == "at least 10s for 1 goal with this model"
