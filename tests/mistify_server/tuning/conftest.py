@@ -151,3 +151,11 @@ def coordinator(tmp_path: Path, storage: IndexStorage, clock: Clock) -> Iterator
 @pytest.fixture
 def coordinator_over() -> type[Coordinator]:
     return Coordinator
+
+
+@pytest.fixture
+async def device(coordinator: Coordinator) -> Device:
+    """Return a member that has published nothing."""
+    device = fleet.device(0)
+    coordinator.service.join(device.key)
+    return device

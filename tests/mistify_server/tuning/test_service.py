@@ -1,63 +1,19 @@
-"""The coordinator: accepting and refusing publications, finding peers, and expiring members."""
+"""The coordinator: members that join, find peers, leave and expire."""
 
 import asyncio
-import os
-import signal
-import threading
 import time
-import zlib
 from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.weights import write_weights
 from mistify.peers.correlation import correlation
-from mistify.peers.hints import Hints, Location
 from mistify.peers.membership import MemberKey
-from mistify_server.store.artifacts import Artifacts
-from mistify_server.store.directory import open_store
-from mistify_server.tuning.packages import PublishedModels
 from mistify_server.tuning.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
-from mistify_server.tuning.storage import IndexStorage
 from tests.mistify_client.coordinators import running
-
-
-async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **changes):
-    """Return the places and the text of a refusal, asserting that nothing was stored."""
-    files = coordinator.files
-    before = coordinator.store.tuning.publications(fleet.GROUP)
-    with pytest.raises(MistifyError) as caught:
-        await coordinator.publish(device, **changes)
-    assert caught.value.code is code, caught.value
-    assert coordinator.store.tuning.publications(fleet.GROUP) == before
-    assert coordinator.files == files
-    return [problem.place for problem in caught.value.problems], str(caught.value)
-
-
-def with_weights(device, **changes):
-    """Return the device with some weights changed."""
-    weights = {**fleet.tuned(0), **changes}
-    kept = {name: values for name, values in weights.items() if values is not None}
-    return replace(device, weights=write_weights(kept))
-
-
-def with_integers(device, name):
-    """Return the device with some weights sent as integers, which `write_weights` never does."""
-    integers = {**fleet.tuned(0), name: np.zeros(3, np.int32)}
-    data = safetensors.numpy.save(integers)
-    return replace(device, weights=zlib.compress(data[0::2] + data[1::2]))
-
-
-@pytest.fixture
-async def device(coordinator):
-    device = fleet.device(0)
-    coordinator.service.join(device.key)
-    return device
 
 
 async def test_peers_are_the_nearest_members_with_their_weights_and_hints(coordinator):
@@ -166,15 +122,6 @@ async def test_everything_survives_a_restart(coordinator, storage, clock):
     assert restarted.join(peer.key).version == 1
 
 
-async def test_a_repeated_publication_is_accepted_and_an_older_version_refused(coordinator, device):
-    await coordinator.publish(device, version=3)
-    await coordinator.publish(device, version=3)
-    other = with_weights(device, **{"dense/bias": np.ones(3, np.float32)})
-    for version in (3, 2):
-        _, text = await refused(coordinator, other, ErrorCode.CONFLICT, version=version)
-        assert "is stale; expected a version above 3" in text
-
-
 async def test_joining_returns_the_correlation_settings(coordinator):
     device = fleet.device(0)
     membership = coordinator.service.join(device.key)
@@ -197,135 +144,6 @@ async def test_errors_tell_strangers_to_join_and_members_to_publish(coordinator,
         await coordinator.peers(device, 1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "place", "reported"),
-    [
-        ({"dense/bias": np.full(3, np.nan, np.float32)}, "weights['dense/bias']", "3 NaN or infinite"),
-        ({"dense/bias": np.float32([1, np.inf, 2])}, "weights['dense/bias']", "1 NaN or infinite"),
-        ({"dense/bias": np.zeros(4, np.float32)}, "weights['dense/bias']", "the shape (4,); expected (3,)"),
-        ({"dense/bias": None}, "weights['dense/bias']", "got nothing"),
-        ({"other": np.zeros(1, np.float32)}, "weights['other']", "none of this name"),
-        (
-            {"dense/kernel": np.full((4, 3), 1e4, np.float32)},
-            "weights['dense/kernel']",
-            "a norm of 3.464e+04",
-        ),
-        ({"dense/kernel": np.zeros((4, 3), np.float32)}, "weights['dense/kernel']", "a norm of 0"),
-    ],
-)
-async def test_unsuitable_weights_are_refused_with_the_reason(coordinator, device, changes, place, reported):
-    places, text = await refused(coordinator, with_weights(device, **changes))
-    assert places == [place]
-    assert reported in text
-
-
-async def test_weights_of_another_type_are_refused(coordinator, device):
-    places, text = await refused(coordinator, with_integers(device, "dense/bias"))
-    assert places == ["weights['dense/bias']"]
-    assert "I32; expected F16 or F32" in text
-
-
-async def test_half_precision_is_accepted(coordinator, device):
-    half = {name: values.astype(np.float16) for name, values in fleet.tuned(0).items()}
-    await coordinator.publish(replace(device, weights=write_weights(half)))
-
-
-@pytest.mark.parametrize("content", [b"no safetensors", b"\xff" * 64, b"", b"\x08" + b"\0" * 7 + b"{}      "])
-async def test_invalid_safetensors_files_are_refused(coordinator, device, content):
-    await refused(coordinator, replace(device, weights=content))
-
-
-@pytest.mark.parametrize(
-    ("changes", "reported"),
-    [
-        ({"size": 10}, "more than 10 bytes"),
-        ({"size": 1000}, "expected 1,000, as announced"),
-        ({"sha256": "0" * 64}, "expected " + "0" * 64),
-        ({"size": 10**9}, "size: got 1,000,000,000 bytes"),
-        ({"size": 0}, "size: got 0 bytes"),
-        ({"sha256": "../../etc/passwd"}, "64 hex digits"),
-        ({"loss": float("nan")}, "loss: got nan"),
-        ({"accuracy": 1.5}, "accuracy: got 1.5"),
-        ({"accuracy": float("nan")}, "accuracy: got nan"),
-        ({"version": 0}, "version: got 0"),
-    ],
-)
-async def test_uploads_that_differ_from_the_announcement_are_refused(coordinator, device, changes, reported):
-    _, text = await refused(coordinator, device, **changes)
-    assert reported in text
-
-
-@pytest.mark.parametrize("field", ["job_id", "goal_id", "sha256"])
-async def test_other_packages_are_refused(coordinator, device, field):
-    package = replace(coordinator.package, **{field: "0" * 64})
-    assert (await refused(coordinator, device, package=package))[0] == [f"package.{field}"]
-
-
-def test_a_package_of_one_group_is_refused_in_another(coordinator):
-    packages, group = PublishedModels(coordinator.store), coordinator.store.tuning.group(fleet.GROUP)
-    assert packages.tunable(group, coordinator.package)
-    with pytest.raises(MistifyError, match="the group's job"):
-        packages.tunable(replace(group, name="others", job_id="another"), coordinator.package)
-
-
-@pytest.mark.parametrize(
-    ("hints", "place"),
-    [
-        (Hints(view_degrees=3), "hints.location"),
-        (Hints(view_degrees=3, location=Location(latitude=1, longitude=1), labels=(1.0,)), "hints.labels"),
-    ],
-)
-async def test_hints_that_the_group_does_not_use_are_refused(coordinator, device, hints, place):
-    assert (await refused(coordinator, device, hints=hints))[0] == [place]
-
-
-async def test_an_interrupted_upload_leaves_no_files(coordinator, device):
-    async def chunks():
-        yield device.weights[:20]
-        raise ConnectionResetError
-
-    with pytest.raises(ConnectionResetError):
-        await coordinator.service.publish(device.key, coordinator.publication(device), chunks())
-    assert coordinator.files == set()
-
-
-class SlowFiles(Artifacts):
-    """Files that block writes until they are released."""
-
-    def __init__(self, directory):
-        super().__init__(directory)
-        self.asked, self.let_go, self.written = threading.Event(), threading.Event(), threading.Event()
-
-    def put(self, content, suffix=None):
-        content, suffix = content.read_bytes(), content.suffix
-        self.asked.set()
-        assert self.let_go.wait(60)
-        name = super().put(content, suffix)
-        self.written.set()
-        return name
-
-
-@pytest.fixture
-def slow(coordinator, storage, clock, tmp_path):
-    """Return the coordinator with slow files."""
-    store = replace(coordinator.store, weights=SlowFiles(tmp_path / "store" / "weights"))
-    yield replace(coordinator, store=store, service=TuningService(store, storage, clock))
-    store.weights.let_go.set()
-
-
-async def test_disconnecting_while_weights_are_written_leaves_no_files(slow, device):
-    call = asyncio.create_task(slow.publish(device))
-    await asyncio.to_thread(slow.store.weights.asked.wait, 60)
-    call.cancel()
-    for _ in range(5):
-        await asyncio.sleep(0)  # the call notices it
-    slow.store.weights.let_go.set()
-    await asyncio.to_thread(slow.store.weights.written.wait, 60)
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert slow.files == set()
-
-
 async def test_publications_of_a_removed_group_are_swept(coordinator, clock, wait_until):
     await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
@@ -333,18 +151,6 @@ async def test_publications_of_a_removed_group_are_swept(coordinator, clock, wai
     watching = asyncio.create_task(coordinator.service.watch_leases())
     await wait_until(lambda: not coordinator.files)
     watching.cancel()
-
-
-async def test_incoming_uploads_are_not_swept(slow, device):
-    digest = sha256(device.weights).hexdigest()
-    Artifacts.put(slow.store.weights, device.weights, ".weights")
-    call = asyncio.create_task(slow.publish(device))
-    await asyncio.to_thread(slow.store.weights.asked.wait, 60)
-    await slow.service.tidy()
-    assert slow.files == {digest}
-    slow.store.weights.let_go.set()
-    await call
-    assert slow.files == {digest}
 
 
 async def test_a_recreated_group_has_no_earlier_members(coordinator):
@@ -355,90 +161,3 @@ async def test_a_recreated_group_has_no_earlier_members(coordinator):
     coordinator.service.join(me.key)
     await coordinator.publish(me)
     assert await coordinator.peers(me, 5) == {}
-
-
-async def test_a_member_that_published_while_redis_was_down_is_found_after_a_retry(
-    tmp_path, clock, redis_at, port, coordinator_over
-):
-    package = fleet.prepare(tmp_path / "store")
-    one, other = fleet.device(0), fleet.device(1)
-    with open_store(tmp_path / "store") as store:
-        with redis_at(port) as address:
-            service = TuningService(store, IndexStorage.of(address), clock)
-            coordinator = coordinator_over(store, service, package)
-            await coordinator.enter(1)
-            service.join(one.key)
-        with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
-            await coordinator.publish(one)
-        assert caught.value.code is ErrorCode.UNAVAILABLE
-        with redis_at(port):
-            await coordinator.publish(one)
-            assert [peer.member for peer in await coordinator.peers(other, 5)] == [one.key.member]
-
-
-async def test_changes_while_redis_is_down_leave_no_files(tmp_path, clock, redis_at, port, coordinator_over):
-    package = fleet.prepare(tmp_path / "store")
-    with open_store(tmp_path / "store") as store:
-        with redis_at(port) as address:
-            service = TuningService(store, IndexStorage.of(address), clock)
-            coordinator = coordinator_over(store, service, package)
-            me, silent, gone = await coordinator.enter(0, 1, 2)
-        again = replace(me, weights=fleet.device(5).weights)
-        with pytest.raises(MistifyError, match="the index cannot be reached"):
-            await coordinator.publish(again, version=2)
-        assert coordinator.files == {sha256(device.weights).hexdigest() for device in (again, silent, gone)}
-        service.leave(gone.key)
-        clock.now += 0.9 * LEASE_SECONDS
-        service.join(me.key)
-        clock.now += 0.2 * LEASE_SECONDS
-        assert not service.forget_silent()
-        assert coordinator.files == {sha256(again.weights).hexdigest()}
-
-
-async def test_an_index_lost_by_redis_is_rebuilt(tmp_path, clock, redis_at, port, coordinator_over):
-    package = fleet.prepare(tmp_path / "store")
-    with open_store(tmp_path / "store") as store:
-        with redis_at(port) as address:
-            service = TuningService(store, IndexStorage.of(address), clock)
-            coordinator = coordinator_over(store, service, package)
-            me, peer = await coordinator.enter(0, 1)
-        for _ in range(2):
-            with redis_at(port):
-                assert [actual.member for actual in await coordinator.peers(me, 5)] == [peer.key.member]
-
-
-async def test_servers_that_share_a_redis_may_have_groups_of_the_same_name(
-    tmp_path, clock, redis_address, coordinator_over
-):
-    package = fleet.prepare(tmp_path / "production")
-    fleet.prepare(tmp_path / "staging")
-    storage = IndexStorage.of(redis_address)
-    with open_store(tmp_path / "production") as production, open_store(tmp_path / "staging") as staging:
-        one, other = (
-            coordinator_over(store, TuningService(store, storage, clock), package)
-            for store in (production, staging)
-        )
-        me, peer = await one.enter(0, 1)
-        await other.enter(2, 3)
-        assert [actual.member for actual in await one.peers(me, 5)] == [peer.key.member]
-
-
-async def test_the_server_responds_while_redis_is_unresponsive(
-    tmp_path, redis_at, port, coordinator_over, monkeypatch
-):
-    redis = pytest.importorskip("redis")
-    monkeypatch.setattr("mistify_server.tuning.storage.ANSWER_SECONDS", 600.0)
-    package = fleet.prepare(tmp_path / "store")
-    with redis_at(port) as address, open_store(tmp_path / "store") as store:
-        coordinator = coordinator_over(store, TuningService(store, IndexStorage.of(address)), package)
-        me, peer = await coordinator.enter(0, 1)
-        process = redis.Redis(port=port).info("server")["process_id"]
-        os.kill(process, signal.SIGSTOP)
-        try:
-            call = asyncio.create_task(coordinator.peers(me, 5))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert coordinator.service.join(peer.key).version == 1
-        finally:
-            os.kill(process, signal.SIGCONT)
-        assert [actual.member for actual in await call] == [peer.key.member]

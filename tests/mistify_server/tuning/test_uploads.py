@@ -2,16 +2,8 @@
 
 import pytest
 
-from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from tests.support.disks import files_limited_to
-
-
-@pytest.fixture
-async def device(coordinator):
-    device = fleet.device(0)
-    coordinator.service.join(device.key)
-    return device
 
 
 @pytest.mark.parametrize("chunk", [50, 10_000])
