@@ -1,10 +1,8 @@
 """Complete tuning sessions with a real coordinator and injected faults."""
 
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from time import monotonic
@@ -20,23 +18,16 @@ from mistify.package.verification import verify
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey, PackageReference
-from mistify_client.files import held_alone
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
-from mistify_client.runtime.versions import current, install
-from mistify_client.tuning import Examples, Privacy, TrainingSettings, installing, session
-from mistify_client.tuning.examples import split
-from mistify_client.tuning.training_loop import TrainingState, fit, score_of
-from mistify_client.tuning.tuner import VALIDATION
+from mistify_client.runtime.versions import current
+from mistify_client.tuning import TrainingSettings, session
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.tuning.conftest import Device
-from tests.mistify_client.tuning.devices import SETTINGS, examples
+from tests.mistify_client.tuning.devices import examples
 from tests.support.disks import files_limited_to
 from tests.support.paths import DATA, REPOSITORY
 
 DOCUMENTATION = (REPOSITORY / "docs" / "tuning.md").read_text()
-
-NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
 
 def accuracy(package, held_out):
@@ -227,61 +218,6 @@ def test_the_example_in_the_documentation_tunes_with_its_group(address, device, 
     assert "there are no peers to learn from yet" in done.stdout
 
 
-def test_private_devices_publish_weights_trained_only_on_noisy_data(address, device, store):
-    own = device(0)
-    privacy = Privacy.model_validate(NOISY)
-    first = own.tune(address, privacy=privacy)
-    assert first.version is not None
-    (published,) = (store / "weights").glob("??/*.weights")
-    kept = published.read_bytes()
-    assert kept != write_weights(mistify_client.load_trainer(first.version).weights())
-    (noisy,) = own.state.glob("noisy-*.npz")
-    drawn = noisy.read_bytes()
-    own.tune(address, privacy=privacy)  # same data, no further epsilon, from the ported weights
-    assert noisy.read_bytes() == drawn
-    (published,) = (store / "weights").glob("??/*.weights")
-    assert published.read_bytes() == kept
-
-
-def test_private_devices_start_published_weights_from_the_ported_ones(address, device, store):
-    """Starting from weights tuned on the true data would leak information about it."""
-    own = device(0)
-    own.tune(address, privacy=Privacy.model_validate(NOISY))
-    (noisy,), (published,) = own.state.glob("noisy-*.npz"), (store / "weights").glob("??/*.weights")
-    trainer = mistify_client.load_trainer(own.package)
-    with np.load(noisy) as arrays:
-        drawn = Examples({"image": arrays["x"]}, {"scores": arrays["y"]})
-    data = split(drawn, VALIDATION, trainer.training.batch_size)
-    began = score_of(trainer, data.held_out)
-    start = TrainingState.initial(began, trainer.weights(), began, len(data.validation))
-    state = fit(trainer, data, SETTINGS, start, after_pass=lambda *_: None)
-    assert published.read_bytes() == write_weights(state.best_weights)
-
-
-def test_privacy_with_integer_inputs_is_refused_before_training(address, data, tmp_path):
-    """Noise can only be added to floats."""
-    package = shutil.copytree(data / "trainable_tokens", tmp_path / "tokens")
-    tokens = np.random.default_rng(0).integers(0, 10, (60, 4)).astype(np.int32)
-    own = Device(package, Examples({"tokens": tokens}, {"scores": (tokens[:, 0] < 5).astype(np.int64)}), 0)
-    privacy = Privacy.model_validate(NOISY)
-    with pytest.raises(MistifyError, match=r"nothing was started\n.*int32.*float32") as caught:
-        own.tune(address, privacy=privacy)
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert not list(own.state.glob("*"))
-    assert own.tune(privacy=privacy).version is not None
-
-
-def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):
-    own, other = device(0), device(2)
-    privacy = Privacy.model_validate(NOISY | {"ledger": own.package.parent / "ledger"})
-    own.tune(address, privacy=privacy)
-    before = sorted((store / "weights").glob("??/*.weights"))
-    outcome = other.tune(address, privacy=privacy)
-    assert "needs an epsilon of 4; 1 is left" in outcome.notes[0]
-    assert outcome.version is not None
-    assert sorted((store / "weights").glob("??/*.weights")) == before
-
-
 def test_a_member_renews_its_membership_while_it_trains(address, device, tmp_path):
     """On a simulated clock; members join at most every 15 minutes."""
     now = [0.0]
@@ -309,113 +245,3 @@ def test_files_that_depend_on_the_data_are_readable_only_by_the_owner(device):
     own = device(0)
     own.tune(settings=TrainingSettings(learning_rate=0.01, most_passes=1))
     assert own.state.stat().st_mode & 0o077 == 0
-
-
-def test_only_one_process_tunes_a_package(device):
-    own = device(0)
-    own.state.mkdir(parents=True)
-    with held_alone(own.state, ""), pytest.raises(MistifyError, match="already") as caught:
-        own.tune()
-    assert caught.value.code is ErrorCode.CONFLICT
-
-
-def test_a_version_installed_before_the_tuning_is_noticed_before_training(device, data, monkeypatch):
-    own = device(0)
-
-    def meanwhile(*args):
-        trainer = load_trainer(*args)
-        install(own.package, data / "trainable_narrow")
-        return trainer
-
-    load_trainer = session.load_trainer
-    monkeypatch.setattr(session, "load_trainer", meanwhile)
-    monkeypatch.setattr(session.Tuner, "run", lambda *args: pytest.fail("it was trained"))
-    with pytest.raises(MistifyError, match="another version") as caught:
-        own.tune()
-    assert caught.value.code is ErrorCode.CONFLICT
-
-
-def test_a_version_installed_during_the_tuning_is_not_replaced(device, data, monkeypatch):
-    own = device(0)
-    run = session.Tuner.run
-
-    def meanwhile(self, *args):
-        progress = run(self, *args)
-        install(own.package, data / "trainable_narrow")
-        return progress
-
-    monkeypatch.setattr(session.Tuner, "run", meanwhile)
-    with pytest.raises(MistifyError, match="another version") as caught:
-        own.tune()
-    assert caught.value.code is ErrorCode.CONFLICT
-    assert Manifest.load(current(own.package)).goal == "third"
-
-
-def test_a_version_installed_while_the_new_one_is_written_is_not_replaced(device, data, monkeypatch):
-    own = device(0)
-
-    def meanwhile(*args):
-        install(own.package, data / "trainable_narrow")
-        return write(*args)
-
-    write = installing.write_weights
-    monkeypatch.setattr(installing, "write_weights", meanwhile)
-    with pytest.raises(MistifyError, match="another version") as caught:
-        own.tune()
-    assert caught.value.code is ErrorCode.CONFLICT
-    assert Manifest.load(current(own.package)).goal == "third"
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from mistify.peers.hints import Hints
-from mistify_client.tuning import Peering, tune
-from mistify_client.tuning.progress import ProgressFile
-from tests.mistify_client.tuning.devices import SETTINGS, examples
-
-package, address, group, left = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-save = ProgressFile.save
-
-def counted(self, progress):
-    global left
-    save(self, progress)
-    left -= 1
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-ProgressFile.save = counted
-tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), settings=SETTINGS)
-"""
-
-
-def test_a_killed_tuner_resumes(address, device):
-    """Killed repeatedly, it gives the same result as one that was never killed."""
-    device(1).tune(address)
-    own = device(0)
-    kept = []
-    for saves in (2, 9, 3):
-        command = [sys.executable, "-c", KILLED, str(own.package), address, fleet.GROUP, str(saves)]
-        finished = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ)
-        assert finished.returncode == -signal.SIGKILL, finished.stderr
-        kept.append((own.state / "progress.safetensors").stat().st_mtime_ns)
-    assert kept == sorted(set(kept))
-    message = []
-    outcome = own.tune(address, display=Lines(message))
-    assert message[0].startswith("resuming: ")
-    assert outcome.ended.loss < outcome.began.loss
-    assert outcome.version is not None
-    assert not (own.state / "progress.safetensors").exists()
-
-
-class Lines:
-    """A display that records its messages."""
-
-    def __init__(self, message):
-        self.message = message
-
-    def update(self, subject, progress, source):
-        pass
-
-    def show_line(self, line):
-        self.message.append(line)
