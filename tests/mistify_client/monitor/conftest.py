@@ -1,7 +1,7 @@
 """A simulated device with its own clock: a load trace determines latencies, and no test has to wait."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.conftest import Service, serve
 from tests.mistify_client.monitor.adapting import adapting_fake
+from tests.mistify_client.monitor.daemons import CONFIG, Daemon
+from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
 EXPECTED_MS = (4.0, 10.0, 25.0)
 ACCURACIES = (0.7, 0.8, 0.9)
@@ -83,6 +85,12 @@ def three_branches(metric: Metric = Metric.ACCURACY) -> Manifest:
         ],
         metric=metric,
     )
+
+
+def branched_package(directory: Path, network: Path) -> Path:
+    """Make a package of three branches, each with ten times the expected latency of the previous one."""
+    expected = tuple(branch(latency, accuracy) for latency, accuracy in ((1, 0.7), (10, 0.8), (100, 0.9)))
+    return make_package(directory, network, (IMAGE,), (SCORES,), expected)
 
 
 @pytest.fixture
@@ -187,3 +195,25 @@ def service(data):
     service = Service(fake, *serve(fake, "127.0.0.1:0"))
     yield service
     service.stop()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return the config of a monitor whose target all options meet."""
+    path = tmp_path / "monitor.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture
+def start(package: Path, config: Path) -> Iterator[Callable[..., Daemon]]:
+    """Yield a function that starts daemons, which end with the test."""
+    started: list[Daemon] = []
+
+    def start(*options: str) -> Daemon:
+        started.append(Daemon(package, config, *options))
+        return started[-1]
+
+    yield start
+    for daemon in started:
+        daemon.end()

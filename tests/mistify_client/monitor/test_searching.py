@@ -20,8 +20,8 @@ from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import install_options, state_directory
 from mistify_client.subnets.search_session import adapt
 from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.daemons import shown
 from tests.mistify_client.monitor.test_config import GOAL
-from tests.mistify_client.monitor.test_daemon import shown
 from tests.mistify_client.pools import make_elastic_package, set_latencies
 from tests.support import elastic_stores
 

@@ -36,7 +36,7 @@ from tests.mistify_client.ladders import (
     write_ladder,
 )
 from tests.mistify_client.monitor.adapting import Entries
-from tests.mistify_client.monitor.test_daemon import Daemon, shown
+from tests.mistify_client.monitor.daemons import Daemon, shown
 from tests.support.factories import QUALITY, images, make_package
 
 MS = (OWN_MS, *LATENCIES.values())

@@ -25,7 +25,7 @@ from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.monitor.adapting import Entries
-from tests.mistify_client.monitor.test_daemon import Daemon, shown
+from tests.mistify_client.monitor.daemons import Daemon, shown
 from tests.mistify_client.pools import FAST, SUBNETS, make_block_package, write_pool
 from tests.support.block_stores import HALVED, images
 

@@ -1,5 +1,4 @@
 """`mistify monitor --record` next to an app, and `--replay` without the device."""
-# ruff: noqa: F811 (fixtures of the tests of the daemon)
 
 import shutil
 import signal
@@ -7,15 +6,14 @@ import signal
 import pytest
 
 from mistify_client.monitor.state.state import MonitorState
-from tests.mistify_client.monitor.test_daemon import (  # noqa: F401
-    CONFIG,
-    config,
-    package,
-    running_app,
-    shown,
-    start,
-)
+from tests.mistify_client.monitor.conftest import branched_package
+from tests.mistify_client.monitor.daemons import CONFIG, running_app, shown
 from tests.support.paths import REPOSITORY
+
+
+@pytest.fixture
+def package(tmp_path, data):
+    return branched_package(tmp_path / "package", data / "tiny_branches.tflite")
 
 
 @pytest.fixture
