@@ -13,6 +13,11 @@ def goals(job: Job) -> dict[str, GoalState]:
     return {goal.id: goal.state for goal in job.goals}
 
 
+def parents(job: Job) -> dict[str, str | None]:
+    """Return the parent of each goal; None for the source."""
+    return {goal.id: goal.parent for goal in job.goals}
+
+
 async def failure(call: Any) -> MistifyError:
     """Return the error of a failing call."""
     with pytest.raises(MistifyError) as raised:
