@@ -13,7 +13,7 @@ from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.pacing import FASTEST, SLOWEST, Pacing, TooShortError
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates
-from tests.mistify_server.planning.forecast.test_forecast import PROSPECTS, SOURCE
+from tests.mistify_server.planning.forecast.batches import PROSPECTS, SOURCE
 
 SHARES = {"a": 0.5, "b": 0.25}
 
