@@ -1,30 +1,16 @@
 """Data in files converted for a model, and all problems with it."""
 
-import io
-from pathlib import Path
-from zipfile import ZipFile
-
 import numpy as np
 import pytest
 
 from executors.data import storage
-from executors.data.storage import Rows
 from executors.readers.loading import load_dataset
 from executors.structure.signature import Activation, Input, Output, Signature
-from mistify.errors import ErrorCode, MistifyError
-from tests.executors.readers.files import FORMATS, problem_of, write_images, write_labelled
-
-X = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
-Y = np.array([0, 1, 2, 0, 1, 2])
-
-IMAGE = Input("image", (2, 2), "float32")
-SCORES = Output("scores", (3,), Activation.SOFTMAX)
-ONE = Signature((IMAGE,), (SCORES,))
+from tests.executors.readers.arrays import IMAGE, ONE, PRICE, SCORES, X, Y, problems_of
 
 TOKENS = Input("tokens", (4,), "int32")
 TAGS = Output("tags", (4, 5), Activation.NONE)
 SPAM = Output("spam", (1,), Activation.SIGMOID)
-PRICE = Output("price", (1,), Activation.NONE)
 SEVERAL = Signature((IMAGE, TOKENS), (SCORES, TAGS, SPAM, PRICE))
 ARRAYS = {
     "image": X,
@@ -34,32 +20,6 @@ ARRAYS = {
     "spam": np.array([0, 1, 1, 0, 1, 0]),
     "price": np.linspace(0, 1, 6),
 }
-
-#: A model whose targets decide whether it does regression or classification.
-FIGURES = Input("figures", (3,), "float32")
-OPEN = Signature((FIGURES,), (PRICE,))
-
-
-@pytest.fixture
-def saved(tmp_path):
-    def save(**arrays):
-        np.savez(tmp_path / "data.npz", **arrays)
-        return str(tmp_path / "data.npz")
-
-    return save
-
-
-@pytest.fixture
-def labelled(tmp_path):
-    return lambda name, targets: str(write_labelled(tmp_path / name, targets))
-
-
-def problems_of(source, signature=ONE, train=None):
-    with pytest.raises(MistifyError, match="cannot be used") as caught:
-        load_dataset(source, signature, train)
-    assert caught.value.code is ErrorCode.INVALID_DATASET
-    assert {problem.place for problem in caught.value.problems} == {source}
-    return [str(problem) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("image", "scores"), ("image", "y")])
@@ -215,138 +175,11 @@ def test_unknown_token_ids_are_reported(saved, actual, row, dtype):
     assert f"{tokens[row, 2]} in x[{row}]; expected ids 0 to 8" in problem
 
 
-def test_test_data_may_lack_classes(saved):
-    source = saved(x=X, y=np.zeros(6, int))
-    assert len(load_dataset(source, ONE, train=source)) == 6
-
-
-@pytest.mark.parametrize("also", [{}, {"y": np.full(6, 99)}, {"scores": np.array(["?"] * 6)}])
-def test_targets_of_unlabelled_inputs_are_ignored(saved, also):
-    data = load_dataset(saved(x=X, **also), ONE, labelled=False)
-    np.testing.assert_array_equal(data.inputs["image"], X)
-    assert data.targets == {}
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_unlabelled_inputs_are_read_in_every_format(labelled, suffix):
-    path = labelled(f"data.{suffix}", [0.5, 1.5, 2.5])
-    with_targets = load_dataset(path, OPEN)
-    without = load_dataset(path, OPEN, labelled=False)
-    np.testing.assert_array_equal(without.inputs["figures"], with_targets.inputs["figures"])
-    assert without.targets == {}
-
-
-@pytest.mark.parametrize("header", ["b,a,c", "b,a,c,y"])
-def test_columns_of_unlabelled_inputs_are_in_the_order_of_the_training_data(tmp_path, header):
-    (tmp_path / "train.csv").write_text("a,b,c,y\n1,2,3,0.5\n")
-    (tmp_path / "more.csv").write_text(f"{header}\n{','.join('2132'[: header.count(',') + 1])}\n")
-    train, more = (str(tmp_path / name) for name in ("train.csv", "more.csv"))
-    data = load_dataset(more, OPEN, train, labelled=False)
-    assert data.inputs["figures"].tolist() == [[1, 2, 3]]
-    alone = load_dataset(more, OPEN, labelled=False)
-    assert alone.inputs["figures"].tolist() == [[2, 1, 3]]
-
-
-def test_unlabelled_images_may_be_in_folders_of_any_names(tmp_path):
-    image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
-    names = ["2.png", "b/1.png", "b/3.png"]
-    pictures = {name: np.full((6, 5, 3), number, np.uint8) for number, name in enumerate(names)}
-    folder = write_images(tmp_path / "photos", pictures)
-    data = load_dataset(str(folder), image, labelled=False)
-    assert data.inputs["image"][:, 0, 0, 0].tolist() == [0, 1, 2]
-    flat = write_images(tmp_path / "flat", {"1.png": pictures["2.png"]})
-    reported = problem_of(flat, image)
-    assert "images without classes" in reported
-    assert '"unlabelled"' in reported
-
-
-def test_unlabelled_inputs_are_checked_like_others(saved):
-    with pytest.raises(MistifyError, match="cannot be used") as caught:
-        load_dataset(saved(x=np.full((3, 2, 2), np.nan)), ONE, labelled=False)
-    assert "NaN or infinity in x[0]" in str(caught.value.problems[0])
-    with pytest.raises(MistifyError, match="cannot be used") as caught:
-        load_dataset(saved(pixels=X), ONE, labelled=False)
-    assert "no array image, but pixels; expected image (or x)" in str(caught.value.problems[0])
-    (problem,) = problems_of(saved(x=X))
-    assert 'give only inputs as "unlabelled"' in problem
-
-
 def test_all_problems_are_reported_at_once(saved):
     problems = problems_of(saved(x=np.full((3, 2, 2), np.nan), y=np.ones(4)))
     assert [text in problem for text, problem in zip(("rows", "NaN", "type"), problems, strict=True)] == [
         True
     ] * 3
-
-
-def header(shape, dtype="<f4"):
-    """Return the header of an array in a file, which declares its shape."""
-    content = io.BytesIO()
-    np.lib.format.write_array_header_2_0(content, {"descr": dtype, "fortran_order": False, "shape": shape})
-    return content.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("arrays", "text"),
-    [
-        ({"x": np.zeros((6, 2, 999)), "y": Y}, "x of shape (6, 2, 999); expected [examples, 2, 2]"),
-        ({"x": np.zeros((6, 2)), "y": Y}, "x of shape (6, 2); expected [examples, 2, 2]"),
-        ({"y": np.zeros((6, 999)), "x": X}, "y of shape (6, 999) and type float64; expected integer classes"),
-    ],
-)
-def test_arrays_of_unsuitable_shapes_are_not_read(saved, monkeypatch, arrays, text):
-    monkeypatch.setattr("executors.readers.npz.Rows", lambda: pytest.fail("it was read"))
-    (problem,) = problems_of(saved(**arrays))
-    assert text in problem
-
-
-def test_long_texts_instead_of_numbers_are_not_read(saved, monkeypatch):
-    monkeypatch.setattr(Rows, "append", lambda _rows, array: array.dtype.kind != "S" or pytest.fail("read"))
-    (problem,) = problems_of(saved(x=np.zeros((6, 2, 2), "S999"), y=Y), Signature((IMAGE,), ()))
-    assert "x of type |S999; expected integers or floats" in problem
-
-
-def test_an_absurdly_large_shape_is_refused(tmp_path):
-    with ZipFile(tmp_path / "data.npz", "w") as archive:
-        archive.writestr("x.npy", header((10**200, 10**200)))
-        archive.writestr("y.npy", header((6,), "<i8"))
-    (problem,) = problems_of(str(tmp_path / "data.npz"))
-    assert "a file that cannot be read" in problem
-
-
-def test_empty_rows_are_refused(saved):
-    free = Signature((Input("image", (None,), "float32"),), (SCORES,))
-    (problem,) = problems_of(saved(x=np.empty((6, 0), np.float32), y=Y), free)
-    assert "x.npy has empty rows" in problem
-
-
-def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
-    with ZipFile(tmp_path / "data.npz", "w") as archive:
-        archive.writestr("x.npy", header((10**12, 2, 2)) + bytes(100))
-        archive.writestr("y.npy", header((10**12,), "<i8") + bytes(100))
-    (problem,) = problems_of(str(tmp_path / "data.npz"))
-    assert "x.npy is truncated" in problem
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing", b"text, not arrays" * 10])
-def test_an_invalid_archive_is_refused(tmp_path, content):
-    (tmp_path / "data.npz").write_bytes(content)
-    (problem,) = problems_of(str(tmp_path / "data.npz"))
-    assert "an .npz file" in problem
-
-
-@pytest.mark.parametrize("kept", [0.3, 0.9, 0.99])
-def test_a_truncated_archive_is_refused(saved, tmp_path, kept):
-    content = Path(saved(x=X, y=Y)).read_bytes()
-    (tmp_path / "cut.npz").write_bytes(content[: int(kept * len(content))])
-    problems_of(str(tmp_path / "cut.npz"))
-
-
-def test_an_archive_with_flipped_bits_is_refused(tmp_path):
-    np.savez_compressed(tmp_path / "data.npz", x=X, y=Y)
-    content = bytearray((tmp_path / "data.npz").read_bytes())
-    content[60:90] = bytes(255 - byte for byte in content[60:90])
-    (tmp_path / "data.npz").write_bytes(content)
-    problems_of(str(tmp_path / "data.npz"))
 
 
 def test_a_single_array_is_refused(tmp_path):
@@ -357,50 +190,3 @@ def test_a_single_array_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["none.npz", "none.mat"])
 def test_missing_files_and_unknown_formats_are_refused(tmp_path, name):
     problems_of(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("train", FORMATS)
-@pytest.mark.parametrize("test", FORMATS)
-def test_integers_are_regression_targets_if_the_training_data_has_fractions(labelled, train, test):
-    known = labelled(f"train.{train}", [2.5, 4.0])
-    target = load_dataset(labelled(f"test.{test}", [1, 0, 3]), OPEN, known).targets["price"]
-    assert (target.tolist(), target.dtype) == ([1, 0, 3], np.float32)
-
-
-@pytest.mark.parametrize("train", FORMATS)
-@pytest.mark.parametrize("test", FORMATS)
-def test_classes_in_the_test_data_may_have_any_numeric_type(labelled, train, test):
-    known = labelled(f"train.{train}", [1, 0])
-    target = load_dataset(labelled(f"test.{test}", [1.0, 0.0]), OPEN, known).targets["price"]
-    assert (target.tolist(), target.dtype) == ([1, 0], np.int64)
-    reported = problem_of(labelled(f"test.{test}", [1.0, 0.5]), OPEN, train=known)
-    assert "0.5" in reported
-    assert "expected whole numbers, as in the training data" in reported
-
-
-def test_problems_of_the_training_data_are_not_reported_for_the_test_data(saved, tmp_path, labelled):
-    test = labelled("test.npz", [0, 2])
-    sig = Signature((FIGURES,), (SCORES,))
-    assert len(load_dataset(test, sig, labelled("train.npz", [0.5, 2]))) == 2
-    (tmp_path / "train.npz").write_bytes(b"noise")
-    assert len(load_dataset(test, sig, str(tmp_path / "train.npz"))) == 2
-    assert len(load_dataset(test, sig, saved(labels=Y))) == 2
-
-
-@pytest.mark.parametrize("train", ["train.npz", "builtin:digits-train"])
-def test_class_names_in_test_data_are_refused_if_the_training_data_has_none(labelled, tmp_path, train):
-    known = labelled(train, [0, 1, 2]) if train == "train.npz" else train
-    sig = Signature((FIGURES,), (SCORES,))
-    names = ["cat", "dog", "eel"]
-    assert "row 2: scores = 'cat'; expected numbers" in problem_of(labelled("t.csv", names), sig, train=known)
-    reported = problem_of(labelled("t.tfrecord", names), sig, train=known)
-    assert (
-        "record 0: y is 'cat'; expected numbers of classes, because the training data have no class names"
-        in reported
-    )
-    image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
-    pets = write_images(tmp_path / "pets", {f"{name}/1.png": np.zeros((6, 5, 3), np.uint8) for name in names})
-    reported = problem_of(pets, image, train=known)
-    assert (
-        "a class cat; expected numbers of classes, because the training data have no class names" in reported
-    )
