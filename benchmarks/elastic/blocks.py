@@ -7,38 +7,31 @@ tenth of the parameters, and packaged as block stores in float32 and in int8. Ea
 network converted as a whole.
 
 - `float_difference`: the difference between the outputs of the stitched and the whole network, relative to
-  the
-  largest output;
+  the largest output;
 - `int8_steps`: the same in int8, in quantization steps of the output. The whole network has the tensors
-  between
-  blocks as additional outputs. Without them, LiteRT adds in place during calibration, and the converter takes
-  the ranges of the sums for those of the summands. `int8_package_steps` is the difference from a network
-  without these outputs;
+  between blocks as additional outputs. Without them, LiteRT adds in place during calibration, and the
+  converter takes the ranges of the sums for those of the summands. `int8_package_steps` is the difference
+  from a network without these outputs;
 - `stitched`: the latency of the stitched network, which packages run, relative to the whole network: the
-  median
-  over the architectures, and the worst. The two are measured alternately. With one thread, times are CPU
-  seconds, because longer calls wait more often on a busy core; with two threads, if the process has two
+  median over the architectures, and the worst. The two are measured alternately. With one thread, times are
+  CPU seconds, because longer calls wait more often on a busy core; with two threads, if the process has two
   cores, they are wall-clock seconds;
 - `chained`: the same for a chain of the blocks, which runs until they have been stitched;
 - `memory_share`: the resident memory of one block of a 40 MB store relative to that of the whole network,
-  both
-  less that of a process that has loaded neither;
+  both less that of a process that has loaded neither;
 - `stitch_ms`: CPU milliseconds for stitching the blocks of a 1 MB network.
 """
 
 import math
 import os
-import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +43,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.harness.run import Figures, Target, median_seconds, run, seconds
+from benchmarks.elastic.block_stores import LARGEST, memory_share, stitch_ms
+from benchmarks.harness.run import Figures, Target, run, seconds
 from benchmarks.porting.support_matrix import architectures, random_inputs, randomise
 from executors.structure.blocks import Block, blocks_of
 from executors.structure.exporting import NamedFunction, constant
@@ -95,9 +89,6 @@ TARGETS: Final[dict[str, Target]] = {
     "stitch_ms": {"what": "stitching 11 blocks of 1.1 MB, ms", "max": 100},
 }
 
-#: The largest share of the parameters up to which segments are joined.
-_LARGEST: Final = 0.1
-
 #: Number of examples for calibration and for comparing outputs.
 _EXAMPLES: Final = 10
 
@@ -105,10 +96,6 @@ _EXAMPLES: Final = 10
 _ROUNDS: Final = 20
 _QUICK_ROUNDS: Final = 5
 _PASSES: Final = 11
-
-_STITCHES: Final = 15
-
-_MEGABYTE: Final = 1e6
 
 #: Width of the console, sufficient for the table.
 _COLUMNS: Final = 150
@@ -169,7 +156,7 @@ def measure(options: Namespace) -> Figures:
         for result in results[-len(PRECISIONS) :]:
             Console(stderr=True).print(result)
     Console(width=_COLUMNS).print(_table(results))
-    return {**_figures(results, threads), "memory_share": _memory_share(), "stitch_ms": _stitch_ms()}
+    return {**_figures(results, threads), "memory_share": memory_share(), "stitch_ms": stitch_ms()}
 
 
 def compare(name: str, timing: Timing) -> list[Result]:
@@ -178,7 +165,7 @@ def compare(name: str, timing: Timing) -> list[Result]:
     model = architectures()[name]()
     randomise(read_graph(model))
     examples = random_inputs(model, _EXAMPLES)
-    blocks = blocks_of(model, _LARGEST)
+    blocks = blocks_of(model, LARGEST)
     results = []
     with saved(model) as network:
         for precision, quantization in PRECISIONS.items():
@@ -300,64 +287,6 @@ def _run_chain(chain: Sequence[Session], example: Arrays) -> None:
 def _random(entry: Mapping[str, Any]) -> Any:
     """Return a single example for an input."""
     return random_input((max(1, size) for size in entry["shape_signature"]), entry["dtype"])
-
-
-def _memory_share() -> float:
-    """Return the memory of one block of a 40 MB store relative to that of the whole network."""
-    with TemporaryDirectory() as name:
-        directory = Path(name)
-        files = _store(directory, _convolutions(depth=16, width=256))
-        (directory / "whole.tflite").write_bytes(
-            stitched({file: (directory / file).read_bytes() for file in files})
-        )
-        nothing, whole, block = (
-            median(_resident_bytes(directory / part for part in parts) for _ in range(3))
-            for parts in ((), ("whole.tflite",), (files[len(files) // 2],))
-        )
-        size = sum((directory / file).stat().st_size for file in files)
-    rows = {"files": size, "whole": whole - nothing, "one block": block - nothing, "bare process": nothing}
-    Console().print(", ".join(f"{name} {count / _MEGABYTE:.1f} MB" for name, count in rows.items()))
-    return (block - nothing) / (whole - nothing)
-
-
-def _resident_bytes(paths: Iterable[Path]) -> int:
-    command = [sys.executable, "-m", "benchmarks.elastic.blocks_side", *map(str, paths)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def _stitch_ms() -> float:
-    """Return the milliseconds for stitching a 1 MB network."""
-    with TemporaryDirectory() as name:
-        files = _store(Path(name), _convolutions(depth=18, width=41))
-        blocks = {file: (Path(name) / file).read_bytes() for file in files}
-    taken = 1e3 * median_seconds(lambda: stitched(blocks), _STITCHES, process_time)
-    size = sum(map(len, blocks.values())) / _MEGABYTE
-    Console().print(f"{len(files)} blocks, {size:.2f} MB, stitched in {taken:.0f} ms")
-    return taken
-
-
-def _store(directory: Path, model: keras.Model) -> list[str]:
-    """Write the store of a model into a directory, and return the names of the blocks' files."""
-    blocks = blocks_of(model, _LARGEST)
-    for name, content in block_store(blocks, Quantization.NONE).items():
-        (directory / name).write_bytes(content)
-    return [block.file for block in blocks]
-
-
-def _convolutions(depth: int, width: int) -> keras.Model:
-    """Return residual blocks of two convolutions each, with random weights.
-
-    Args:
-        depth: Number of convolutions.
-        width: Channels of each convolution.
-    """
-    layers = keras.layers
-    inputs = keras.Input((16, 16, 3))
-    x = layers.Conv2D(width, 3, padding="same", activation="relu")(inputs)
-    for _ in range(depth // 2):
-        y = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
-        x = layers.ReLU()(layers.Add()([x, layers.Conv2D(width, 3, padding="same")(y)]))
-    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
 
 
 def _figures(results: Sequence[Result], threads: Sequence[int]) -> dict[str, float]:
