@@ -146,7 +146,7 @@ def _write(network: Any, examples: Any, target: str, names: Mapping[str, list[st
 
 
 def _write_newer(network: Any, examples: Any, target: str, names: Mapping[str, list[str]]) -> None:
-    """Export with the newer exporter, and only fold constants: its optimizer changes what networks compute."""
+    """Export with the newer exporter and fold constants; its optimizer changes what networks compute."""
     import onnxscript.optimizer  # noqa: PLC0415 (optional)
     import torch  # noqa: PLC0415 (as in `export`)
 
