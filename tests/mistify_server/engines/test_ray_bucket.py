@@ -1,12 +1,15 @@
 """A machine of a Ray cluster that shares no disk with the server: only the bucket with the artifacts."""
 
 import json
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mistify.jobs.job import GoalState
 from mistify_server.store.objects.binding import Binding, binding_of
 from mistify_server.tasks.messages import Order
 from tests.support.buckets import LARGE, BucketServer, with_bucket
@@ -51,6 +54,18 @@ async def test_a_worker_without_the_store_uses_its_bucket(
     assert result["costs"] == {"flops": 50.0, "params": 100.0}
     assert json.loads(artifacts.intact(result["checkpoint"]).read_bytes()) == result["costs"]
     assert (store / "logs" / "0.log").exists()
+
+
+async def test_a_job_on_a_cluster_uses_the_bucket(
+    site: Any, bucket_server: BucketServer, make_config: Callable[..., object], serving_at: Any
+) -> None:
+    address = bucket_server.new_bucket()
+    async with serving_at(site.settings(engine="ray", artifacts=address)) as caller:
+        job = await caller.finished((await caller.submit([make_config("a", FLOP="0.5x")])).id)
+        assert [goal.state for goal in job.goals] == [GoalState.MET]
+        shutil.rmtree(site.store / "artifacts")
+        network = await caller.fetch(job.id, "a", "serve.tflite")
+    assert network in bucket_server.objects(address).values()
 
 
 async def test_a_machine_that_lacks_a_shared_store_is_reported(site: Any, tmp_path: Path) -> None:
