@@ -64,7 +64,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "docs/pytorch.md": {
-        "pip install torch scikit-learn 'mistify-porting[server,onnx]'": _INSTALLS,
+        "pip install torch": _INSTALLS,
     },
     "docs/tutorials/engineer.md": {},
     "docs/tutorials/app-developer.md": {},
