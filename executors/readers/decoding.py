@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image, UnidentifiedImageError
 
 from executors.data.storage import Array
-from executors.readers.image_sizes import JPEG, PNG, pixel_count
+from executors.readers.image_sizes import JPEG, PNG, is_colour_png, pixel_count
 from executors.structure.signature import Shape
 
 #: Formats that are recognizable by their first bytes, and readable without another program.
@@ -40,24 +40,32 @@ def decode_image(content: bytes, shape: Shape) -> Array:
     """Return an encoded image as uint8 [height, width, channels], resized to the requested shape.
 
     Pixels are the same as in Keras and Pillow: the orientation in a photo's metadata is ignored, only the
-    upper 8 of 16 bits are used, and only the first image of an animation.
+    upper 8 of 16 bits are used, and only the first image of an animation. Greys of a colour PNG are those of
+    Pillow, whether or not the file names a gamma.
 
     Args:
-        content: An image in one of `FORMATS`. TensorFlow decodes JPEG and PNG, in two thirds of Pillow's
-            time.
+        content: An image in one of `FORMATS`. TensorFlow decodes JPEG and most PNG, in two thirds of
+            Pillow's time.
         shape: Shape of an input that takes images; None for a variable size.
 
     Raises:
         ValueError: The image cannot be decoded, or is larger than 50 megapixels.
     """
     height, width, channels = shape
-    image = _by_tensorflow(content, channels) if content.startswith((JPEG, PNG)) and channels != 4 else None
+    image = _by_tensorflow(content, channels) if _suits_tensorflow(content, channels) else None
     if image is None:
         image = _by_pillow(content, channels)
     if None not in (height, width) and image.shape[:2] != (height, width):
         resized = tf.image.resize(image, (height, width), antialias=True)
         image = np.asarray(tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8))
     return image
+
+
+def _suits_tensorflow(content: bytes, channels: int | None) -> bool:
+    if channels == 1 and content.startswith(PNG):
+        # It mixes colours in linear light where a file names its gamma, as with gAMA or sRGB.
+        return not is_colour_png(content)
+    return content.startswith((JPEG, PNG)) and channels != 4
 
 
 def _by_tensorflow(content: bytes, channels: int | None) -> Array | None:

@@ -1,4 +1,4 @@
-"""The size of a JPEG or PNG in pixels, read from its headers before decoding."""
+"""The size of a JPEG or PNG in pixels, and whether a PNG is in colour, read from the headers."""
 
 import struct
 from typing import Final
@@ -31,3 +31,12 @@ def pixel_count(content: bytes) -> int:
     except struct.error as error:
         raise ValueError("a truncated image") from error
     return int(width) * int(height)
+
+
+def is_colour_png(content: bytes) -> bool:
+    """Check whether a PNG has colours, in its pixels or in a palette.
+
+    Args:
+        content: The beginning of a PNG file.
+    """
+    return bool(content[25:26]) and content[25] & 2 != 0

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from executors.readers.decoding import FORMATS, decode_image
 
@@ -76,6 +76,16 @@ def test_the_upper_8_of_16_bits_are_kept(kind):
     np.testing.assert_array_equal(
         decode_image(stored(Image.fromarray(deep), kind), (6, 5, 1))[..., 0], deep // 256
     )
+
+
+@pytest.mark.parametrize("chunk", [(b"gAMA", struct.pack(">I", 45_455)), (b"sRGB", b"\0"), None])
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGB", "RGBA"])
+def test_greys_do_not_depend_on_the_gamma_that_a_png_names(chunk, mode):
+    info, image = PngImagePlugin.PngInfo(), Image.fromarray(COLOURS).convert(mode)
+    if chunk is not None:
+        info.add(*chunk)
+    grey = decode_image(stored(image, "PNG", pnginfo=info), (6, 5, 1))
+    np.testing.assert_array_equal(grey[..., 0], np.asarray(image.convert("L")))
 
 
 @pytest.mark.parametrize("mode", ["CMYK", "L", "RGB"])
