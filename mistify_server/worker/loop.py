@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -41,6 +41,9 @@ from mistify_server.tasks.tasks import Task
 from mistify_server.worker.imports import quick_imports
 from mistify_server.worker.periods import PeriodRecorder
 from mistify_server.worker.redaction import redacted
+
+#: Seconds for which a worker tries to store its results, so that a short outage does not cost a long task.
+_PATIENCE_SECONDS: Final = 600.0
 
 #: Runs a task.
 Do: TypeAlias = Callable[[Task], Result]
@@ -181,7 +184,7 @@ def _runner(store: Path, report: OnProgress) -> Do:
         from mistify_server.store.objects.binding import opened_artifacts  # noqa: PLC0415
         from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
 
-    runner = TaskRunner(opened_artifacts(store), report)
+    runner = TaskRunner(opened_artifacts(store, _PATIENCE_SECONDS), report)
 
     def do(task: Task) -> Result:
         with resource_errors_as_python_errors():

@@ -135,9 +135,11 @@ def running_bucket_server() -> Iterator[BucketServer]:
         process.wait(60)
 
 
-def in_bucket(address: str, directory: Path, copies_bytes: int = LARGE) -> BucketArtifacts:
+def in_bucket(
+    address: str, directory: Path, copies_bytes: int = LARGE, patience: float = 0
+) -> BucketArtifacts:
     """Return artifacts in a bucket with their copies in a directory, without a store."""
-    return BucketArtifacts(directory, Bucket(BucketAddress.of(address)), copies_bytes)
+    return BucketArtifacts(directory, Bucket(BucketAddress.of(address)), copies_bytes, patience)
 
 
 def with_bucket(address: str, directory: Path) -> BucketArtifacts:

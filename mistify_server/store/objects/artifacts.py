@@ -7,6 +7,8 @@ from math import inf
 from pathlib import Path
 from typing import IO, Final
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay
+from tenacity.wait import wait_random_exponential
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
@@ -30,6 +32,10 @@ from mistify_server.store.uploads import UPLOADS
 #: Number of uploads until an object is there: a removal of an equal, unused one can coincide with the first.
 _UPLOADS: Final = 2
 
+#: First and longest delay between attempts to upload, in seconds.
+_FIRST: Final = 0.5
+_LONGEST: Final = 10.0
+
 
 class BucketArtifacts(Artifacts):
     """The artifacts in a bucket. The directory has copies of them; each machine has its own.
@@ -40,11 +46,13 @@ class BucketArtifacts(Artifacts):
     Args:
         directory: Directory of the copies, in that of the store.
         most_bytes: Limit on the total size of the copies.
+        patience: Seconds for which an upload is repeated while the bucket is unavailable.
     """
 
-    def __init__(self, directory: Path, bucket: Bucket, most_bytes: float = inf) -> None:
+    def __init__(self, directory: Path, bucket: Bucket, most_bytes: float = inf, patience: float = 0) -> None:
         super().__init__(directory)
         self._bucket = bucket
+        self._patience = patience
         self._copies = LocalCopies(directory, most_bytes)
         self._uploads = SharedUploads(directory.with_name(UPLOADS), bucket)
 
@@ -56,9 +64,18 @@ class BucketArtifacts(Artifacts):
 
     def upload(self, name: str) -> None:
         """Store the copy of an artifact in the bucket."""
+        self._copies.add(self.place(name).stat().st_size)
+        attempts = Retrying(
+            retry=retry_if_exception(_is_outage),
+            stop=stop_after_delay(self._patience),
+            wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
+            reraise=True,
+        )
+        attempts(self._upload, name)
+
+    def _upload(self, name: str) -> None:
         path = self.place(name)
         size = path.stat().st_size
-        self._copies.add(size)
         for _ in range(_UPLOADS):
             self._bucket.upload(_key(name), path)
             stored = self._bucket.find(_key(name))
@@ -149,6 +166,10 @@ class BucketArtifacts(Artifacts):
         copy = self.intact(name).open("rb")
         try_lock(copy, shared=True)
         return copy
+
+
+def _is_outage(error: BaseException) -> bool:
+    return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
 
 
 def _key(name: str) -> str:

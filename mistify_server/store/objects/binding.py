@@ -39,23 +39,25 @@ class Binding(BaseModel):
     owner: str
     copies_bytes: int
 
-    def artifacts(self, directory: Path) -> BucketArtifacts:
+    def artifacts(self, directory: Path, patience: float = 0) -> BucketArtifacts:
         """Return the artifacts, with their copies in a store's directory."""
-        return BucketArtifacts(
-            directory / ARTIFACTS, Bucket(BucketAddress.of(self.address)), self.copies_bytes
-        )
+        bucket = Bucket(BucketAddress.of(self.address))
+        return BucketArtifacts(directory / ARTIFACTS, bucket, self.copies_bytes, patience)
 
 
-def opened_artifacts(directory: Path) -> Artifacts:
+def opened_artifacts(directory: Path, patience: float = 0) -> Artifacts:
     """Return the artifacts of a store, in its directory or in its bucket.
 
     They are the only part of a store that workers need.
+
+    Args:
+        patience: Seconds for which an upload is repeated while the bucket is unavailable.
 
     Raises:
         MistifyError: STORE_VERSION, the link to the bucket cannot be read.
     """
     binding = binding_of(directory)
-    return artifacts_of(directory) if binding is None else binding.artifacts(directory)
+    return artifacts_of(directory) if binding is None else binding.artifacts(directory, patience)
 
 
 def binding_of(directory: Path) -> Binding | None:

@@ -1,11 +1,13 @@
 """Artifacts in a bucket, which several machines share, and their copies."""
 
+import asyncio
 import hashlib
 import os
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,22 @@ def test_a_bucket_that_is_away_is_reported_and_used_again_when_it_is_back(
     assert artifacts.intact(name).read_bytes() == b"weights"
     more = artifacts.put(b"more")
     assert in_bucket(address, tmp_path / "other").intact(more).read_bytes() == b"more"
+
+
+async def test_a_patient_machine_waits_until_it_can_upload(
+    address: str,
+    bucket_server: BucketServer,
+    tmp_path: Path,
+    wait_until: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    artifacts = in_bucket(address, tmp_path, patience=600)
+    with bucket_server.away():
+        putting = asyncio.create_task(asyncio.to_thread(artifacts.put, b"weights", ".keras"))
+        await wait_until(lambda: "cannot be used: " in caplog.text)
+        assert not putting.done()
+    assert await putting == WEIGHTS
+    assert artifacts.names() == [WEIGHTS]
 
 
 def test_a_copy_serves_while_the_bucket_is_away(
