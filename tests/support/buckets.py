@@ -22,8 +22,9 @@ from tests.support.relay import Relay
 
 #: Serves until its standard input closes.
 _SERVER: Final = """
-import sys
+import logging, sys
 from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(*server.get_host_and_port(), sep=":", flush=True)
