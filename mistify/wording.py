@@ -1,6 +1,6 @@
-"""Counts and lists in sentences."""
+"""Counts and lists in sentences, and names."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 #: Maximum number of names listed in a sentence; the others are counted.
@@ -20,6 +20,15 @@ def listed(names: Sequence[str]) -> str:
     left = len(names) - len(shown)
     *first, last = [*shown, f"{left:,} others"] if left else shown
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def numbered(wanted: str, taken: Container[str]) -> str:
+    """Return a name that is not taken: `conv`, `conv_2`, `conv_3`."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
 
 
 def names_by(pairs: Iterable[tuple[str, Key]]) -> Mapping[Key, list[str]]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from mistify.wording import numbered
 from mistify_client.exporting.shapes import BatchSize, Shape, blocks
 from mistify_client.exporting.values import Array, Value, in_order, merged_order, moves, preferred
 
@@ -46,7 +46,7 @@ class Builder:
     """
 
     def __init__(self, taken: Sequence[str], batch_of: str, batch_axis: int) -> None:
-        self._taken = Counter(taken)
+        self._taken = set(taken)
         self._batch_of = batch_of, batch_axis
         self._scope = ""
         self.nodes: list[NodeProto] = []
@@ -266,11 +266,8 @@ class Builder:
         return self._stored[key]
 
     def _unique(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken[name] += 1
+        name = numbered(wanted, self._taken)
+        self._taken.add(name)
         return name
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mistify.errors import Problem, invalid_config
-from mistify.wording import counted, listed, names_by
+from mistify.wording import counted, listed, names_by, numbered
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,13 @@ def test_counts_agree_with_their_nouns(count, words):
 )
 def test_long_lists_are_shortened(count, words):
     assert listed([f"n{number}" for number in range(count)]) == words
+
+
+def test_a_name_that_is_taken_gets_a_number():
+    taken = []
+    for _ in range(3):
+        taken.append(numbered("conv", taken))
+    assert taken == ["conv", "conv_2", "conv_3"]
 
 
 def test_names_are_grouped_in_order():

@@ -1,8 +1,9 @@
 """Names of layers: those of PyTorch's modules, as far as the file contains them."""
 
 import re
-from collections import Counter
 from typing import Final
+
+from mistify.wording import numbered
 
 #: The last part of a parameter's name.
 _PARAMETER: Final = re.compile(
@@ -22,16 +23,12 @@ class Names:
     """
 
     def __init__(self, reserved: list[str]) -> None:
-        self._taken = Counter(reserved)
+        self._taken = set(reserved)
 
     def unique(self, wanted: str) -> str:
         """Return a name that no other layer has: `conv`, `conv_2`."""
-        wanted = usable(wanted)
-        name, count = wanted, 1
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._taken[name] += 1
+        name = numbered(usable(wanted), self._taken)
+        self._taken.add(name)
         return name
 
 
