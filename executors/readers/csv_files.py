@@ -2,14 +2,12 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from executors.data.dataset import Origin
 from executors.data.errors import invalid
-from executors.readers.columns import Row, origins_of_table, read_columns, schema_of_table
-from executors.readers.formats import Arrays, Reader, Request, Schema
+from executors.readers.columns import Row
 from mistify.errors import Problem
 from mistify.wording import counted
 
@@ -17,30 +15,12 @@ from mistify.wording import counted
 _TOO_LONG: Final = "larger than field limit"
 
 
-class CsvReader(Reader):
-    """A reader of columns named after inputs and outputs; spaces separate several numbers in a cell.
+def csv_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a CSV file, in whose cells spaces separate several numbers.
 
-    If no column is named after the only input, all columns except the target are its figures.
+    Raises:
+        MistifyError: INVALID_DATASET, naming the row.
     """
-
-    def accepts(self, path: Path) -> bool:
-        """Check the suffix."""
-        return path.suffix == ".csv"
-
-    def read(self, path: Path, request: Request) -> Arrays:
-        """Return the columns as arrays."""
-        return read_columns(path, _rows(path), request)
-
-    def schema(self, path: Path, request: Request) -> Schema:
-        """Return the schema of all targets, and the other columns if none is named after the only input."""
-        return schema_of_table(_rows(path), request)
-
-    def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
-        """Return the inputs of token ids that are text in the first row."""
-        return origins_of_table(_rows(path), request)
-
-
-def _rows(path: Path) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file, strict=True)
         try:

@@ -9,12 +9,13 @@ from executors.data.errors import SchemaSourceError, invalid
 from executors.data.storage import StorageError
 from executors.readers.answers import answering, with_answers_of_tasks
 from executors.readers.builtin import BUILTIN, read_builtin
-from executors.readers.csv_files import CsvReader
+from executors.readers.csv_files import csv_rows
 from executors.readers.formats import Reader, Request, Schema
 from executors.readers.images import ImageFolderReader
-from executors.readers.jsonl_files import JsonlReader
+from executors.readers.jsonl_files import jsonl_rows
 from executors.readers.matching import matched_to_model
 from executors.readers.npz import NpzReader
+from executors.readers.tables import TableReader
 from executors.readers.tfrecords import TFRecordReader
 from executors.structure.signature import Signature
 from mistify.config.data.dataset import TextSettings
@@ -24,8 +25,8 @@ from mistify.wording import counted
 
 READERS: Final[tuple[Reader, ...]] = (
     NpzReader(),
-    CsvReader(),
-    JsonlReader(),
+    TableReader(".csv", csv_rows),
+    TableReader(".jsonl", jsonl_rows),
     TFRecordReader(),
     ImageFolderReader(),
 )
