@@ -44,7 +44,7 @@ def in_parallel(graphs: Sequence[Graph], name: str) -> Graph:
 
 def model_of(graph: Graph) -> keras.Model:
     """Return the model of a graph, with new layers and the same weights."""
-    return graph.build(_copied, graph.weights)
+    return graph.build(copied_layer, graph.weights)
 
 
 def model_with(graph: Graph, replaced: Mapping[str, Callable[[Any], Any]]) -> keras.Model:
@@ -55,13 +55,14 @@ def model_with(graph: Graph, replaced: Mapping[str, Callable[[Any], Any]]) -> ke
     """
 
     def made(name: str, layer: keras.layers.Layer) -> Any:
-        return replaced[name] if name in replaced else _copied(name, layer)
+        return replaced[name] if name in replaced else copied_layer(name, layer)
 
     kept = {name: weights for name, weights in graph.weights.items() if name not in replaced}
     return graph.build(made, kept)
 
 
-def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+def copied_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+    """Return a layer with the same settings and another name, without weights."""
     return type(layer).from_config({**layer.get_config(), "name": name})
 
 

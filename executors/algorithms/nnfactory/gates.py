@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from executors.structure import ChannelGroup, Role, Structure, averaged_groups, foldable, set_weights
+from executors.structure.composition import copied_layer
 from executors.structure.graph import Graph, Node
 from executors.structure.keras_internals import maker
 
@@ -98,7 +99,7 @@ def gated(structure: Structure, groups: Sequence[GatedGroup], modulate: bool) ->
     scales, shifts = ([_unit_input(kind, group) for group in modulated] for kind in (SCALES, SHIFTS))
     gate_of = {tensor: gate for group, gate in zip(groups, gates, strict=True) for tensor in group.gated}
     change_of = {group.modulated: change for group, *change in zip(modulated, scales, shifts, strict=True)}
-    made = {name: _copied(name, layer) for name, layer in graph.layers.items()}
+    made = {name: copied_layer(name, layer) for name, layer in graph.layers.items()}
     for node in graph.nodes:
         args, kwargs = node.call_arguments(tensors.__getitem__)
         layer = made[node.name]
@@ -205,10 +206,6 @@ def _unit_input(kind: str, group: GatedGroup) -> keras.KerasTensor:
 
 def _input_name(kind: str, group: GatedGroup) -> str:
     return f"{_PREFIX}{kind}-{group.name.replace('#', '-')}"
-
-
-def _copied(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
-    return type(layer).from_config({**layer.get_config(), "name": name})
 
 
 def _modulated(layer: keras.layers.Layer, args: Any, kwargs: Any, scale: Any, shift: Any) -> Any:

@@ -93,8 +93,16 @@ class Convolution(LayerHandler):
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
+class HasFilters(LayerHandler):
+    """The number of output channels is in the config."""
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Set the filters."""
+        return {**layer.get_config(), "filters": channels}
+
+
 @register(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
-class TransposedConvolution(LayerHandler):
+class TransposedConvolution(HasFilters):
     """Kernel [..., C_out, C_in]."""
 
     def products(self, node: Node) -> Sequence[Product]:
@@ -112,10 +120,6 @@ class TransposedConvolution(LayerHandler):
         space.bind(node, node.layer.kernel, rank - 1, Role.SUMS, inputs[0])
         space.bind(node, node.layer.kernel, rank - 2, Role.MAKES, channels)
         return finish(node, channels, space, Role.MAKES)
-
-    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the filters."""
-        return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -162,7 +166,7 @@ class DepthwiseConvolution(LayerHandler):
 
 
 @register(layers.SeparableConv1D, layers.SeparableConv2D)
-class SeparableConvolution(LayerHandler):
+class SeparableConvolution(HasFilters):
     """A depthwise kernel [..., C_in, multiplier], then a pointwise one [..., C_in * multiplier, C_out]."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -175,10 +179,6 @@ class SeparableConvolution(LayerHandler):
         space.bind(node, node.layer.pointwise_kernel, rank - 2, Role.SUMS, between)
         space.bind(node, node.layer.pointwise_kernel, rank - 1, Role.MAKES, channels)
         return finish(node, channels, space, Role.MAKES)
-
-    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the filters."""
-        return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape

@@ -29,9 +29,8 @@ def _require_size(node: Node, output: Shape) -> int:
     return output[-1]
 
 
-@register(layers.Flatten)
-class Flatten(LayerHandler):
-    """[N, ..., C] to [N, positions * C]: each channel occurs once per position."""
+class ChangesShape(LayerHandler):
+    """Elements stay where they are in memory."""
 
     in_place = True
 
@@ -40,6 +39,21 @@ class Flatten(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Return one reshape."""
         return (over(OperatorKind.FLATTEN, inputs[0]),)
+
+
+class MovesElements(LayerHandler):
+    """Elements are copied to other places."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Return a pass that moves the elements."""
+        return (over(OperatorKind.COPY, output),)
+
+
+@register(layers.Flatten)
+class Flatten(ChangesShape):
+    """[N, ..., C] to [N, positions * C]: each channel occurs once per position."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Repeat the channels for each position; a single value per example has no channels."""
@@ -51,16 +65,8 @@ class Flatten(LayerHandler):
 
 
 @register(layers.Reshape)
-class Reshape(LayerHandler):
+class Reshape(ChangesShape):
     """Channels are followed if they stay together, are flattened, or are split into positions."""
-
-    in_place = True
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return one reshape."""
-        return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, repeat them, tie the channels of a block, or fix all of them."""
@@ -85,14 +91,8 @@ class Reshape(LayerHandler):
 
 
 @register(layers.Permute)
-class Permute(LayerHandler):
+class Permute(MovesElements):
     """Channels are followed if they stay the last axis, and fixed otherwise."""
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return a pass that moves the elements."""
-        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, or fix them."""
@@ -103,14 +103,8 @@ class Permute(LayerHandler):
 
 
 @register(layers.RepeatVector)
-class RepeatVector(LayerHandler):
+class RepeatVector(MovesElements):
     """[N, C] to [N, steps, C]."""
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return a pass that moves the elements."""
-        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""

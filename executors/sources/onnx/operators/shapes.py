@@ -244,9 +244,7 @@ def _flattened(builder: Builder, value: Value) -> Value:
 def depth_to_space(builder: Builder, node: Node, data: Argument) -> Value:
     """Distribute blocks of channels over positions."""
     value, block = tensor(data), node.get("blocksize")
-    _, channels, height, width = value.shape
-    if value.batch != 0 or channels is None or height is None or width is None:
-        raise UnsupportedNodeError("has its batch on another axis than the first")
+    channels, height, width = _sizes_of_image(value)
     kept = channels // block // block
     columns_first = node.get("mode", "DCR") == "DCR"
     split = (block, block, kept) if columns_first else (kept, block, block)
@@ -260,11 +258,20 @@ def depth_to_space(builder: Builder, node: Node, data: Argument) -> Value:
 def space_to_depth(builder: Builder, node: Node, data: Argument) -> Value:
     """Collect blocks of positions in channels."""
     value, block = tensor(data), node.get("blocksize")
-    _, channels, height, width = value.shape
-    if value.batch != 0 or channels is None or height is None or width is None:
-        raise UnsupportedNodeError("has its batch on another axis than the first")
+    channels, height, width = _sizes_of_image(value)
     rows, columns = height // block, width // block
     value = reshaped_to(builder, value, (None, channels, rows, block, columns, block))
     order = [0, 3, 5, 1, 2, 4] if node.get("mode", "DCR") == "DCR" else [0, 1, 3, 5, 2, 4]
     value = Value(value.tensor, tuple(order.index(axis) for axis in value.axes))
     return reshaped_to(builder, value, (None, channels * block * block, rows, columns))
+
+
+def _sizes_of_image(value: Value) -> tuple[int, int, int]:
+    """Return the channels, the height and the width of images [n, channels, height, width].
+
+    Raises:
+        UnsupportedNodeError: Another axis is the batch.
+    """
+    if value.batch != 0:
+        raise UnsupportedNodeError("has its batch on another axis than the first")
+    return value.size(1), value.size(2), value.size(3)
