@@ -1,11 +1,12 @@
 """The memory of a converted network, computed from its file (paper 4.1)."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from math import prod
 from mmap import mmap
 from typing import Any
 
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.costs.network import LayerCost, NetworkCost
@@ -22,6 +23,13 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("FLOAT64", "INT64", "UINT64"), 8),
 }
 
+#: LiteRT's number of an operator -> its name.
+_OPERATORS = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+
+#: Types of the options of operators that call graphs.
+_CALLS = frozenset(
+    getattr(schema.BuiltinOptions, f"{name}Options") for name in ("If", "While", "Call", "CallOnce")
+)
 
 #: Index of a tensor in a graph -> its shape.
 Shapes = Mapping[int, list[int]]
@@ -44,13 +52,15 @@ def memory_bytes(
         shapes_of: Returns the shapes of tensors for a signature and its graph if the file leaves them open;
             by default, the shapes that the file has for one example.
     """
-    model = flatbuffer_utils.read_model_from_bytearray(network)
-    graphs = {one.signatureKey.decode(): one.subgraphIndex for one in model.signatureDefs}
+    # Reading the whole file into objects would take most of the time.
+    model = schema.Model.GetRootAs(network, 0)
+    signatures = map(model.SignatureDefs, range(model.SignatureDefsLength()))
+    graphs = {one.SignatureKey().decode(): int(one.SubgraphIndex()) for one in signatures}
     fixed = {fixed_batch_signature(name) for name in graphs}
     counted = [name for name in graphs if name not in fixed and (not only or name in only)]
     reached = set(chain.from_iterable(_reachable_graphs(model, graphs[name]) for name in counted))
-    buffers = {tensor.buffer for graph in reached for tensor in model.subgraphs[graph].tensors}
-    constants = sum(len(model.buffers[buffer].data) for buffer in buffers if _is_stored(model, buffer))
+    buffers = {tensor.Buffer() for graph in reached for tensor in _tensors(model.Subgraphs(graph))}
+    constants = sum(_stored_bytes(model, buffer) or 0 for buffer in buffers)
     return float(constants + max(_peak_of_signature(model, name, graphs, shapes_of) for name in counted))
 
 
@@ -71,53 +81,81 @@ def _peak(model: Any, graph: int, shapes: Shapes) -> int:
         graph: Number of the graph.
         shapes: Shapes of its tensors where the file leaves them open.
     """
-    subgraph = model.subgraphs[graph]
-    constants = {index for index, one in enumerate(subgraph.tensors) if _is_stored(model, one.buffer)}
+    subgraph = model.Subgraphs(graph)
+    tensors = list(_tensors(subgraph))
+    constants = {at for at, tensor in enumerate(tensors) if _stored_bytes(model, tensor.Buffer()) is not None}
     layers: list[LayerCost] = []
     inside = 0
-    for number, operator in enumerate(subgraph.operators):
-        name = flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
-        read = tuple(int(index) for index in operator.inputs if index >= 0 and index not in constants)
+    for number, operator in enumerate(_operators(subgraph)):
+        name = _name(model, operator)
+        inputs = map(operator.Inputs, range(operator.InputsLength()))
+        outputs = [operator.Outputs(at) for at in range(operator.OutputsLength())]
+        read = tuple(index for index in inputs if index >= 0 and index not in constants)
         if name == "DEQUANTIZE" and not read:
-            constants.update(operator.outputs)  # a weight stored as float16
+            constants.update(outputs)  # a weight stored as float16
         inside = max([inside, *(_peak(model, called, {}) for called in _called(operator))])
         layers += [
-            LayerCost(f"{name}_{number}", 0, 0, 0, read, int(output), in_place=name in IN_PLACE)
-            for output in operator.outputs
+            LayerCost(f"{name}_{number}", 0, 0, 0, read, output, in_place=name in IN_PLACE)
+            for output in outputs
             if output not in constants
         ]
     sizes = tuple(
-        0 if index in constants else tensor_bytes(tensor, shapes.get(index))
-        for index, tensor in enumerate(subgraph.tensors)
+        0 if at in constants else tensor_bytes(tensor.Type(), shapes.get(at, _shape(tensor)))
+        for at, tensor in enumerate(tensors)
     )
-    ends = (tuple(map(int, subgraph.inputs)), tuple(map(int, subgraph.outputs)))
+    ends = (
+        tuple(map(subgraph.Inputs, range(subgraph.InputsLength()))),
+        tuple(map(subgraph.Outputs, range(subgraph.OutputsLength()))),
+    )
     return NetworkCost(tuple(layers), sizes, *ends).peak_activations + inside
 
 
-def tensor_bytes(tensor: Any, shape: list[int] | None = None) -> int:
+def tensor_bytes(element: int, shape: Iterable[int]) -> int:
     """Return the size of a tensor in bytes.
 
     Args:
-        tensor: A tensor of a parsed file.
-        shape: Its shape where the file leaves it open.
+        element: LiteRT's number of the type of its elements.
+        shape: Its sizes.
     """
-    sizes = shape if shape is not None else [] if tensor.shape is None else list(tensor.shape)
-    return ELEMENT_BYTES.get(flatbuffer_utils.type_to_name(tensor.type), 0) * int(prod(sizes))
+    return ELEMENT_BYTES.get(flatbuffer_utils.type_to_name(element), 0) * int(prod(shape))
 
 
-def _is_stored(model: Any, buffer: int) -> bool:
-    return model.buffers[buffer].data is not None
+def _tensors(graph: Any) -> Iterator[Any]:
+    return map(graph.Tensors, range(graph.TensorsLength()))
+
+
+def _operators(graph: Any) -> Iterator[Any]:
+    return map(graph.Operators, range(graph.OperatorsLength()))
+
+
+def _shape(tensor: Any) -> list[int]:
+    return [tensor.Shape(at) for at in range(tensor.ShapeLength())]
+
+
+def _name(model: Any, operator: Any) -> str | None:
+    code = model.OperatorCodes(operator.OpcodeIndex())
+    return _OPERATORS.get(flatbuffer_utils.get_builtin_code_from_operator_code(code))
+
+
+def _stored_bytes(model: Any, number: int) -> int | None:
+    """Return the size of the content of a buffer; None if it has none."""
+    buffer = model.Buffers(number)
+    if buffer.Offset():  # behind the tables of a large file
+        return int(buffer.Size())
+    return None if buffer.DataIsNone() else int(buffer.DataLength())
 
 
 def _reachable_graphs(model: Any, graph: int) -> Iterator[int]:
     """Yield a graph and all graphs that its operators call."""
     yield graph
-    for operator in model.subgraphs[graph].operators:
+    for operator in _operators(model.Subgraphs(graph)):
         for called in _called(operator):
             yield from _reachable_graphs(model, called)
 
 
 def _called(operator: Any) -> list[int]:
     """Return the graphs that an operator calls, for a condition or loop."""
-    options = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
-    return [number for name, number in options.items() if "subgraph" in name.lower()]
+    if operator.BuiltinOptionsType() not in _CALLS:
+        return []
+    options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
+    return [number for name, number in vars(options).items() if "subgraph" in name.lower()]
