@@ -1,5 +1,6 @@
 """Servicer of devices."""
 
+import asyncio
 from typing import Any
 
 from mistify.v1 import devices_pb2 as pb
@@ -34,7 +35,8 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         self, request: pb.ListDevicesRequest, context: Any
     ) -> pb.ListDevicesResponse:
         """Return all devices."""
-        return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))
+        devices = await asyncio.to_thread(self._service.devices)
+        return pb.ListDevicesResponse(devices=map(wire.device_to_proto, devices))
 
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
         """Store the status of a device, and return which package it should run."""

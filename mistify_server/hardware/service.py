@@ -40,7 +40,7 @@ class DeviceService:
             return (await asyncio.to_thread(register_host, table)).device
         profiles, settings = await asyncio.to_thread(fitted, table)
         device = Device(table.name, table.machine, table.runtime, tuple(settings), self._now())
-        self._devices.put(device, table, profiles)
+        await asyncio.to_thread(self._devices.put, device, table, profiles)
         return device
 
     async def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
@@ -56,12 +56,20 @@ class DeviceService:
         if not (math.isfinite(median_ms) and median_ms > 0):
             problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
             raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was rejected", [problem])
+        # Reading the batches of a large job takes a second.
+        return await asyncio.to_thread(self._adjusted, device, job_id, goal_id, median_ms)
+
+    def devices(self) -> list[Device]:
+        """Return all devices by name, preceded by this machine if it has been measured."""
+        host = kept_host()
+        return [*([host.device] if host else []), *self._devices.all()]
+
+    def _adjusted(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
+        """Adjust the predictions for a device, as described in `report`."""
         goal = self._jobs.goal(job_id, goal_id)
         name = device_profile_name(device, goal.spec.quantization.precision.integer, goal.spec.threads)
         predicted = goal.achieved.get(latency_axis(name))
-        # Reading the batches of a large job takes a second.
-        batches = await asyncio.to_thread(self._jobs.batches, job_id)
-        plan = next(state.plan for state in batches if state.plan.number == goal.batch)
+        plan = next(state.plan for state in self._jobs.batches(job_id) if state.plan.number == goal.batch)
         profile = plan.recipe.hardware.get(name)
         if predicted is None or not isinstance(profile, MeasuredProfile):
             message = (
@@ -76,11 +84,6 @@ class DeviceService:
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         deviation = median_ms / (predicted / profile.factor)
         return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
-
-    def devices(self) -> list[Device]:
-        """Return all devices by name, preceded by this machine if it has been measured."""
-        host = kept_host()
-        return [*([host.device] if host else []), *self._devices.all()]
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
         """Check whether a job's profile matches the device's current models, ignoring the factor."""

@@ -52,6 +52,11 @@ class JobRunner:
         }
 
     @property
+    def caller(self) -> str:
+        """Return the name of the caller whose job it is."""
+        return self._queue.caller
+
+    @property
     def busy_since(self) -> float:
         """Return when the oldest step in progress began, in seconds since 1970; now if there is none."""
         return self._queue.busy_since

@@ -4,16 +4,17 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from weakref import WeakValueDictionary
 
 from structlog.contextvars import bound_contextvars
+from tenacity import AsyncRetrying
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
-from mistify.quotas import UNLIMITED, Quota
 from mistify_server.engines.base import TaskEngine
+from mistify_server.jobs.caller_limits import CallerLimits
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.job_traces import JobTraces
 from mistify_server.jobs.step_queue import StepScheduler
@@ -30,7 +31,7 @@ _PAGE = 256
 #: Seconds until a watcher retries after it could not read events.
 _RETRY_SECONDS = 1.0
 
-#: Seconds within which a change of limits by another process is noticed.
+#: Seconds within which a change of limits is noticed.
 _LIMITS_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ class RunningJobs:
         self._engine = engine
         self._traces, self._job_traces = traces, JobTraces(store.jobs, traces)
         self._writer = StoreWriter()
-        self._limits: dict[str, Quota] = {}
-        self._scheduler = StepScheduler(engine.slots, self._most_steps)
+        self._limits = CallerLimits(store.tokens)
+        self._scheduler = StepScheduler(engine.slots, self._limits.most_steps)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
@@ -76,9 +77,10 @@ class RunningJobs:
         return self._scheduler.running(caller)
 
     async def keep_starting(self) -> None:
-        """Start steps that may start because another process has raised the limits of a caller."""
+        """Read the limits of callers periodically, and start steps that they have come to allow."""
         while True:
             await asyncio.sleep(_LIMITS_SECONDS)
+            await self._limits.refresh({runner.caller for runner in self._runners.values()})
             self._scheduler.wake()
 
     def start(self, job_id: str) -> None:
@@ -221,12 +223,6 @@ class RunningJobs:
             task.cancel()
             await asyncio.wait([task])
 
-    def _most_steps(self, caller: str) -> int | None:
-        """Return how many steps of a caller may run at the same time: as last known if it cannot be read."""
-        with suppress(MistifyError):
-            self._limits[caller] = self._store.tokens.limits(caller)
-        return self._limits.get(caller, UNLIMITED).workers
-
     def _discard(self, task: asyncio.Task[None]) -> None:
         self._scheduler.dismiss(task.get_name())
         if self._tasks.get(task.get_name()) is task:
@@ -250,7 +246,11 @@ class RunningJobs:
                 async with self.held(job_id):
                     if job_id not in self._runners:
                         self._runners[job_id] = await self._read_runner(job_id)
-                end = await self._runners[job_id].run()
+                runner = self._runners[job_id]
+                async for attempt in _attempts():
+                    with attempt:
+                        await self._limits.learn(runner.caller)
+                end = await runner.run()
             self._job_traces.record(trace, end)
         except MistifyError:
             raise
@@ -262,7 +262,7 @@ class RunningJobs:
 
     async def _read_runner(self, job_id: str) -> JobRunner:
         """Return the runner of a job, read from the store."""
-        async for attempt in until_available(partial(_log.warning, "the job is waiting: %s")):
+        async for attempt in _attempts():
             with attempt:
                 job = await asyncio.to_thread(self._store.jobs.job, job_id)
                 states = await asyncio.to_thread(self._store.jobs.batches, job_id)
@@ -294,3 +294,8 @@ class RunningJobs:
         changed = self._changed.pop(job_id, None)
         if changed is not None:
             changed.set()
+
+
+def _attempts() -> AsyncRetrying:
+    """Return attempts of a job to read the store, which it repeats until that succeeds."""
+    return until_available(partial(_log.warning, "the job is waiting: %s"))

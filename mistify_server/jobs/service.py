@@ -175,7 +175,7 @@ class PortingService:
                     added = partial(self._store.jobs.added, job_id, idempotency_key, config_text)
                     if await asyncio.to_thread(added):
                         return
-                lost = self._lost(job_id)
+                lost = await asyncio.to_thread(self._lost, job_id)
                 snapshot = await asyncio.to_thread(self._snapshot, job_id)
                 reading = await asyncio.to_thread(read_configs, config_text, self._max_goals, snapshot.common)
                 configs = reading.checked()

@@ -20,6 +20,7 @@ from mistify_server.identity.quotas import change_limits
 from mistify_server.store.directory import open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
 from tests.mistify_server.outcomes import failure
+from tests.support.gates import held
 
 Config = Callable[..., dict[str, object]]
 
@@ -165,6 +166,22 @@ async def test_limits_are_remembered_while_the_store_cannot_be_read(
         for job in jobs:
             assert (await limited.finished(job.id)).state is JobState.DONE
     assert len(site.tasks("package")) == 2
+
+
+async def test_calls_are_answered_while_limits_are_read(
+    site: Any, serving_two: Any, make_config: Config, wait_until: Any, *, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistify_server.jobs.running_jobs._LIMITS_SECONDS", 0.01)
+    (site.control / "hold-source").touch()
+    async with serving_two(Quota(workers=1)) as (limited, _):
+        job = await limited.submit([make_config("a", FLOP="0.5x")])
+        await wait_until(lambda: bool(site.tasks("source")))
+        with held(SqlTokenStore, "limits") as gate:
+            await wait_until(gate.reached.is_set)
+            assert (await limited.job(job.id)).state is JobState.RUNNING
+            assert not gate.opened.is_set()
+        (site.control / "hold-source").unlink()
+        assert (await limited.finished(job.id)).state is JobState.DONE
 
 
 async def test_files_beyond_the_limit_are_refused_before_they_are_sent(site: Any, serving_two: Any) -> None:
