@@ -2,8 +2,11 @@
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from mistify.rollouts import RolloutProgress
 from mistify.v1 import rollouts_pb2 as pb
 from mistify.v1 import rollouts_pb2_grpc
 from mistify.wire import rollouts as wire
@@ -18,24 +21,30 @@ class RolloutsServicer(rollouts_pb2_grpc.RolloutsServicer):
 
     async def StartRollout(self, request: pb.StartRolloutRequest, context: Any) -> pb.RolloutProgress:
         """Start a roll-out."""
-        return wire.progress_to_proto(self._service.start(wire.new_rollout_from_proto(request)))
+        return await _answer(self._service.start, wire.new_rollout_from_proto(request))
 
     async def ListRollouts(self, request: pb.ListRolloutsRequest, context: Any) -> pb.ListRolloutsResponse:
         """Return the newest roll-outs."""
-        return pb.ListRolloutsResponse(rollouts=map(wire.progress_to_proto, self._service.newest()))
+        newest = await asyncio.to_thread(self._service.newest)
+        return pb.ListRolloutsResponse(rollouts=map(wire.progress_to_proto, newest))
 
     async def GetRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Return a roll-out."""
-        return wire.progress_to_proto(self._service.get(request.id))
+        return await _answer(self._service.get, request.id)
 
     async def PauseRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Pause a roll-out."""
-        return wire.progress_to_proto(self._service.pause(request.id))
+        return await _answer(self._service.pause, request.id)
 
     async def ResumeRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Resume a roll-out."""
-        return wire.progress_to_proto(self._service.resume(request.id))
+        return await _answer(self._service.resume, request.id)
 
     async def RollBack(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Roll back a roll-out."""
-        return wire.progress_to_proto(self._service.roll_back(request.id))
+        return await _answer(self._service.roll_back, request.id)
+
+
+async def _answer(method: Callable[..., RolloutProgress], *arguments: object) -> pb.RolloutProgress:
+    """Return the result of a method of the service, which uses the store."""
+    return wire.progress_to_proto(await asyncio.to_thread(method, *arguments))

@@ -45,8 +45,8 @@ def outcome_of(rollout: Rollout, members: Sequence[Member]) -> RolloutOutcome:
 
 
 def progress_of(rollout: Rollout, members: Sequence[Member]) -> RolloutProgress:
-    """Return a roll-out with its devices, which return to other packages once it has ended."""
-    outcome = rollout.outcome or outcome_of(rollout, members)
+    """Return a roll-out with its devices as they are now."""
+    outcome = outcome_of(rollout, members)
     running = sum(member.runs_it for member in members)
     return RolloutProgress(rollout, outcome.stages, outcome.figures, running)
 

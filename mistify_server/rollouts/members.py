@@ -105,6 +105,11 @@ def is_addressed(rollout: Rollout, status: DeviceStatus) -> bool:
     return fnmatchcase(status.name, rollout.devices.replace("[", "[[]").replace("?", "[?]"))
 
 
+def runs(rollout: Rollout, status: DeviceStatus) -> bool:
+    """Check whether a device runs the package of a roll-out."""
+    return (status.job_id, status.goal_id) == (rollout.job_id, rollout.goal_id)
+
+
 def has_begun(rollout: Rollout, status: DeviceStatus) -> bool:
     """Check whether a device has begun to install the package of a roll-out, whatever became of it."""
     installation = None if status.rollouts is None else status.rollouts.installation
@@ -145,7 +150,7 @@ def members_of(
 def _member(rollout: Rollout, report: DeviceReport, first: frozenset[str], now: datetime) -> Member:
     status = report.status
     stage, awaited = stage_of(rollout, status.name, first), _is_awaited(report, now)
-    runs_it = (status.job_id, status.goal_id) == (rollout.job_id, rollout.goal_id)
+    runs_it = runs(rollout, status)
     if status.rollouts is None or not has_begun(rollout, status):
         return Member(status.name, stage, awaited, runs_it)
     reported = status.rollouts

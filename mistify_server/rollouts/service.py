@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,16 +24,11 @@ from mistify.rollouts import (
 )
 from mistify_server.fleet import Fleet
 from mistify_server.identity.callers import current_caller
+from mistify_server.jobs.store_writer import completed
 from mistify_server.names import new_id
-from mistify_server.rollouts.judging import judged, outcome_of, progress_of
-from mistify_server.rollouts.members import (
-    Member,
-    first_devices,
-    has_begun,
-    is_addressed,
-    members_of,
-    stage_of,
-)
+from mistify_server.rollouts.devices import RolloutDevices
+from mistify_server.rollouts.judging import judged, outcome_of
+from mistify_server.rollouts.members import is_addressed
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.rollouts import RolloutStore
 
@@ -52,7 +49,8 @@ class RolloutService:
     """The roll-outs of a store, and the devices of its fleet that they address.
 
     Which device has which package is in the reports of the fleet, so that only the roll-outs themselves are
-    stored. For use by one thread.
+    stored. Thread-safe. `instruction` answers at once; everything else uses the store or goes through the
+    fleet, and is for other threads than that of the event loop.
     """
 
     def __init__(
@@ -60,12 +58,12 @@ class RolloutService:
     ) -> None:
         self._store = store
         self._jobs = jobs
-        self._fleet = fleet
         self._now = now
-        self._rollouts = {rollout.id: rollout for rollout in store.all()}
-        self._first: dict[str, frozenset[str]] = {}
+        self._devices = RolloutDevices(fleet, now)
+        self._changing = threading.Lock()
+        self._keep({rollout.id: rollout for rollout in store.all()})
         for rollout in self._under_way():
-            self._members(rollout)
+            self._devices.members(rollout)
 
     def start(self, new: NewRollout) -> RolloutProgress:
         """Start a roll-out.
@@ -77,16 +75,20 @@ class RolloutService:
         """
         check_new_rollout(new)
         digest = self._digest(new.job_id, new.goal_id)
-        for other in self._under_way():
-            if other.package == new.package:
-                raise MistifyError(
-                    ErrorCode.CONFLICT,
-                    f'the roll-out {other.id} of the package "{new.package}" is {other.state}; wait until '
-                    f"it is done, or end it: mistify rollout back {other.id}",
-                )
+        with self._changing:
+            for other in self._under_way():
+                if other.package == new.package:
+                    raise MistifyError(
+                        ErrorCode.CONFLICT,
+                        f'the roll-out {other.id} of the package "{new.package}" is {other.state}; wait '
+                        f"until it is done, or end it: mistify rollout back {other.id}",
+                    )
+            return self._saved(self._new(new, digest))
+
+    def _new(self, new: NewRollout, digest: str) -> Rollout:
         now = self._now()
         now_ms = int(now.timestamp() * 1000)
-        rollout = Rollout(
+        return Rollout(
             id=new_id(now),
             job_id=new.job_id,
             goal_id=new.goal_id,
@@ -102,12 +104,13 @@ class RolloutService:
             created_unix_ms=now_ms,
             started_by=current_caller().name,
         )
-        return self._saved(rollout)
 
     def newest(self) -> list[RolloutProgress]:
-        """Return up to `MOST_LISTED` roll-outs, the newest first."""
-        newest = islice(reversed(self._rollouts.values()), MOST_LISTED)
-        return [self._progress(rollout) for rollout in newest]
+        """Return up to `MOST_LISTED` roll-outs, the newest first.
+
+        The devices of those that are not under way may be those of a few seconds ago.
+        """
+        return self._devices.listed(islice(reversed(self._rollouts.values()), MOST_LISTED))
 
     def get(self, rollout_id: str) -> RolloutProgress:
         """Return a roll-out.
@@ -115,7 +118,7 @@ class RolloutService:
         Raises:
             MistifyError: NOT_FOUND.
         """
-        return self._progress(self._rollout(rollout_id))
+        return self._devices.progress(self._rollout(rollout_id))
 
     def pause(self, rollout_id: str) -> RolloutProgress:
         """Admit no further devices and stages; limits still apply.
@@ -142,9 +145,12 @@ class RolloutService:
             MistifyError: NOT_FOUND; CONFLICT, it has stopped by itself, or a later roll-out has replaced its
                 package; UNAVAILABLE, the store cannot be written.
         """
-        rollout = self._rollout(rollout_id)
+        with self._changing:
+            return self._rolled_back(self._rollout(rollout_id))
+
+    def _rolled_back(self, rollout: Rollout) -> RolloutProgress:
         if rollout.state is RolloutState.ROLLED_BACK:
-            return self._progress(rollout)
+            return self._devices.progress(rollout)
         if not rollout.state.in_force:
             raise MistifyError(
                 ErrorCode.CONFLICT,
@@ -160,7 +166,7 @@ class RolloutService:
                     f"first: mistify rollout back {other.id}",
                 )
         ended = self._at(rollout, RolloutState.ROLLED_BACK, f"by {current_caller().name}")
-        return self._saved(replace(ended, outcome=outcome_of(rollout, self._members(rollout))))
+        return self._saved(replace(ended, outcome=outcome_of(rollout, self._devices.members(rollout))))
 
     def instruction(self, status: DeviceStatus) -> Instruction:
         """Return which package a device should run, in response to its status."""
@@ -171,8 +177,8 @@ class RolloutService:
             followed = self._rollouts.get(installation.rollout)
             if followed is not None and not followed.state.in_force:
                 return Instruction(withdrawn=followed.id)
-        for rollout in reversed(self._rollouts.values()):
-            if rollout.state.in_force and is_addressed(rollout, status) and self._includes(rollout, status):
+        for rollout in self._in_force.get(status.rollouts.package, ()):
+            if is_addressed(rollout, status) and self._devices.includes(rollout, status):
                 return Instruction(wanted=rollout.wanted)
         return Instruction()
 
@@ -182,17 +188,18 @@ class RolloutService:
         Raises:
             MistifyError: UNAVAILABLE, the store cannot be written; the next call retries.
         """
-        for rollout in self._under_way():
-            following = judged(rollout, self._members(rollout), self._now_ms())
-            if following != rollout:
-                self._saved(following)
+        with self._changing:
+            for rollout in self._under_way():
+                following = judged(rollout, self._devices.members(rollout), self._now_ms())
+                if following != rollout:
+                    self._saved(following)
 
     async def keep_advancing(self) -> None:
         """Call `advance` every few seconds until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL_SECONDS)
             try:
-                self.advance()
+                await completed(asyncio.to_thread(self.advance))
             except MistifyError as error:
                 _log.warning("roll-outs could not be advanced: %s", error)
             except Exception:  # the others must still be judged
@@ -201,23 +208,13 @@ class RolloutService:
     def _under_way(self) -> list[Rollout]:
         return [rollout for rollout in self._rollouts.values() if rollout.state.under_way]
 
-    def _includes(self, rollout: Rollout, status: DeviceStatus) -> bool:
-        """Return whether a device that a roll-out addresses should have its package by now."""
-        if rollout.state is RolloutState.DONE or has_begun(rollout, status):
-            return True
-        if rollout.state is RolloutState.PAUSED:
-            return False
-        return stage_of(rollout, status.name, self._first[rollout.id]) <= rollout.stage
-
-    def _members(self, rollout: Rollout) -> list[Member]:
-        """Return the devices of a roll-out, and remember those that are always in the first stage."""
-        reports = [each for each in self._fleet.reports() if is_addressed(rollout, each.status)]
-        now = self._now()
-        first = self._first[rollout.id] = first_devices(rollout, reports, now)
-        return members_of(rollout, reports, first, now)
-
-    def _progress(self, rollout: Rollout) -> RolloutProgress:
-        return progress_of(rollout, self._members(rollout))
+    def _keep(self, rollouts: dict[str, Rollout]) -> None:
+        """Replace all roll-outs: none is changed while another thread goes through them."""
+        in_force: defaultdict[str, list[Rollout]] = defaultdict(list)
+        for rollout in reversed(rollouts.values()):
+            if rollout.state.in_force:
+                in_force[rollout.package].append(rollout)
+        self._rollouts, self._in_force = rollouts, dict(in_force)
 
     def _rollout(self, rollout_id: str) -> Rollout:
         rollout = self._rollouts.get(rollout_id)
@@ -227,20 +224,22 @@ class RolloutService:
         return rollout
 
     def _with_state(self, rollout_id: str, state: RolloutState, reason: str) -> RolloutProgress:
-        rollout = self._rollout(rollout_id)
-        if not rollout.state.under_way:
-            message = f"the roll-out {rollout.id} is {rollout.state}; start another one"
-            raise MistifyError(ErrorCode.CONFLICT, message)
-        if rollout.state is state:
-            return self._progress(rollout)
-        return self._saved(self._at(rollout, state, reason))
+        with self._changing:
+            rollout = self._rollout(rollout_id)
+            if not rollout.state.under_way:
+                message = f"the roll-out {rollout.id} is {rollout.state}; start another one"
+                raise MistifyError(ErrorCode.CONFLICT, message)
+            if rollout.state is state:
+                return self._devices.progress(rollout)
+            return self._saved(self._at(rollout, state, reason))
 
     def _at(self, rollout: Rollout, state: RolloutState, reason: str) -> Rollout:
         return replace(rollout, state=state, reason=reason, since_unix_ms=self._now_ms())
 
     def _saved(self, rollout: Rollout) -> RolloutProgress:
         self._store.put(rollout)
-        self._rollouts[rollout.id] = rollout
+        progress = self._devices.progress(rollout)  # finds the first devices before any asks
+        self._keep({**self._rollouts, rollout.id: rollout})
         _log.info(
             "the roll-out %s is %s, stage %s: %s",
             rollout.id,
@@ -249,7 +248,7 @@ class RolloutService:
             rollout.reason,
             extra={"job": rollout.job_id, "goal": rollout.goal_id},
         )
-        return self._progress(rollout)
+        return progress
 
     def _digest(self, job_id: str, goal_id: str) -> str:
         """Return the SHA-256 of the manifest of a goal's package."""

@@ -54,7 +54,7 @@ def fleet_routes(services: Services) -> APIRouter:
         page_token: PageToken = "",
     ) -> FleetPage:
         """List the devices that run packages with their monitors' last reports, by name."""
-        reports, token = services.fleet.page(page_size, page_token)
+        reports, token = await asyncio.to_thread(services.fleet.page, page_size, page_token)
         return FleetPage(devices=list(reports), next_page_token=token)
 
     @router.get("/groups", responses=dict(responses()))

@@ -1,5 +1,6 @@
 """Routes for roll-outs of packages to the fleet."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -52,7 +53,7 @@ def rollout_routes(service: RolloutService) -> APIRouter:
     @router.get("", responses=dict(responses()))
     async def newest() -> list[RolloutProgress]:
         """List the newest roll-outs with the state of their devices, the last one first."""
-        return service.newest()
+        return await asyncio.to_thread(service.newest)
 
     @router.post(
         "",
@@ -63,28 +64,28 @@ def rollout_routes(service: RolloutService) -> APIRouter:
     async def start(request: Request, response: Response) -> RolloutProgress:
         """Start a roll-out."""
         new = await small_body(request, NewRolloutModel)
-        progress = service.start(new.new_rollout)
+        progress = await asyncio.to_thread(service.start, new.new_rollout)
         response.headers["location"] = f"/v1/rollouts/{progress.rollout.id}"
         return progress
 
     @router.get("/{rollout_id}", responses=dict(unknown))
     async def rollout(rollout_id: str) -> RolloutProgress:
         """Return a roll-out with the state of its devices."""
-        return service.get(rollout_id)
+        return await asyncio.to_thread(service.get, rollout_id)
 
     @router.post("/{rollout_id}/pause", responses=dict(ended))
     async def pause(rollout_id: str) -> RolloutProgress:
         """Admit no further devices and stages; devices that have the package keep it."""
-        return service.pause(rollout_id)
+        return await asyncio.to_thread(service.pause, rollout_id)
 
     @router.post("/{rollout_id}/resume", responses=dict(ended))
     async def resume(rollout_id: str) -> RolloutProgress:
         """Undo a pause; the minimum time of the stage starts again."""
-        return service.resume(rollout_id)
+        return await asyncio.to_thread(service.resume, rollout_id)
 
     @router.post("/{rollout_id}/back", responses=dict(ended))
     async def back(rollout_id: str) -> RolloutProgress:
         """End a roll-out; its devices return to their previous package."""
-        return service.roll_back(rollout_id)
+        return await asyncio.to_thread(service.roll_back, rollout_id)
 
     return router
