@@ -43,7 +43,8 @@ class Replacement(BaseModel):
         faster: True if the new package has to be faster than the current one, which is too slow.
         fastest_ms: Milliseconds of the fastest option of the previous package when the new one was installed;
             None if unknown.
-        trials: Number of trials started on this device, including trials that crashed the daemon.
+        trials: Number of trials started on this device, including trials that crashed the daemon, but not
+            those that an unreachable server or a full disk prevented.
         reason: The reason for the current phase.
     """
 

@@ -12,6 +12,7 @@ from mistify.package.opened import Package
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.installed import install_candidate, take_back
+from mistify_client.monitor.replacement.access import passes
 from mistify_client.monitor.replacement.candidate import Trial, try_candidate
 from mistify_client.monitor.replacement.ledger import Phase, Replacement
 from mistify_client.origin import note_token_file
@@ -125,10 +126,16 @@ class ReplacementSteps:
         """Try the candidate next to the current package: verify, run, compare and measure it."""
         if replacement.trials >= _MOST_TRIALS:
             return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
-        replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
-        self._keep(replacement)
-        check_trusted(Package.open(self._candidate), self._trust)
-        trial = self._run_trial(self._candidate, self._package, self._config.examples)
+        counted = replacement.model_copy(update={"trials": replacement.trials + 1})
+        self._keep(counted)
+        try:
+            check_trusted(Package.open(self._candidate), self._trust)
+            trial = self._run_trial(self._candidate, self._package, self._config.examples)
+        except Exception as error:
+            if passes(error):  # the daemon did not crash, and the trial has not taken place
+                self._keep(replacement)
+            raise
+        replacement = counted
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "
             f"{format_time(trial.running_ms, 3)} with the current package"

@@ -219,6 +219,12 @@ class RolloutFollower:
                 self._ledger.save(own)
             return own
 
+    def _not_counted(self, installation: Installation) -> None:
+        """Take back the count of a trial that did not crash the daemon, but could not take place."""
+        with self._lock:
+            if self.installation == installation and installation.phase is InstallationPhase.VALIDATING:
+                self._ledger.save(installation.model_copy(update={"trials": installation.trials - 1}))
+
     def _apply(
         self, step: Callable[[Installation], Installation], installation: Installation
     ) -> Installation:
@@ -226,6 +232,8 @@ class RolloutFollower:
         try:
             return step(installation)
         except Exception as error:  # no failure of a package or a server may end the daemon
+            if self._access.stopped or passes(error):
+                self._not_counted(installation)
             if self._access.stopped:
                 return installation
             if passes(error):

@@ -28,7 +28,8 @@ class Installation(BaseModel):
         before_ms: Milliseconds of an inference before the installation; None if no app ran.
         agreement: Share of the examples, 0 to 1, on which the new and the old package agree; None without
             examples.
-        trials: Number of trials started on this device, including trials that crashed the daemon.
+        trials: Number of trials started on this device, including trials that crashed the daemon, but not
+            those that an unreachable server or a full disk prevented.
         error: Why the package is rolled back although the roll-out was not stopped; empty otherwise.
     """
 

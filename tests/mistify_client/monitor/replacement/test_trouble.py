@@ -62,6 +62,27 @@ def test_a_temporarily_missing_token_is_awaited(site, tmp_path):
     site.until("probation")
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError("the disk is full")],
+    ids=["server", "disk"],
+)
+def test_trials_that_could_not_take_place_do_not_count(site, trouble):
+    """For example, the current package lacks blocks, and no server answers."""
+    attempts = []
+
+    def interrupted(*paths):
+        attempts.append(paths)
+        if len(attempts) <= 5:
+            raise trouble
+        return Trial(0.1, 1.0, None)
+
+    site.ask(run_trial=interrupted)
+    site.until("probation")
+    assert len(attempts) == 6
+    assert site.background.replacement.trials == 1
+
+
 def test_a_goal_refused_by_the_server_is_given_up(site, service):
     service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "no such model")
     site.ask()

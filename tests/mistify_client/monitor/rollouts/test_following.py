@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistify.ed25519 import PrivateKey
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.verification import verify
 from mistify.rollouts import InstallationPhase, Instruction
 from mistify_client.monitor.config import MonitorConfig, load_config
@@ -23,6 +23,9 @@ from tests.support.tiny_packages import COMPARISON, IMAGE, PAIR, SCORES, make_pa
 WHOLE_WAY = ["downloading", "validating", "installing", "installed"]
 
 PINNED, OTHER = PrivateKey.generate(), PrivateKey.generate()
+
+#: What passes: no server has the missing blocks of the current package, or the disk is full.
+TROUBLES = [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError("the disk is full")]
 
 
 def installed(site, instruction):
@@ -221,6 +224,23 @@ def test_trials_that_crash_the_daemon_end(site, package):
     site.daemon()
     assert site.until("failed") == "3 trials have begun, and none has ended"
     assert current(package) == package
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=["server", "disk"])
+def test_trials_that_could_not_take_place_do_not_count(site, package, trouble):
+    attempts = []
+
+    def interrupted(*paths):
+        attempts.append(paths)
+        if len(attempts) <= 5:
+            raise trouble
+        return Trial(0.1, 0.1, None)
+
+    site.run_trial = interrupted
+    site.daemon().follow(site.offer())
+    site.until("installed")
+    assert len(attempts) == 6
+    assert current(package) != package
 
 
 def test_a_roll_out_that_stops_during_the_download_installs_nothing(site, service, package):
