@@ -302,7 +302,8 @@ def _open_services(
         rollouts = RolloutService(store.rollouts, store.jobs, fleet)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
         with closing(AuditLog(store.logs / AUDIT)) as audit:
-            access = Access(Authenticator(settings.token, store.tokens), store.tokens, audit)
+            authenticator = Authenticator(settings.token, store.tokens, remote=store.remote)
+            access = Access(authenticator, store.tokens, audit)
             yield Services(
                 porting=porting,
                 removals=removals,

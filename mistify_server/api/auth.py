@@ -33,7 +33,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-
         if handler is None or details.method.split("/")[1] in PUBLIC_SERVICES:
             return handler
         try:
-            caller = self._caller(details)
+            caller = await self._caller(details)
             scope = SCOPES.get(details.method)
             self._check(caller, scope, details.method)
         except MistifyError as error:
@@ -44,10 +44,10 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-
         handled = partial(_handled, caller, details.method.lstrip("/"), audit)
         return surrounded(handler, partial(_unary, handled), partial(_stream, handled))
 
-    def _caller(self, details: Any) -> Caller:
+    async def _caller(self, details: Any) -> Caller:
         header = dict(details.invocation_metadata or ()).get(_HEADER, "")
         text = header.decode(errors="replace") if isinstance(header, bytes) else header
-        caller = self._authenticator.caller_of_header(text)
+        caller = await self._authenticator.caller_of_header(text)
         if caller is None:
             raise unauthenticated()
         return caller

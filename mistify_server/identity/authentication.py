@@ -1,5 +1,6 @@
 """Authentication of callers by their tokens."""
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -53,35 +54,53 @@ class Authenticator:
         token: The administrator's token; None for a server that needs no tokens.
         tokens: The tokens of other callers.
         now: Returns the time in seconds since 1970.
+        remote: Whether the tokens are in another program, for which the event loop must not wait.
     """
 
-    def __init__(self, token: str | None, tokens: TokenStore, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        token: str | None,
+        tokens: TokenStore,
+        now: Callable[[], float] = time.time,
+        *,
+        remote: bool = False,
+    ) -> None:
         self._administrator = None if token is None else Credential.of(token)
         self._tokens = tokens
         self._now = now
+        self._remote = remote
 
     @property
     def token_required(self) -> bool:
         """True if only callers with a token are known."""
         return self._administrator is not None
 
-    def caller(self, credential: Credential | None) -> Caller | None:
-        """Return the caller with a credential; None if there is none, or no longer."""
+    async def caller(self, credential: Credential | None) -> Caller | None:
+        """Return the caller with a credential; None if there is none, or no longer.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the store cannot be read.
+        """
         if self._administrator is None:
             return LOCAL
         if credential is None:
             return None
         if hmac.compare_digest(credential.sha256, self._administrator.sha256):
             return ADMINISTRATOR
-        token = self._tokens.find(credential.sha256)
+        find = self._tokens.find
+        token = await asyncio.to_thread(find, credential.sha256) if self._remote else find(credential.sha256)
         if token is None or (token.expires_unix_ms or float("inf")) <= self._now() * 1000:
             return None
         return Caller(token.name, token.scopes)
 
-    def caller_of_header(self, header: str) -> Caller | None:
-        """Return the caller who sent an `authorization` header; None if it identifies nobody."""
+    async def caller_of_header(self, header: str) -> Caller | None:
+        """Return the caller who sent an `authorization` header; None if it identifies nobody.
+
+        Raises:
+            MistifyError: As for `caller`.
+        """
         sent = header.startswith(_BEARER)
-        return self.caller(Credential.of(header.removeprefix(_BEARER)) if sent else None)
+        return await self.caller(Credential.of(header.removeprefix(_BEARER)) if sent else None)
 
 
 def create_token(

@@ -72,6 +72,11 @@ class PortingService:
         self._max_goals = max_goals
         self._now = now
 
+    @property
+    def store_reachable(self) -> bool:
+        """Whether calls can be expected to succeed, as far as is known without using the store."""
+        return self._store.reachable()
+
     async def submit(
         self,
         config_text: str,

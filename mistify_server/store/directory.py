@@ -1,6 +1,6 @@
 """The directory of a store: its layout, lock and parts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class Store:
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
     `artifacts` may be in a bucket. `remote` is true if the database is another program, perhaps on another
-    machine.
+    machine; `reachable` says at once whether calls to it can be expected to succeed.
     """
 
     jobs: JobStore
@@ -66,6 +66,7 @@ class Store:
     inspections: KeptInspections
     logs: Path
     remote: bool
+    reachable: Callable[[], bool]
 
 
 @contextmanager
@@ -105,6 +106,7 @@ def open_store(
             inspections=KeptInspections(directory / _INSPECTIONS),
             logs=directory / LOGS,
             remote=backend.remote,
+            reachable=lambda: backend.reachable,
         )
     finally:
         database.close()

@@ -22,8 +22,11 @@ from mistify_server.web.sessions import Sessions
 #: Path of the login page.
 LOGIN: Final = "/login"
 
+#: Paths that report the state of the server even while nobody's token can be looked up.
+_HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
+
 #: Paths without authentication; static files are needed by the login page, and the client by pip.
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/v1/session", LOGIN})
+OPEN_PATHS: Final = _HEALTH_PATHS | {"/v1/session", LOGIN}
 _OPEN_PREFIXES: Final = ("/static/", f"{INDEX}/")
 
 #: Paths for administrators, and paths where only they may change something. All other paths need `read`, or
@@ -80,9 +83,11 @@ class AccessMiddleware:
             return
 
         headers = Headers(scope=scope)
+        caller = in_session = None
         try:
-            in_session = self._sessions.caller_in_session(headers)
-            caller = self._sessions.caller_with_token(headers) or in_session
+            if scope["path"] not in _HEALTH_PATHS:
+                in_session = await self._sessions.caller_in_session(headers)
+                caller = await self._sessions.caller_with_token(headers) or in_session
         except MistifyError as error:  # the store cannot be read
             await problem_response(error)(scope, receive, send)
             return

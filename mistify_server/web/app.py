@@ -106,7 +106,7 @@ def _session_routes(sessions: Sessions) -> APIRouter:
         login = await small_body(request, Login, _MOST_LOGIN_BYTES)
         response.set_cookie(
             COOKIE,
-            sessions.open(login.token),
+            await sessions.open(login.token),
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
@@ -138,8 +138,8 @@ def _health_routes(porting: PortingService) -> APIRouter:
 
     @router.get("/healthz")
     async def is_alive() -> dict[str, str]:
-        """Report that the server is running."""
-        return {"status": "ok"}
+        """Report that the server is running: `ok`, or `unhealthy` while its database cannot be reached."""
+        return {"status": "ok" if porting.store_reachable else "unhealthy"}
 
     @router.get("/readyz", responses=dict(responses(ErrorCode.UNAVAILABLE)))
     async def is_ready() -> dict[str, str]:

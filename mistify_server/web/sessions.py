@@ -36,14 +36,14 @@ class Sessions:
         self._now = now
         self._open: dict[str, _Session] = {}
 
-    def open(self, token: str) -> str:
+    async def open(self, token: str) -> str:
         """Return the secret of a new session.
 
         Raises:
             MistifyError: UNAUTHENTICATED, the token is wrong.
         """
         credential = Credential.of(token)
-        if self._authenticator.caller(credential) is None:
+        if await self._authenticator.caller(credential) is None:
             raise MistifyError(
                 ErrorCode.UNAUTHENTICATED,
                 "this token is wrong or expired; enter the token from the server's --token-file, or one that "
@@ -58,16 +58,16 @@ class Sessions:
         """End a session."""
         self._open.pop(secret, None)
 
-    def caller_with_token(self, headers: Headers) -> Caller | None:
+    async def caller_with_token(self, headers: Headers) -> Caller | None:
         """Return the caller whose token a request contains; None if there is none."""
-        return self._authenticator.caller_of_header(headers.get("authorization", ""))
+        return await self._authenticator.caller_of_header(headers.get("authorization", ""))
 
-    def caller_in_session(self, headers: Headers) -> Caller | None:
+    async def caller_in_session(self, headers: Headers) -> Caller | None:
         """Return the caller in whose open session a request was sent; None if there is none."""
         session = self._open.get(session_of(headers))
         if session is None or session.end <= self._now() or not self.token_required:
             return None
-        return self._authenticator.caller(session.credential)
+        return await self._authenticator.caller(session.credential)
 
     @property
     def token_required(self) -> bool:

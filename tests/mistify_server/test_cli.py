@@ -184,7 +184,7 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     code, secret = run(*add, "--days", 7)
     assert code == 0
     with open_store(tmp_path) as store:
-        known = Authenticator("other", store.tokens).caller_of_header(f"Bearer {secret.strip()}")
+        known = asyncio.run(Authenticator("other", store.tokens).caller_of_header(f"Bearer {secret.strip()}"))
     assert known == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
     code, listed = run("tokens", "list", "--store", tmp_path)
     assert (code, "ci" in listed, "read, submit" in listed, secret.strip() in listed) == (

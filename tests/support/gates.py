@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,24 @@ def held(owner: object, name: str) -> Iterator[Gate]:
         setattr(owner, name, method)
     assert gate.reached.is_set(), f"{name} was not called"
     assert not on_event_loop.is_set(), f"{name} was called on the event loop"
+
+
+@contextmanager
+def kept_off_event_loops(owner: object, name: str) -> Iterator[None]:
+    """Fail at the end of the block if a method is called on an event loop within it."""
+    method, places = getattr(owner, name), set[str]()
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        if runs_on_event_loop():
+            places.update(f"{each.filename}:{each.lineno}" for each in traceback.extract_stack(limit=8))
+        return method(*arguments, **options)
+
+    setattr(owner, name, noting)
+    try:
+        yield
+    finally:
+        setattr(owner, name, method)
+    assert not places, f"{name} was called on the event loop: {sorted(places)}"
 
 
 def runs_on_event_loop() -> bool:

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,20 @@ class Cluster:
             yield
         finally:
             self.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Suspend all processes of PostgreSQL for the block: connections stay open, and nothing answers."""
+        main = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(main, signal.SIGSTOP)  # first, so that it starts no others
+        others = list(map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split()))
+        try:
+            for process in others:
+                os.kill(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in (*others, main):
+                os.kill(process, signal.SIGCONT)
 
     def _control(self, *arguments: str) -> None:
         run("pg_ctl", "--silent", "--wait", "--pgdata", str(self.directory / "data"), *arguments)

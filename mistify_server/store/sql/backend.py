@@ -37,6 +37,11 @@ class Backend(ABC):
     def name(self) -> str:
         """The database in messages to the operator."""
 
+    @property
+    def reachable(self) -> bool:
+        """Whether calls can be expected to succeed, as far as is known without making one."""
+        return True
+
     @abstractmethod
     def exists(self) -> bool:
         """Check whether there may be a database that an earlier version has written."""

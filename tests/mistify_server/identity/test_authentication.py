@@ -1,8 +1,10 @@
 """Callers are known by their tokens, as long as these are valid."""
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -10,6 +12,10 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.identity.authentication import Authenticator, create_token
 from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
 from mistify_server.store.directory import Store, open_store
+from mistify_server.store.sql.tokens import SqlTokenStore
+from tests.support.gates import held
+
+CallerOf: TypeAlias = Callable[[str], Awaitable[Caller | None]]
 
 DAY = 24 * 3600
 
@@ -21,18 +27,18 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def caller_of(store: Store) -> Callable[[str], Caller | None]:
+def caller_of(store: Store) -> CallerOf:
     return Authenticator("the administrator's", store.tokens).caller_of_header
 
 
-def test_a_server_without_a_token_knows_only_local_callers(store: Store) -> None:
+async def test_a_server_without_a_token_knows_only_local_callers(store: Store) -> None:
     authenticator = Authenticator(None, store.tokens)
     assert not authenticator.token_required
-    assert authenticator.caller_of_header("") == authenticator.caller_of_header("Bearer x") == LOCAL
+    assert [await authenticator.caller_of_header(header) for header in ("", "Bearer x")] == [LOCAL, LOCAL]
 
 
-def test_the_token_of_the_file_is_the_administrators(caller_of: Callable[[str], Caller | None]) -> None:
-    assert caller_of("Bearer the administrator's") == ADMINISTRATOR
+async def test_the_token_of_the_file_is_the_administrators(caller_of: CallerOf) -> None:
+    assert await caller_of("Bearer the administrator's") == ADMINISTRATOR
     for header in (
         "",
         "Bearer ",
@@ -41,23 +47,34 @@ def test_the_token_of_the_file_is_the_administrators(caller_of: Callable[[str], 
         "Basic the administrator's",
         "Bearer \ud800",
     ):
-        assert caller_of(header) is None, header
+        assert await caller_of(header) is None, header
 
 
-def test_a_token_counts_until_it_is_revoked(store: Store, caller_of: Callable[[str], Caller | None]) -> None:
+async def test_a_token_counts_until_it_is_revoked(store: Store, caller_of: CallerOf) -> None:
     _, secret = create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT])
-    assert caller_of(f"Bearer {secret}") == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
-    assert caller_of(f"Bearer {secret[:-1]}") is None
+    assert await caller_of(f"Bearer {secret}") == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
+    assert await caller_of(f"Bearer {secret[:-1]}") is None
     store.tokens.revoke("ci")
-    assert caller_of(f"Bearer {secret}") is None
+    assert await caller_of(f"Bearer {secret}") is None
 
 
-def test_a_token_expires(store: Store) -> None:
+async def test_a_token_expires(store: Store) -> None:
     token, secret = create_token(store.tokens, "visitor", [Scope.READ], days=2)
     made = token.created_unix_ms / 1000
     for after, valid in ((0, True), (2 * DAY - 1, True), (2 * DAY, False)):
         authenticator = Authenticator("other", store.tokens, now=lambda at=made + after: at)
-        assert (authenticator.caller_of_header(f"Bearer {secret}") is not None) is valid
+        assert (await authenticator.caller_of_header(f"Bearer {secret}") is not None) is valid
+
+
+async def test_tokens_in_another_program_are_looked_up_off_the_event_loop(store: Store) -> None:
+    _, secret = create_token(store.tokens, "ci", [Scope.READ])
+    authenticator = Authenticator("other", store.tokens, remote=True)
+    with held(SqlTokenStore, "find") as gate:
+        asking = asyncio.ensure_future(authenticator.caller_of_header(f"Bearer {secret}"))
+        assert await asyncio.to_thread(gate.reached.wait, 60)
+        assert await authenticator.caller_of_header("Bearer other") == ADMINISTRATOR
+        assert not gate.opened.is_set()
+    assert await asking == Caller("ci", frozenset({Scope.READ}))
 
 
 def test_secrets_are_not_stored(store: Store, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is away for some time in mid-job: jobs and watchers wait, and continue automatically."""
+"""A PostgreSQL that is away or hangs in mid-job: jobs and watchers wait, and continue automatically."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +9,17 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState
+from mistify_server.identity.authentication import create_token
+from mistify_server.identity.callers import Scope
 from mistify_server.server import running_server
-from tests.support.postgresql import Cluster
+from mistify_server.store.directory import open_store
+from mistify_server.store.sql.postgresql.backend import PostgresBackend
+from tests.support.gates import kept_off_event_loops
+from tests.support.postgresql import Cluster, bound_to
 
 Config = Callable[..., dict[str, object]]
+
+TOKEN = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -55,4 +62,57 @@ async def test_jobs_and_watchers_wait_for_the_database_and_continue(
         await caller.channel.close()
     assert not [record for record in caplog.records if record.exc_info]
     assert 1 <= caplog.text.count("cannot be used: ") <= len(watching)
+    assert "can be used again" in caplog.text
+
+
+async def test_a_database_that_hangs_is_noticed_and_used_again(
+    site: Any,
+    cluster: Cluster,
+    call_at: Any,
+    make_config: Config,
+    wait_until: Any,
+    *,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("INFO")
+    lock = "mistify_server.store.sql.postgresql.server_lock"
+    monkeypatch.setattr(f"{lock}._CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(f"{lock}._ANSWER_SECONDS", 2.0)
+    (site.control / "hold-adapt").touch()
+    database = cluster.new_database()
+    bound_to(database, site.store)
+    with open_store(site.store) as store:
+        _, secret = create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT, Scope.REPORT])
+    sent = {"authorization": f"Bearer {secret}"}
+    settings = site.settings(database=database, http="127.0.0.1:0", token=TOKEN)
+    async with (
+        running_server(settings) as (address, url),
+        httpx.AsyncClient(base_url=url, timeout=60, headers=sent) as web,
+    ):
+        caller = call_at(address, secret)
+        with kept_off_event_loops(PostgresBackend, "translated"):
+            job = await caller.submit([make_config("a", FLOP="0.5x")])
+            await wait_until(lambda: bool(site.tasks("adapt")))
+            watching = asyncio.create_task(caller.events(job.id))
+            assert (await web.get("/healthz")).json() == {"status": "ok"}
+            with cluster.frozen():
+                (site.control / "hold-adapt").unlink()
+                calls = [asyncio.create_task(caller.job(job.id)) for _ in range(20)]
+                assert (await web.get("/v1/jobs")).status_code == 503
+                for failed in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(failed, MistifyError)
+                    assert failed.code is ErrorCode.UNAVAILABLE
+                health = await web.get("/healthz")
+                assert (health.status_code, health.json()) == (200, {"status": "unhealthy"})
+                assert (await web.get("/readyz")).status_code == 503
+                assert not watching.done()
+            events = await watching
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            assert events[-1].event is JobState.DONE
+            assert (await caller.job(job.id)).goals[0].state is GoalState.MET
+            assert (await web.get("/healthz")).json() == {"status": "ok"}
+        await caller.channel.close()
+    assert not [record for record in caplog.records if record.exc_info]
+    assert "cannot be used: it has not answered for 2 seconds" in caplog.text
     assert "can be used again" in caplog.text

@@ -20,6 +20,7 @@ from mistify_server.store.sql.postgresql.address import DatabaseAddress
 from mistify_server.store.sql.postgresql.binding import bind, check_bound, copy_binding
 from mistify_server.store.sql.postgresql.failures import failure_of
 from mistify_server.store.sql.postgresql.server_lock import ServerLock
+from mistify_server.store.sql.postgresql.sockets import Sockets
 from mistify_server.store.sql.schema import Table
 
 #: Keys of advisory locks: the only writer's, and the only server's.
@@ -78,6 +79,7 @@ class PostgresBackend(Backend):
         self._address = address
         self._directory = directory
         self._lock: ServerLock | None = None
+        self._sockets = Sockets()
 
     @property
     @override
@@ -91,7 +93,9 @@ class PostgresBackend(Backend):
     @override
     def engine(self, busy_seconds: float) -> Engine:
         size, overflow = _CONNECTIONS
-        return self._engine(busy_seconds, pool_size=size, max_overflow=overflow, pool_pre_ping=True)
+        engine = self._engine(busy_seconds, pool_size=size, max_overflow=overflow, pool_pre_ping=True)
+        event.listen(engine, "do_connect", self._check_before_connecting)
+        return engine
 
     @override
     def migration_engine(self) -> Engine:
@@ -115,7 +119,7 @@ class PostgresBackend(Backend):
     @contextmanager
     def locked(self) -> Iterator[None]:
         engine = self._engine(BUSY_SECONDS, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        lock = ServerLock(engine, self.name, _SERVER_KEY)
+        lock = ServerLock(engine, self.name, _SERVER_KEY, self._sockets.shut_down)
         with ExitStack() as holding:
             with self.translated():
                 holding.enter_context(lock.held())
@@ -124,6 +128,11 @@ class PostgresBackend(Backend):
                 yield
             finally:
                 self._lock = None
+
+    @property
+    @override
+    def reachable(self) -> bool:
+        return self._lock is None or self._lock.reachable
 
     @override
     @contextmanager
@@ -231,9 +240,15 @@ class PostgresBackend(Backend):
                 "a database in PostgreSQL needs its client: run pip install 'mistify-porting[postgresql]', "
                 "or omit --database for SQLite",
             ) from error
+        self._sockets.collect(engine)
         event.listen(engine, "connect", _set_up(busy_seconds))
         event.listen(engine, "begin", self._begin)
         return engine
+
+    def _check_before_connecting(self, *_: object) -> None:
+        """Let calls that have waited for one another fail at once, and not one after the other."""
+        if self._lock is not None:
+            self._lock.check_reachable()
 
     def _begin(self, connection: Connection) -> None:
         """Wait for other writers, and remember the transaction."""

@@ -3,9 +3,9 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from typing import Final
 from uuid import uuid4
 
@@ -20,6 +20,9 @@ from mistify_server.store.sql.schema import MetaRow
 #: Interval between checks of the connection with the lock, in seconds: usually, and during an outage.
 _CHECK_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
+
+#: How long the database may take to answer a check, in seconds, before it is taken for one that hangs.
+_ANSWER_SECONDS: Final = 5.0
 
 #: How long a server waits for the lock, in milliseconds: that of a killed one ends with its connection.
 _PATIENCE_MS: Final = 2_000
@@ -38,18 +41,21 @@ class ServerLock:
 
     The lock ends with its connection, of which the server learns later. So the server also records itself in
     the database, and every write of it checks that it is still the recorded one. While the database cannot be
-    reached, calls fail at once instead of waiting for a connection.
+    reached, calls fail at once instead of waiting for a connection. If it hangs, it keeps its connections,
+    but does not answer; then they are ended, as if it had been stopped.
 
     Args:
         engine: Makes connections without transactions.
         name: The database in messages to the operator.
         key: The key of PostgreSQL's advisory lock.
+        end_connections: Ends all connections of the server; called by another thread.
     """
 
-    def __init__(self, engine: Engine, name: str, key: int) -> None:
+    def __init__(self, engine: Engine, name: str, key: int, end_connections: Callable[[], None]) -> None:
         self._engine = engine
         self._name = name
         self._key = key
+        self._end_connections = end_connections
         self._server = f"process {os.getpid()} on {socket.gethostname()} {uuid4().hex}"
         self._connection: Connection | None = None
         self._process = (0, "")
@@ -81,6 +87,11 @@ class ServerLock:
         """Record this server in the database."""
         session.merge(MetaRow(key=SERVER_KEY, value=self._server))
         self._recorded = True
+
+    @property
+    def reachable(self) -> bool:
+        """Whether no connection was lost since the last one was made."""
+        return self._reachable
 
     def check_reachable(self) -> None:
         """Check without waiting that no connection was lost since the last one was made.
@@ -130,7 +141,8 @@ class ServerLock:
             if not self._alive():
                 self._acquire()
             if self._connection is not None and self._confirmed:  # before, the record may not be committed
-                self.check_owner(self._connection)
+                with self._answering():
+                    self.check_owner(self._connection)
         except (SQLAlchemyError, MistifyError) as error:
             failure = failure_of(error)
             self._note_outage(error if failure is None else failure.detail)
@@ -143,10 +155,26 @@ class ServerLock:
         """Check whether the connection with the lock is still there."""
         try:
             if self._connection is not None:
-                self._connection.exec_driver_sql("SELECT 1")
+                with self._answering():
+                    self._connection.exec_driver_sql("SELECT 1")
         except DBAPIError:
             self._disconnect()
         return self._connection is not None
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """End all connections if the block, which waits for an answer, takes too long."""
+        timer = Timer(_ANSWER_SECONDS, self._give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        self._note_outage(f"it has not answered for {_ANSWER_SECONDS:g} seconds")
+        self._end_connections()
 
     def _acquire(self) -> None:
         """Take the lock on a new connection.
