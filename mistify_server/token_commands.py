@@ -7,7 +7,6 @@ import typer
 from rich.console import Console
 
 from mistify.parsing.quantities import format_bytes
-from mistify.quotas import Quota
 from mistify.tables import plain_table
 from mistify.times import moment
 from mistify_server.identity.authentication import MOST_DAYS, create_token
@@ -46,9 +45,12 @@ def add_token(
     max_workers: MaxWorkers = None,
     store: StoreOption,
 ) -> None:
-    """Make a token for a caller, and print it; it cannot be shown again."""
+    """Make a token for a caller, and print it; it cannot be shown again.
+
+    Limits that are not set are those of a revoked token of this name, or none.
+    """
     with reported_errors(), changed(store, "tokens add", name) as opened:
-        limits = Quota(**limits_of(max_uploads, max_jobs, max_workers))
+        limits = limits_of(max_uploads, max_jobs, max_workers)
         _, secret = create_token(opened.tokens, name, scope, days, limits)
     typer.echo(secret)
 
@@ -89,7 +91,7 @@ def list_tokens(*, store: StoreOption) -> None:
 
 @tokens.command("revoke")
 def revoke_token(name: str, *, store: StoreOption) -> None:
-    """Revoke a token; the server refuses it from the next call."""
+    """Revoke a token; the server refuses it from the next call. Its limits stay, also for its jobs."""
     with reported_errors(), changed(store, "tokens revoke", name) as opened:
         opened.tokens.revoke(name)
     typer.echo(f"revoked {name}")

@@ -5,12 +5,12 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.quotas import UNLIMITED, Quota
+from mistify.quotas import Quota
 from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
 from mistify_server.identity.quotas import check_limits
 from mistify_server.identity.tokens import AccessToken, TokenStore
@@ -108,13 +108,14 @@ def create_token(
     name: str,
     scopes: Collection[Scope],
     days: int | None = None,
-    limits: Quota = UNLIMITED,
+    limits: Mapping[str, int | None] | None = None,
 ) -> tuple[AccessToken, str]:
     """Add a token, and return it with its secret, which nothing can recover later.
 
     Args:
         days: Days until it expires; None for never.
-        limits: Limits on what its holder uses at the same time.
+        limits: Field of `Quota` -> limit on what its holder uses at the same time. Others are those of a
+            revoked token with this name, which was perhaps made again for another secret.
 
     Raises:
         MistifyError: INVALID_CONFIG, the name, the scopes, the days or the limits cannot be used; CONFLICT,
@@ -130,11 +131,13 @@ def create_token(
     if days is not None and not 1 <= days <= MOST_DAYS:
         problem = Problem("days", f"{days:,}", f"1 to {MOST_DAYS}", "leave it out for a token without an end")
         raise invalid_config([problem], "the token")
-    check_limits(limits)
+    chosen = limits or {}
+    check_limits(Quota(**chosen))
     secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     now_ms = int(time.time() * 1000)
     expires_ms = None if days is None else now_ms + days * _DAY_MS
-    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms, limits)
+    quota = replace(tokens.limits(name), **chosen)
+    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms, quota)
     tokens.add(token)
     return token, secret
 

@@ -33,7 +33,7 @@ class TokenStore(ABC):
 
     @abstractmethod
     def add(self, token: AccessToken) -> None:
-        """Add a token.
+        """Add a token, also if one with its name was revoked.
 
         Raises:
             MistifyError: CONFLICT, the name is taken.
@@ -49,7 +49,7 @@ class TokenStore(ABC):
 
     @abstractmethod
     def limits(self, name: str) -> Quota:
-        """Return the limits of a caller; without any if there is no token with this name."""
+        """Return the limits of a caller, even if their token was revoked; without any if there was none."""
 
     @abstractmethod
     def set_limits(self, name: str, changed: Mapping[str, int | None]) -> Quota:
@@ -64,7 +64,7 @@ class TokenStore(ABC):
 
     @abstractmethod
     def revoke(self, name: str) -> None:
-        """Remove a token; it is refused from then on.
+        """Remove a token; it is refused from then on. Its limits stay: its holder may have jobs and uploads.
 
         Raises:
             MistifyError: NOT_FOUND, there is no token with this name.

@@ -47,7 +47,10 @@ class TokenLimits(BaseModel):
 
 
 class NewToken(TokenLimits):
-    """A token to make; without `days` it does not expire, and limits that are absent are none."""
+    """A token to make; without `days` it does not expire.
+
+    Limits that are absent are those of a revoked token with this name, or none.
+    """
 
     name: str
     scopes: list[Scope]
@@ -106,7 +109,7 @@ def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
         """Make a token; the secret is in this response only."""
         new = await small_body(request, NewToken)
         token, secret = await asyncio.to_thread(
-            create_token, tokens, new.name, new.scopes, new.days, Quota(**new.present())
+            create_token, tokens, new.name, new.scopes, new.days, new.present()
         )
         made = await asyncio.to_thread(TokenModel.of, token, usages)
         return MadeToken(**made.model_dump(), token=secret)

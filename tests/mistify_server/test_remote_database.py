@@ -22,9 +22,9 @@ Config = Callable[..., dict[str, object]]
 TOKEN = "0123456789abcdef" * 4
 
 #: Pages, which OpenAPI does not describe.
-PAGES = ("/", "/submit", "/fleet", "/tokens", "/scenarios", "/login", "/compare")
+PAGES = ("/", "/submit", "/fleet", "/tokens", "/login", "/compare")
 
-#: Changes groups of devices, whose state it keeps on the event loop.
+#: Start of the calls that tune: their service still uses the database on the event loop.
 TUNING = "/mistify.v1.Tuning/"
 
 

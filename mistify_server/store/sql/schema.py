@@ -44,7 +44,10 @@ class ModelRow(Table):
 
 
 class TokenRow(Table):
-    """A token of a caller, with its limits (`Quota`); `scopes` are separated by spaces."""
+    """A token of a caller, with its limits (`Quota`); `scopes` are separated by spaces.
+
+    A row without scopes has the limits of a token that was revoked.
+    """
 
     __tablename__ = "tokens"
     name: Mapped[str] = mapped_column(primary_key=True)

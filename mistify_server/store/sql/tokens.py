@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -14,9 +15,15 @@ from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import TokenRow
 
+#: The scopes of a row that only keeps the limits of a revoked token.
+_REVOKED: Final = ""
+
 
 class SqlTokenStore(TokenStore):
-    """Tokens in the database."""
+    """Tokens in the database.
+
+    A revoked token with limits keeps its row, without scopes and without the digest of its secret.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -24,12 +31,13 @@ class SqlTokenStore(TokenStore):
     @override
     def add(self, token: AccessToken) -> None:
         with self._database.write() as session:
-            if session.get(TokenRow, token.name) is not None:
+            row = session.get(TokenRow, token.name)
+            if row is not None and row.scopes != _REVOKED:
                 raise MistifyError(
                     ErrorCode.CONFLICT,
                     f'there is a token "{token.name}" already; revoke it first or use another name',
                 )
-            session.add(
+            session.merge(
                 TokenRow(
                     name=token.name,
                     sha256=token.sha256,
@@ -49,7 +57,8 @@ class SqlTokenStore(TokenStore):
     @override
     def all(self) -> list[AccessToken]:
         with self._database.read() as session:
-            return [_token(row) for row in session.scalars(select(TokenRow).order_by(TokenRow.name))]
+            present = select(TokenRow).where(TokenRow.scopes != _REVOKED)
+            return [_token(row) for row in session.scalars(present.order_by(TokenRow.name))]
 
     @override
     def limits(self, name: str) -> Quota:
@@ -68,12 +77,16 @@ class SqlTokenStore(TokenStore):
     @override
     def revoke(self, name: str) -> None:
         with self._database.write() as session:
-            session.delete(_existing(session, name))
+            row = _existing(session, name)
+            if _limits(row) == UNLIMITED:
+                session.delete(row)
+            else:
+                row.scopes, row.sha256 = _REVOKED, f"revoked: {name}"
 
 
 def _existing(session: Session, name: str) -> TokenRow:
     row = session.get(TokenRow, name)
-    if row is None:
+    if row is None or row.scopes == _REVOKED:
         raise MistifyError(ErrorCode.NOT_FOUND, f'there is no token "{name}"; see the list of tokens')
     return row
 

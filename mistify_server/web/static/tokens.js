@@ -19,9 +19,9 @@ document.getElementById("new-token").addEventListener("submit", async (event) =>
   const days = document.getElementById("days").valueAsNumber || null;
   const name = document.getElementById("name").value;
   const limits = {
-    max_uploads: document.getElementById("max-uploads").value || null,
-    max_jobs: document.getElementById("max-jobs").valueAsNumber || null,
-    max_workers: document.getElementById("max-workers").valueAsNumber || null,
+    max_uploads: document.getElementById("max-uploads").value || undefined,
+    max_jobs: document.getElementById("max-jobs").valueAsNumber || undefined,
+    max_workers: document.getElementById("max-workers").valueAsNumber || undefined,
   };
   const response = await changed("POST", "/v1/tokens", { name, scopes, days, ...limits });
   if (!response) return;

@@ -1,13 +1,17 @@
 """Limits of tokens."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.quotas import Quota
-from mistify_server.identity.authentication import create_token
+from mistify_server.identity.authentication import Credential, create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.identity.quotas import change_limits, check_unfinished, limits_of, size_limit
 from mistify_server.store.directory import Store, open_store
@@ -21,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_limits_are_kept_with_their_token(store: Store, tmp_path: Path) -> None:
     limits = Quota(uploads=5_000_000_000, jobs=3, workers=None)
-    create_token(store.tokens, "ci", [Scope.SUBMIT], limits=limits)
+    create_token(store.tokens, "ci", [Scope.SUBMIT], limits=asdict(limits))
     create_token(store.tokens, "free", [Scope.SUBMIT])
     with open_store(tmp_path) as again:
         assert [token.limits for token in again.tokens.all()] == [limits, Quota()]
@@ -29,7 +33,7 @@ def test_limits_are_kept_with_their_token(store: Store, tmp_path: Path) -> None:
 
 
 def test_limits_that_are_not_given_stay(store: Store) -> None:
-    create_token(store.tokens, "ci", [Scope.SUBMIT], limits=Quota(1_000, 3, 2))
+    create_token(store.tokens, "ci", [Scope.SUBMIT], limits={"uploads": 1_000, "jobs": 3, "workers": 2})
     for changed, limits in (
         ({"jobs": 5}, Quota(1_000, 5, 2)),
         ({"workers": None, "uploads": 2_000}, Quota(2_000, 5, None)),
@@ -48,8 +52,31 @@ def test_limits_that_are_not_given_stay(store: Store) -> None:
 @pytest.mark.parametrize("limit", [-1, 0, 2**53 + 1])
 def test_a_token_with_a_limit_that_cannot_be_kept_is_not_made(store: Store, limit: int) -> None:
     with pytest.raises(MistifyError, match="max-workers"):
-        create_token(store.tokens, "ci", [Scope.SUBMIT], limits=Quota(workers=limit))
+        create_token(store.tokens, "ci", [Scope.SUBMIT], limits={"workers": limit})
     assert store.tokens.all() == []
+
+
+def test_limits_stay_when_a_token_is_revoked_and_made_again(store: Store) -> None:
+    _, old = create_token(store.tokens, "ci", [Scope.SUBMIT], limits={"uploads": 1_000, "jobs": 3})
+    store.tokens.revoke("ci")
+    assert (store.tokens.all(), store.tokens.find(Credential.of(old).sha256)) == ([], None)
+    assert store.tokens.limits("ci") == Quota(1_000, 3, None)
+    for change in (store.tokens.revoke, partial(change_limits, store.tokens, changed={"jobs": 1})):
+        with pytest.raises(MistifyError) as caught:
+            change("ci")
+        assert caught.value.code is ErrorCode.NOT_FOUND
+    token, new = create_token(store.tokens, "ci", [Scope.READ], limits={"jobs": None, "workers": 2})
+    assert token.limits == store.tokens.limits("ci") == Quota(1_000, None, 2)
+    assert store.tokens.all() == [token]
+    assert store.tokens.find(Credential.of(new).sha256) == token
+    assert store.tokens.find(Credential.of(old).sha256) is None
+
+
+def test_nothing_is_left_of_a_revoked_token_without_limits(store: Store, tmp_path: Path) -> None:
+    create_token(store.tokens, "ci", [Scope.SUBMIT])
+    store.tokens.revoke("ci")
+    with closing(sqlite3.connect(tmp_path / "mistify.db")) as connection:
+        assert connection.execute("SELECT * FROM tokens").fetchall() == []
 
 
 def test_limits_are_read_as_people_write_them() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def serving_two(site: Any, serving_at: Any, call_at: Any) -> Any:
         with open_store(site.store) as store:
             tokens, scopes = store.tokens, [Scope.READ, Scope.SUBMIT]
             limited, free = (
-                create_token(tokens, name, scopes, limits=of)[1]
+                create_token(tokens, name, scopes, limits=asdict(of))[1]
                 for name, of in (("limited", limits), ("free", Quota()))
             )
         async with serving_at(site.settings(token=TOKEN, **settings), limited) as caller:
