@@ -15,6 +15,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.caller_limits import CallerLimits
+from mistify_server.jobs.event_reads import EventRead, NextChange
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.job_traces import JobTraces
 from mistify_server.jobs.step_queue import StepScheduler
@@ -56,7 +57,7 @@ class RunningJobs:
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
         self._stopped: MistifyError | None = None
-        self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._changed: WeakValueDictionary[str, NextChange] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -153,9 +154,9 @@ class RunningJobs:
                 job cannot continue.
         """
         while True:
-            changed = self._changed.setdefault(job_id, asyncio.Event())
+            changed = self._changed.setdefault(job_id, NextChange())
             try:
-                events, ended = await self._read_events(job_id, after)
+                events, ended = await changed.events(after, partial(self._read_events, job_id, after))
             except MistifyError as error:
                 if not is_outage(error) or self._stopped is not None:
                     raise
@@ -173,12 +174,12 @@ class RunningJobs:
                 raise failure
             await changed.wait()
 
-    async def _read_events(self, job_id: str, after: int) -> tuple[list[JobEvent], bool]:
-        """Return the next events of a job, and whether it has ended."""
+    async def _read_events(self, job_id: str, after: int) -> EventRead:
+        """Read the next events of a job, and whether it has ended."""
 
-        def read() -> tuple[list[JobEvent], bool]:
+        def read() -> EventRead:
             ended = self._store.jobs.ended(job_id)  # first: no events follow the ones read then
-            return self._store.jobs.events(job_id, after, _PAGE), ended
+            return EventRead(self._store.jobs.events(job_id, after, _PAGE), ended)
 
         return await asyncio.to_thread(read) if self._store.remote else read()
 

@@ -181,6 +181,28 @@ async def test_adding_goals_reads_the_job_only_once(
     assert read == [job.id]
 
 
+async def test_many_watchers_of_a_job_share_the_reads_of_its_events(
+    caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site.control / "hold-adapt").touch()
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await wait_until(lambda: bool(site.tasks("adapt")))
+    events, read = SqlJobStore.events, []
+
+    def counted(store: SqlJobStore, job_id: str, after: int, most: int) -> Any:
+        read.append(after)
+        return events(store, job_id, after, most)
+
+    monkeypatch.setattr(SqlJobStore, "events", counted)
+    watching = [asyncio.create_task(caller.events(job.id)) for _ in range(100)]
+    await wait_until(lambda: bool(read))
+    (site.control / "hold-adapt").unlink()
+    first, *others = await asyncio.gather(*watching)
+    assert first[-1].event is JobState.DONE
+    assert all(seen == first for seen in others)
+    assert len(read) < len(watching)
+
+
 async def test_a_job_restarted_as_it_ends_can_be_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
