@@ -39,7 +39,7 @@ _TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 #: Bypasses the proxy of the environment, for addresses on this machine.
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
 
-_CHANNEL_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
@@ -156,7 +156,7 @@ class Connection:
         Raises:
             MistifyError: INVALID_CONFIG, as for `trusted_certificates`.
         """
-        return open_channel(self.address, trusted_certificates, _CHANNEL_OPTIONS)
+        return open_channel(self.address, trusted_certificates, CHANNEL_OPTIONS)
 
     def close(self) -> None:
         """Cancel all calls; later calls fail, too."""

@@ -1,0 +1,98 @@
+"""Clients of a loaded server make their calls when they are due, and measure only what is asked for."""
+
+import asyncio
+import math
+
+import httpx
+import pytest
+
+from benchmarks.server import load_clients
+from benchmarks.server.load_clients import Devices, Settings, Watchers
+
+
+class Clock:
+    """A clock that only sleeping advances."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(load_clients.time, "time", clock.time)
+    monkeypatch.setattr(load_clients.asyncio, "sleep", clock.sleep)
+    return clock
+
+
+@pytest.fixture
+def settings(tmp_path) -> Settings:
+    (tmp_path / "authority.pem").write_bytes(b"")
+    return Settings("tls://127.0.0.1:1", "", "secret", str(tmp_path / "authority.pem"), clients=4, every=20.0)
+
+
+async def test_calls_are_due_evenly_and_a_late_client_catches_up(clock, settings):
+    dues, begun = [], []
+    async for due in Devices(settings).turns(3):
+        dues.append(due)
+        begun.append(clock.now)
+        clock.now += 50.0 if len(dues) == 1 else 1.0
+        if len(dues) == 5:
+            break
+    assert dues == [1_015.0, 1_035.0, 1_055.0, 1_075.0, 1_095.0]
+    assert begun == [1_015.0, 1_065.0, 1_066.0, 1_075.0, 1_095.0]
+
+
+async def test_figures_are_those_since_a_time(clock, settings):
+    devices = Devices(settings)
+    devices.note(9.0)
+    clock.now += 10
+    for milliseconds in range(1, 101):
+        devices.note(milliseconds / 1e3, 1_000_000)
+    clock.now += 20
+    figures = devices.measured(1_005.0)
+    assert (figures["count"], figures["per_s"], figures["mb_per_s"]) == (100, 4.0, 4.0)
+    assert figures["p50_ms"] == pytest.approx(50.5)
+    assert figures["p99_ms"] == pytest.approx(99.01)
+    assert figures["longest_ms"] == pytest.approx(100.0)
+    assert math.isnan(devices.measured(clock.now)["p99_ms"])
+
+
+async def test_failed_calls_are_counted_and_have_no_duration(settings):
+    async def failing():
+        raise httpx.ReadTimeout("no answer")
+
+    devices = Devices(settings)
+    assert await devices.measure(0.0, failing()) is None
+    figures = devices.measured(0.0)
+    assert (figures["count"], figures["failures"], figures["failure"]) == (0, 1, "ReadTimeout: no answer")
+
+
+async def test_watchers_without_an_event_since_a_time_are_behind(clock, settings):
+    watchers = Watchers(settings)
+    watchers._newest = [900.0, 1_000.0, 1_001.0, 0.0]
+    watchers.note(100.0)  # an event of before, which arrives late
+    watchers.note(0.0)
+    figures = watchers.measured(1_000.0)
+    assert (figures["behind"], figures["count"]) == (2, 1)
+
+
+async def test_each_client_has_a_connection_of_its_own(settings):
+    accepted = []
+    listening = await asyncio.start_server(lambda reader, writer: accepted.append(writer), "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    devices = Devices(Settings(**{**vars(settings), "address": f"tls://127.0.0.1:{port}"}))
+    async with devices.channel() as one, devices.channel() as two:
+        for channel in (one, two):
+            channel.get_state(try_to_connect=True)
+        while len(accepted) < 2:
+            await asyncio.sleep(0.01)
+    for writer in accepted:
+        writer.close()
+    listening.close()
