@@ -71,7 +71,7 @@ class TuningService:
         while True:
             more = False
             try:
-                more = self.forget_silent()
+                more = await self.forget_silent()
                 if self._now() - self._swept_at >= SWEEP_SECONDS:
                     await self.tidy()
                     self._swept_at = self._now()
@@ -81,11 +81,13 @@ class TuningService:
                 _log.exception("the cleanup failed; retrying in a minute")
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 
-    def forget_silent(self) -> bool:
+    async def forget_silent(self) -> bool:
         """Remove members with expired leases, and return whether there may be more."""
-        expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
+        now_ms = int(1000 * self._now())
+        expired = await asyncio.to_thread(self._tuning.expired, now_ms, _FORGOTTEN_AT_ONCE)
         for member in expired:
-            self._forget(member)
+            if (self._tuning.expiry(member) or now_ms) <= now_ms:  # otherwise, it has just called
+                self._forget(member)
         return len(expired) == _FORGOTTEN_AT_ONCE
 
     def join(self, key: MemberKey) -> Membership:

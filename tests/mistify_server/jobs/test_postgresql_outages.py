@@ -94,7 +94,13 @@ async def test_a_database_that_hangs_is_noticed_and_used_again(
         with kept_off_event_loops(PostgresBackend, "translated"):
             job = await caller.submit([make_config("a", FLOP="0.5x")])
             await wait_until(lambda: bool(site.tasks("adapt")))
-            watching = asyncio.create_task(caller.events(job.id))
+            stream = caller.watch(job.id)
+            events = [await anext(stream)]
+
+            async def watch() -> None:
+                events.extend([event async for event in stream])
+
+            watching = asyncio.create_task(watch())
             assert (await web.get("/healthz")).json() == {"status": "ok"}
             with cluster.frozen():
                 (site.control / "hold-adapt").unlink()
@@ -107,7 +113,7 @@ async def test_a_database_that_hangs_is_noticed_and_used_again(
                 assert (health.status_code, health.json()) == (200, {"status": "unhealthy"})
                 assert (await web.get("/readyz")).status_code == 503
                 assert not watching.done()
-            events = await watching
+            await watching
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
             assert events[-1].event is JobState.DONE
             assert (await caller.job(job.id)).goals[0].state is GoalState.MET

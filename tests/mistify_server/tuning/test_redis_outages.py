@@ -49,7 +49,7 @@ async def test_changes_while_redis_is_down_leave_no_files(tmp_path, clock, redis
         clock.now += 0.9 * LEASE_SECONDS
         service.join(me.key)
         clock.now += 0.2 * LEASE_SECONDS
-        assert not service.forget_silent()
+        assert not await service.forget_silent()
         assert coordinator.files == {sha256(again.weights).hexdigest()}
 
 

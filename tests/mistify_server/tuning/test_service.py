@@ -81,7 +81,7 @@ async def test_silent_members_expire_and_calling_members_do_not(coordinator, clo
     me, silent = await coordinator.enter(0, 1)
     for _ in range(3):
         clock.now += 0.4 * LEASE_SECONDS
-        coordinator.service.forget_silent()
+        await coordinator.service.forget_silent()
         actual = await coordinator.peers(me, 5)
     assert actual == {}
     assert coordinator.files == {sha256(me.weights).hexdigest()}
@@ -95,7 +95,7 @@ async def test_a_silent_fleet_expires_in_small_steps(coordinator, clock):
     clock.now += 1.1 * LEASE_SECONDS
     left = []
     for more in (True, True, False):
-        assert coordinator.service.forget_silent() is more
+        assert await coordinator.service.forget_silent() is more
         left.append(len(coordinator.store.tuning.publications(fleet.GROUP)))
     assert left == [25, 5, 0]
     assert coordinator.files == set()

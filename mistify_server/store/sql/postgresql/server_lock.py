@@ -144,6 +144,8 @@ class ServerLock:
                 with self._answering():
                     self.check_owner(self._connection)
         except (SQLAlchemyError, MistifyError) as error:
+            if isinstance(error, SQLAlchemyError):  # a connection that was lost in a check stays unusable
+                self._disconnect()
             failure = failure_of(error)
             self._note_outage(error if failure is None else failure.detail)
         else:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.directory import Store, locked_backend, open_store, open_store_as_server
 from mistify_server.store.models import NamedModel
 from mistify_server.store.removal import remove_jobs
+from mistify_server.store.sql.postgresql.server_lock import ServerLock
 from tests.support.postgresql import Cluster
 
 HOLDERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
@@ -35,6 +37,7 @@ def refused(directory: Path, address: str) -> None:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mistify_server.store.sql.postgresql.server_lock._PATIENCE_MS", 100)
+    monkeypatch.setattr("mistify_server.store.sql.postgresql.server_lock._CHECK_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -88,6 +91,26 @@ def test_a_connection_that_postgresql_still_has_is_ended(
         lock.report_lost("the network was cut")
         wait_for(lambda: _usable(store) and cluster.execute(HOLDERS) not in ([], before))
         del cut
+
+
+def test_a_connection_that_is_lost_in_the_middle_of_a_check_is_made_again(
+    cluster: Cluster, address: str, tmp_path: Path, wait_for: Callable[..., None], *, monkeypatch: Any
+) -> None:
+    """The check has two statements."""
+    with server(tmp_path, address) as store:
+        store.models.add(NamedModel("net", "artifact", "net.keras"))  # from then on, the owner is checked
+        (before,) = cluster.execute(HOLDERS)[0]
+        check, cut = ServerLock.check_owner, []
+
+        def cutting(lock: ServerLock, connection: Any) -> None:
+            if not cut:
+                cluster.execute(f"SELECT pg_terminate_backend({before})")
+                wait_for(lambda: cluster.execute(HOLDERS) == [])
+                cut.append(before)
+            check(lock, connection)
+
+        monkeypatch.setattr(ServerLock, "check_owner", cutting)
+        wait_for(lambda: bool(cut) and cluster.execute(HOLDERS) not in ([], [(before,)]) and _usable(store))
 
 
 def _usable(store: Store) -> bool:
