@@ -92,7 +92,8 @@ def _schedule(graph: Any, names: Sequence[str], stored: Collection[int]) -> Sche
         for at, operator in enumerate(graph.operators)
     )
     sizes = {
-        at: 0 if at in stored else tensor_bytes(one.type, one.shape) for at, one in enumerate(graph.tensors)
+        at: 0 if at in stored else tensor_bytes(one.type, () if one.shape is None else one.shape)
+        for at, one in enumerate(graph.tensors)
     }
     ends = (tuple(map(int, graph.inputs)), tuple(map(int, graph.outputs)))
     return Schedule(steps, sizes, *ends, _after(graph, names))

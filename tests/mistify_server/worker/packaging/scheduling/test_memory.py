@@ -7,6 +7,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from mistify.tflite.combining import read_network
 from mistify.tflite.memory import memory_bytes
+from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.training.network import convert_training
 from tests.mistify_server.worker.packaging.training.networks import lesson_of, trained
@@ -52,6 +53,14 @@ def test_losses_and_weights_are_equal_to_the_bit(model, converted, little):
 def test_a_step_needs_less_memory(converted, little):
     before, after = (memory_bytes(content, ["train"]) for content in (converted, little))
     assert after < 0.8 * before
+
+
+def test_a_file_may_leave_out_the_shapes_of_scalars(converted, little):
+    network = read_network(converted)
+    for tensor in (tensor for graph in network.subgraphs for tensor in graph.tensors):
+        tensor.shape = tensor.shape if len(tensor.shape) else None
+    with_less = with_little_memory(packed(network))
+    assert memory_bytes(with_less, ["train"]) == memory_bytes(little, ["train"])
 
 
 def order_of(content):
