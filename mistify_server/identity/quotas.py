@@ -47,10 +47,11 @@ def too_large_uploads(caller: str, kept: int, new: int, most: int) -> MistifyErr
         new: Bytes to be added.
         most: The limit in bytes.
     """
+    used, limit, needed = (format_bytes(size, 3) for size in (kept, most, new))
     return MistifyError(
         ErrorCode.QUOTA_EXCEEDED,
-        f'the uploads of the token "{caller}" take {_size(kept)}, and may take {_size(most)}; these need '
-        f"{_size(new)} more; remove jobs whose models and data are no longer needed: uploads are removed a "
+        f'the uploads of the token "{caller}" take {used}, and may take {limit}; these need '
+        f"{needed} more; remove jobs whose models and data are no longer needed: uploads are removed a "
         "day after their last use; or ask the server's administrator for a higher limit",
     )
 
@@ -120,7 +121,3 @@ def limits_of(
     if problems:
         raise invalid_config(problems, "the token")
     return limits
-
-
-def _size(size: int) -> str:
-    return format_bytes(float(size), 3) if size else "0B"

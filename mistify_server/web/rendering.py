@@ -60,8 +60,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "counted": counted,
         "final_removal": final_removal,
-        "bytes": lambda size: format_bytes(float(size), 3),
-        "size": lambda size: format_bytes(float(size), 3) if size else "0B",
+        "bytes": lambda size: format_bytes(size, 3),
         "moment": moment,
         "outcome": outcome,
         "precision": lambda precision: "float32" if precision is Quantization.NONE else precision.value,
