@@ -4,8 +4,8 @@
 # Expected: optimization of a graph changes results by rounding alone.
 # Observed: the padding of a max pool counts as minus infinity, so that a maximum over zeros and negative values becomes
 # negative. Where an average pool has padding of its own that is not counted, the merged one is counted as a whole, and the
-# means at the edges are too close to 0. There is no warning. Behind a ReLU, the max pool is right by chance. ONNX Runtime, ONNX's
-# reference evaluator and NumPy agree on the file that is optimized.
+# means at the edges are too close to 0. There is no warning. Behind a ReLU, the max pool is right by chance. ONNX Runtime,
+# ONNX's reference evaluator and NumPy agree on the file that is optimized.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
