@@ -2,7 +2,8 @@
 
 The converter assigns the output range of MINIMUM, MAXIMUM and SELECT to their inputs, so other readers of
 these get clipped values. REVERSE_V2 copies its input integers but declares a different scale. ONE_HOT writes
-the zero of a different scale, which means one half on its own scale; other values are correct.
+the zero of a different scale, which means one half on its own scale; other values are correct. SCATTER_ND, to
+which updates of tensors are converted, writes the integer zero, whatever it means, where no update goes.
 """
 
 from collections import Counter
@@ -21,6 +22,7 @@ _FORCED: Final[Mapping[str, tuple[int, ...]]] = {
     "Maximum": (0, 1),
     "Select": (1, 2),
     "SelectV2": (1, 2),
+    "TensorScatterUpdate": (0, 2),  # becomes a selection
 }
 
 #: Spacing of float32 numbers below one.
@@ -30,7 +32,8 @@ _STEP: Final = float(np.finfo(np.float32).epsneg)
 def keep_ranges(graph: Any) -> None:
     """Insert copies of inputs if an operation would force its range on other readers.
 
-    A one-hot tensor is computed from ones and minus ones, with zero derived from the latter.
+    A one-hot tensor is computed from ones and minus ones, with zero derived from the latter. Of scattered
+    updates, only the places with updates are read.
 
     Args:
         graph: A `GraphDef` with its functions, modified in place.
@@ -45,6 +48,12 @@ def keep_ranges(graph: Any) -> None:
                 value = node.attr["T"].type
                 types = _type_of_indices(node), tf.int32.as_datatype_enum, value, value
                 calls.replace(node, body, "one_hot", _one_hot, types)
+            elif node.op == "TensorScatterUpdate" and _is_float(node):
+                value, places = node.attr["T"].type, node.attr["Tindices"].type
+                calls.replace(node, body, "scatter_update", _updated, (value, places, value))
+            elif node.op == "ScatterNd" and _is_float(node):
+                value, places = node.attr["T"].type, node.attr["Tindices"].type
+                calls.replace(node, body, "scatter", _scattered, (places, value, places))
     calls.define()
 
 
@@ -65,6 +74,23 @@ def _one_hot(indices: Any, depth: Any, on: Any, off: Any) -> Any:
     Intermediate integers would not help, because the converter fuses ONE_HOT and CAST.
     """
     return 0.5 * (on - off) * tf.one_hot(indices, depth, 1.0, -1.0) + 0.5 * (on + off)
+
+
+def _updated(tensor: Any, indices: Any, updates: Any) -> Any:
+    """Return a tensor with updates at some places."""
+    shape = tf.shape(tensor, out_type=indices.dtype)
+    return tf.where(_written(indices, updates, shape), tf.scatter_nd(indices, updates, shape), tensor)
+
+
+def _scattered(indices: Any, updates: Any, shape: Any) -> Any:
+    """Return updates at some places, and zeros elsewhere."""
+    scattered = tf.scatter_nd(indices, updates, shape)
+    return tf.where(_written(indices, updates, shape), scattered, tf.zeros_like(scattered))
+
+
+def _written(indices: Any, updates: Any, shape: Any) -> Any:
+    """Return where updates go, as computed in int32, in which zero is zero."""
+    return tf.scatter_nd(indices, tf.ones_like(updates, tf.int32), shape) > 0
 
 
 def _copied(x: Any, number: int) -> Any:

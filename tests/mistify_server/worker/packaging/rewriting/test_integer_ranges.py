@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from mistify.config.package.quantization import QuantizationConfig
 from mistify_server.worker.packaging.conversion.converter import convert, saved
@@ -23,7 +24,20 @@ OPERATIONS = {
     "selu": layers.Activation("selu"),
     "flipped part": lambda x: ops.flip(x[:, :4], 1),
     "one hot": lambda x: ops.one_hot(ops.argmax(x, -1), 8),
+    "updated columns": lambda x: updated(x, 0.1 * x[:, :2]),
+    "columns of itself": lambda x: updated(x, x[:, 4:6]),
+    "scattered columns": lambda x: layers.Lambda(scattered)(ops.abs(x)[:, 4:6]),
 }
+
+
+def updated(x, columns):
+    return ops.transpose(ops.scatter_update(ops.transpose(x), [[1], [3]], ops.transpose(columns)))
+
+
+@keras.saving.register_keras_serializable("tests")
+def scattered(columns):
+    rows = tf.transpose(columns)
+    return tf.transpose(tf.scatter_nd([[1], [3]], rows, [8, tf.shape(rows)[1]]))
 
 
 def rows(count, seed=0):
