@@ -29,7 +29,7 @@ class NewRolloutModel(BaseModel):
     goal_id: str
     package: str
     devices: str = EVERY_DEVICE
-    stages: Annotated[list[float], Field(min_length=1)] = [0.01, 0.1, 1.0]
+    stages: Annotated[list[float], Field(min_length=1)] = list(NewRollout.stages)
     after_seconds: float = _DEFAULT.after_seconds
     min_devices: int = _DEFAULT.devices
     errors: float = _DEFAULT.errors
