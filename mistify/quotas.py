@@ -33,9 +33,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class CallerStatus:
-    """A caller, by the name of their token, with its scopes, limits, and what they use."""
+    """A caller, by the name of their token, with its scopes, limits, what they use, and their tenant.
+
+    The tenant is empty if the server knows none.
+    """
 
     name: str
     scopes: tuple[str, ...]
     limits: Quota
     usage: Usage
+    tenant: str = ""

@@ -206,14 +206,13 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 
 @jobs.command("list")
 def list_jobs(*, store: StoreOption) -> None:
-    """List all jobs, newest first."""
+    """List the jobs of all tenants, newest first."""
     table = plain_table("job", "state", "goals", "submitted", "by")
     with reported_errors(), open_store(existing(store)) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
             job = part.job
-            table.add_row(
-                job.id, job.state.value, str(part.goal_count), moment(job.created_unix_ms), job.submitted_by
-            )
+            by = str(opened.jobs.submitter(job.id))
+            table.add_row(job.id, job.state.value, str(part.goal_count), moment(job.created_unix_ms), by)
     Console().print(table)
 
 

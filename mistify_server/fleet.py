@@ -1,4 +1,4 @@
-"""The fleet: the last report of each device. Independent of gRPC and HTTP."""
+"""The fleets of tenants: the last report of each device. Independent of gRPC and HTTP."""
 
 import asyncio
 import heapq
@@ -11,10 +11,11 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status
 from mistify.times import utc_now
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.store_writer import completed
 from mistify_server.store.fleet import FleetStore
 
-#: Maximum number of devices per server.
+#: Maximum number of devices per tenant.
 MOST_DEVICES: Final = 100_000
 
 #: Maximum number of devices per page.
@@ -31,9 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 class Fleet:
-    """The last report of each device, held in memory and written to the store within seconds. Thread-safe.
+    """The last report of each device of a tenant, held in memory and written to the store within seconds.
 
-    What goes through all reports takes a fraction of a second for a large fleet: call it on a thread.
+    Thread-safe. What goes through all reports takes a fraction of a second for a large fleet: call it on a
+    thread.
     """
 
     def __init__(self, store: FleetStore, now: Callable[[], datetime] = utc_now) -> None:
@@ -56,8 +58,8 @@ class Fleet:
             if status.name not in self._reports and len(self._reports) >= MOST_DEVICES:
                 raise MistifyError(
                     ErrorCode.NO_ROOM,
-                    f"{MOST_DEVICES:,} devices report to this server, which is its limit; use another server "
-                    f'for "{status.name}"',
+                    f"{MOST_DEVICES:,} devices report to this server, which is the limit of a tenant; use "
+                    f'another server for "{status.name}"',
                 )
             self._reports[status.name] = self._unwritten[status.name] = report
 
@@ -102,17 +104,20 @@ class Fleet:
                 if self._reports[name].seen < oldest:
                     del self._reports[name]
 
-    async def keep_written(self) -> None:
-        """Write every few seconds until cancelled, and then once more."""
-        try:
-            while True:
-                await asyncio.sleep(_WRITE_SECONDS)
-                await completed(asyncio.to_thread(self._write_if_possible))
-        finally:
-            self._write_if_possible()
 
-    def _write_if_possible(self) -> None:
+async def keep_written(fleets: ByTenant[Fleet]) -> None:
+    """Write new reports of all tenants every few seconds until cancelled, and then once more."""
+    try:
+        while True:
+            await asyncio.sleep(_WRITE_SECONDS)
+            await completed(asyncio.to_thread(_write_if_possible, fleets))
+    finally:
+        _write_if_possible(fleets)
+
+
+def _write_if_possible(fleets: ByTenant[Fleet]) -> None:
+    for fleet in fleets.all():
         try:
-            self.write()
+            fleet.write()
         except MistifyError as error:
             _log.warning("device reports could not be written: %s", error)

@@ -5,7 +5,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ from mistify_server.api.tuning import TuningServicer
 from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import most_connections, raise_descriptor_limit
-from mistify_server.fleet import Fleet
+from mistify_server.fleet import Fleet, keep_written
 from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -55,7 +56,7 @@ from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.rollouts.service import RolloutService
+from mistify_server.rollouts.service import RolloutService, keep_advancing
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
@@ -65,7 +66,9 @@ from mistify_server.store.lock import locked_store
 from mistify_server.store.objects.binding import bind_artifacts
 from mistify_server.store.package_signatures import prepare_signing
 from mistify_server.store.sql.backend import Backend
-from mistify_server.store.uploads import UPLOADS, Uploads
+from mistify_server.store.tenant_uploads import collect_uploads, open_uploads
+from mistify_server.store.upload_directories import UPLOADS
+from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.telemetry.server_state import ServerState
@@ -248,8 +251,8 @@ async def serving_with(
         tasks = [
             asyncio.create_task(services.tuning.watch_leases()),
             asyncio.create_task(_collect_uploads(services.uploads)),
-            asyncio.create_task(services.fleet.keep_written()),
-            asyncio.create_task(services.rollouts.keep_advancing()),
+            asyncio.create_task(keep_written(services.fleets)),
+            asyncio.create_task(keep_advancing(services.rollouts)),
             asyncio.create_task(services.removals.keep_removing()),
             asyncio.create_task(services.jobs.keep_starting()),
         ]
@@ -279,39 +282,41 @@ def _open_services(
         prepare_signing(store)
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
-        uploads = Uploads(
-            settings.store / UPLOADS,
-            settings.max_uploads,
-            store.jobs.referenced_digests,
-            most_sent=lambda sender: store.tokens.limits(sender).uploads,
-            share=store.artifacts.share,
-        )
-        roots = DataRoots.of(settings.data_roots, uploads)
+        uploads = open_uploads(store, settings.store / UPLOADS, settings.max_uploads)
+        roots = DataRoots.of(settings.data_roots)
         jobs = RunningJobs(store, measured, traces)
         models = ModelRepository(store.models, store.artifacts)
-        resolver = BatchResolver(models, roots, store.devices, settings.allow_code)
+
+        def resolver(tenant: str) -> BatchResolver:
+            own = replace(roots, uploads=uploads.of(tenant))
+            return BatchResolver(models, own, store.of(tenant).devices, settings.allow_code)
+
         tuning = TuningService(store, index)
         tuning.sweep()
         known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
         inspector = BatchInspector(measured, KnownInspections(known))
-        porting = PortingService(store, jobs, resolver, inspector, max_goals=settings.max_goals)
+        porting = PortingService(store, jobs, ByTenant(resolver), inspector, max_goals=settings.max_goals)
         removals = JobRemovals(store, jobs, measured)
         packages = PackageFiles(store)
-        devices = DeviceService(store.devices, store.jobs)
-        fleet = Fleet(store.fleet)
-        rollouts = RolloutService(store.rollouts, store.jobs, fleet)
+        devices = DeviceService(store)
+        fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), store.tenants())
+
+        def rollouts_of(tenant: str) -> RolloutService:
+            own = store.of(tenant)
+            return RolloutService(own.rollouts, own.jobs, fleets.of(tenant))
+
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
         with closing(AuditLog(store.logs / AUDIT)) as audit:
             authenticator = Authenticator(settings.token, store.tokens, remote=store.remote)
-            access = Access(authenticator, store.tokens, audit)
+            access = Access(authenticator, ByTenant(lambda tenant: store.of(tenant).tokens), audit)
             yield Services(
                 porting=porting,
                 removals=removals,
                 packages=packages,
                 tuning=tuning,
                 devices=devices,
-                fleet=fleet,
-                rollouts=rollouts,
+                fleets=fleets,
+                rollouts=ByTenant(rollouts_of, store.tenants()),
                 uploads=uploads,
                 models=models,
                 jobs=jobs,
@@ -348,11 +353,11 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
         yield url
 
 
-async def _collect_uploads(uploads: Uploads) -> None:
+async def _collect_uploads(uploads: ByTenant[Uploads]) -> None:
     """Remove unused uploads every hour."""
     while True:
         try:
-            freed = await asyncio.to_thread(uploads.collect)
+            freed = await asyncio.to_thread(collect_uploads, uploads)
         except (OSError, MistifyError) as error:
             _log.warning("unused uploads could not be removed: %s", error)
         else:
@@ -373,7 +378,7 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
     )
     porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
-    devices = DevicesServicer(services.devices, services.fleet, services.rollouts)
+    devices = DevicesServicer(services.devices, services.fleets, services.rollouts)
     devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
     rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
     files_servicer = FilesServicer(services.uploads, services.porting.check_quota)

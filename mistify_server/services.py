@@ -6,6 +6,7 @@ from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.removals import JobRemovals
@@ -25,22 +26,26 @@ class Access:
     """Access to a server: authentication of callers, their tokens, and the record of what they change."""
 
     authenticator: Authenticator
-    tokens: TokenStore
+    tokens: ByTenant[TokenStore]
     audit: AuditLog
 
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, its running jobs, their metrics and traces, access to it, and its use."""
+    """The services of a server, its running jobs, their metrics and traces, access to it, and its use.
+
+    What a call reaches belongs to the tenant of its caller (`current_caller`): by tenant, or because the
+    service uses that tenant's store. Only `models`, `jobs`, `metrics` and `traces` are the whole server's.
+    """
 
     porting: PortingService
     removals: JobRemovals
     packages: PackageFiles
     tuning: TuningService
     devices: DeviceService
-    fleet: Fleet
-    rollouts: RolloutService
-    uploads: Uploads
+    fleets: ByTenant[Fleet]
+    rollouts: ByTenant[RolloutService]
+    uploads: ByTenant[Uploads]
     models: ModelRepository
     jobs: RunningJobs
     metrics: Metrics

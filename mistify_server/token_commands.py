@@ -1,6 +1,7 @@
 """The commands `mistify-server tokens`."""
 
 from dataclasses import astuple
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -10,10 +11,18 @@ from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.times import moment
 from mistify_server.identity.authentication import MOST_DAYS, create_token
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, CallerId, Scope
 from mistify_server.identity.quotas import change_limits, limits_of
 from mistify_server.store.directory import open_store
 from mistify_server.store_commands import StoreOption, changed, existing, reported_errors
+
+Tenant = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Tenant of the token: its holder sees only this tenant's jobs, files and devices.",
+    ),
+]
 
 tokens = typer.Typer(
     no_args_is_help=True, help="Tokens of callers; a running server notices changes at once."
@@ -43,15 +52,16 @@ def add_token(
     max_uploads: MaxUploads = None,
     max_jobs: MaxJobs = None,
     max_workers: MaxWorkers = None,
+    tenant: Tenant = DEFAULT_TENANT,
     store: StoreOption,
 ) -> None:
     """Make a token for a caller, and print it; it cannot be shown again.
 
     Limits that are not set are those of a revoked token of this name, or none.
     """
-    with reported_errors(), changed(store, "tokens add", name) as opened:
+    with reported_errors(), changed(store, "tokens add", str(CallerId(tenant, name))) as opened:
         limits = limits_of(max_uploads, max_jobs, max_workers)
-        _, secret = create_token(opened.tokens, name, scope, days, limits)
+        _, secret = create_token(opened.of(tenant).tokens, name, scope, days, limits)
     typer.echo(secret)
 
 
@@ -62,24 +72,26 @@ def limit_token(
     max_uploads: MaxUploads = None,
     max_jobs: MaxJobs = None,
     max_workers: MaxWorkers = None,
+    tenant: Tenant = DEFAULT_TENANT,
     store: StoreOption,
 ) -> None:
     """Change limits of a token; those that are not given stay. Its jobs and uploads stay as they are."""
-    with reported_errors(), changed(store, "tokens limit", name) as opened:
-        change_limits(opened.tokens, name, limits_of(max_uploads, max_jobs, max_workers))
+    with reported_errors(), changed(store, "tokens limit", str(CallerId(tenant, name))) as opened:
+        change_limits(opened.of(tenant).tokens, name, limits_of(max_uploads, max_jobs, max_workers))
     typer.echo(f"changed {name}")
 
 
 @tokens.command("list")
 def list_tokens(*, store: StoreOption) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens of all tenants, without their secrets."""
     table = plain_table("name", "scopes", "made", "expires", "max. uploads", "jobs", "workers")
     with reported_errors(), open_store(existing(store)) as opened:
-        for token in opened.tokens.all():
+        every = (opened.of(tenant).tokens.all() for tenant in opened.tenants())
+        for token in chain.from_iterable(every):
             expires = "never" if token.expires_unix_ms is None else moment(token.expires_unix_ms)
             uploads, *others = astuple(token.limits)
             table.add_row(
-                token.name,
+                str(token.holder),
                 ", ".join(sorted(token.scopes)),
                 moment(token.created_unix_ms),
                 expires,
@@ -90,8 +102,8 @@ def list_tokens(*, store: StoreOption) -> None:
 
 
 @tokens.command("revoke")
-def revoke_token(name: str, *, store: StoreOption) -> None:
+def revoke_token(name: str, *, tenant: Tenant = DEFAULT_TENANT, store: StoreOption) -> None:
     """Revoke a token; the server refuses it from the next call. Its limits stay, also for its jobs."""
-    with reported_errors(), changed(store, "tokens revoke", name) as opened:
-        opened.tokens.revoke(name)
+    with reported_errors(), changed(store, "tokens revoke", str(CallerId(tenant, name))) as opened:
+        opened.of(tenant).tokens.revoke(name)
     typer.echo(f"revoked {name}")

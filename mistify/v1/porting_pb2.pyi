@@ -901,16 +901,18 @@ class GetCallerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Caller(_message.Message):
-    __slots__ = ("name", "scopes", "limits", "usage")
+    __slots__ = ("name", "scopes", "limits", "usage", "tenant")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCOPES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     name: str
     scopes: _containers.RepeatedScalarFieldContainer[str]
     limits: Quota
     usage: Usage
-    def __init__(self, name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Quota, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
+    tenant: str
+    def __init__(self, name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Quota, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class Quota(_message.Message):
     __slots__ = ("uploads", "jobs", "workers")

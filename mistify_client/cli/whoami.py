@@ -1,4 +1,4 @@
-"""The command `whoami`: the name and the scopes of a token, its limits, and what its holder uses."""
+"""The command `whoami`: the name, tenant and scopes of a token, its limits, and what its holder uses."""
 
 import typer
 from rich.console import Console
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def whoami(server: ServerOption, token_file: TokenFile = None) -> None:
-    """Show the name and the scopes of the token, its limits, and what its holder uses at present."""
+    """Show the name, tenant and scopes of the token, its limits, and what its holder uses at present."""
     with reported_errors():
         with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
             status = client.caller()
@@ -28,7 +28,8 @@ def whoami(server: ServerOption, token_file: TokenFile = None) -> None:
 
 
 def _show(status: CallerStatus, console: Console) -> None:
-    print_line(console, f"{status.name}: {', '.join(status.scopes)}")
+    tenant = f" of the tenant {status.tenant}" if status.tenant else ""
+    print_line(console, f"{status.name}{tenant}: {', '.join(status.scopes)}")
     table = plain_table("", "in use", "limit")
     limits, usage = status.limits, status.usage
     table.add_row("uploads", _size(usage.uploads), _size(limits.uploads))

@@ -8,15 +8,18 @@ from mistify.v1 import devices_pb2_grpc
 from mistify.wire import devices as wire
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.rollouts.service import RolloutService
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     """Adapter from gRPC to the services."""
 
-    def __init__(self, service: DeviceService, fleet: Fleet, rollouts: RolloutService) -> None:
+    def __init__(
+        self, service: DeviceService, fleets: ByTenant[Fleet], rollouts: ByTenant[RolloutService]
+    ) -> None:
         self._service = service
-        self._fleet = fleet
+        self._fleets = fleets
         self._rollouts = rollouts
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
@@ -34,12 +37,12 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     async def ListDevices(  # noqa: N802
         self, request: pb.ListDevicesRequest, context: Any
     ) -> pb.ListDevicesResponse:
-        """Return all devices."""
+        """Return the devices of the caller's tenant."""
         devices = await asyncio.to_thread(self._service.devices)
         return pb.ListDevicesResponse(devices=map(wire.device_to_proto, devices))
 
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
         """Store the status of a device, and return which package it should run."""
         status = wire.status_from_proto(request)
-        self._fleet.report(status)
-        return wire.instruction_to_proto(self._rollouts.instruction(status))
+        self._fleets.own.report(status)
+        return wire.instruction_to_proto(self._rollouts.own.instruction(status))

@@ -9,25 +9,26 @@ from mistify.uploads import FileDigest
 from mistify.v1 import files_pb2 as pb
 from mistify.v1 import files_pb2_grpc
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.store.uploads import Uploads
 
 
 class FilesServicer(files_pb2_grpc.FilesServicer):
-    """Adapter from gRPC to `Uploads`.
+    """Adapter from gRPC to the uploads of the caller's tenant.
 
     Args:
         check_job: Raises an error if the caller may have no further job.
     """
 
-    def __init__(self, uploads: Uploads, check_job: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, uploads: ByTenant[Uploads], check_job: Callable[[], Awaitable[None]]) -> None:
         self._uploads = uploads
         self._check_job = check_job
 
     async def FindFiles(self, request: pb.FindFilesRequest, context: Any) -> pb.FindFilesResponse:  # noqa: N802
         """Return how much of each file has been received."""
-        files, sender = list(map(_digest, request.files)), current_caller().name
-        await asyncio.to_thread(self._uploads.check_room, files, sender)
-        states = await asyncio.to_thread(lambda: list(map(self._uploads.state, files)))
+        files, sender, uploads = list(map(_digest, request.files)), current_caller().name, self._uploads.own
+        await asyncio.to_thread(uploads.check_room, files, sender)
+        states = await asyncio.to_thread(lambda: list(map(uploads.state, files)))
         if request.for_job and not all(state.complete for state in states):
             await self._check_job()
         return pb.FindFilesResponse(
@@ -42,7 +43,7 @@ class FilesServicer(files_pb2_grpc.FilesServicer):
             header = request.header
             data = (request.data async for request in requests)
             sender = current_caller().name
-            await self._uploads.receive(_digest(header.file), header.offset, data, sender)
+            await self._uploads.own.receive(_digest(header.file), header.offset, data, sender)
             return pb.UploadFileResponse()
         raise MistifyError(ErrorCode.INVALID_DATASET, "the upload has no header; send it first")
 

@@ -10,39 +10,40 @@ from mistify.rollouts import RolloutProgress
 from mistify.v1 import rollouts_pb2 as pb
 from mistify.v1 import rollouts_pb2_grpc
 from mistify.wire import rollouts as wire
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.rollouts.service import RolloutService
 
 
 class RolloutsServicer(rollouts_pb2_grpc.RolloutsServicer):
-    """Adapter from gRPC to the service."""
+    """Adapter from gRPC to the service of the caller's tenant."""
 
-    def __init__(self, service: RolloutService) -> None:
-        self._service = service
+    def __init__(self, services: ByTenant[RolloutService]) -> None:
+        self._services = services
 
     async def StartRollout(self, request: pb.StartRolloutRequest, context: Any) -> pb.RolloutProgress:
         """Start a roll-out."""
-        return await _answer(self._service.start, wire.new_rollout_from_proto(request))
+        return await _answer(self._services.own.start, wire.new_rollout_from_proto(request))
 
     async def ListRollouts(self, request: pb.ListRolloutsRequest, context: Any) -> pb.ListRolloutsResponse:
         """Return the newest roll-outs."""
-        newest = await asyncio.to_thread(self._service.newest)
+        newest = await asyncio.to_thread(self._services.own.newest)
         return pb.ListRolloutsResponse(rollouts=map(wire.progress_to_proto, newest))
 
     async def GetRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Return a roll-out."""
-        return await _answer(self._service.get, request.id)
+        return await _answer(self._services.own.get, request.id)
 
     async def PauseRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Pause a roll-out."""
-        return await _answer(self._service.pause, request.id)
+        return await _answer(self._services.own.pause, request.id)
 
     async def ResumeRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Resume a roll-out."""
-        return await _answer(self._service.resume, request.id)
+        return await _answer(self._services.own.resume, request.id)
 
     async def RollBack(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Roll back a roll-out."""
-        return await _answer(self._service.roll_back, request.id)
+        return await _answer(self._services.own.roll_back, request.id)
 
 
 async def _answer(method: Callable[..., RolloutProgress], *arguments: object) -> pb.RolloutProgress:

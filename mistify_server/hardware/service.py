@@ -14,33 +14,43 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.times import utc_now
 from mistify_server.hardware.fitting import fitted
 from mistify_server.hardware.host import kept_host, register_host
-from mistify_server.store.devices import DeviceStore
-from mistify_server.store.jobs import JobStore
+from mistify_server.identity.callers import current_caller
+from mistify_server.store.directory import Store
 
 
 class DeviceService:
-    """The devices in one store. Every method raises `MistifyError`."""
+    """The measured devices of tenants, and the server's machine. Every method raises `MistifyError`.
 
-    def __init__(self, devices: DeviceStore, jobs: JobStore, now: Callable[[], datetime] = utc_now) -> None:
-        self._devices = devices
-        self._jobs = jobs
+    Calls only reach the devices and the jobs of their own tenant, and the server's machine.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], datetime] = utc_now) -> None:
+        self._of_tenant = store.of
         self._now = now
+
+    @property
+    def _store(self) -> Store:
+        """Return the store of the caller's tenant."""
+        return self._of_tenant(current_caller().tenant)
 
     async def register(self, table: DeviceTable) -> Device:
         """Register a device, replacing one with the same name. Running jobs keep their profiles.
 
-        The server's own machine is registered for all stores on it.
+        The server's own machine is registered for all stores and tenants on it, by callers of `default`.
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the table, including a table for the server's
-                machine that was measured elsewhere; nothing was stored.
+                machine that was measured elsewhere; PERMISSION_DENIED, it is for the server's machine, and
+                the caller is of another tenant; nothing was stored.
         """
+        if is_host(table.name):
+            current_caller().check_operator("measures the server's machine")
         check_table(table)
         if is_host(table.name):
             return (await asyncio.to_thread(register_host, table)).device
         profiles, settings = await asyncio.to_thread(fitted, table)
         device = Device(table.name, table.machine, table.runtime, tuple(settings), self._now())
-        await asyncio.to_thread(self._devices.put, device, table, profiles)
+        await asyncio.to_thread(self._store.devices.put, device, table, profiles)
         return device
 
     async def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
@@ -60,16 +70,17 @@ class DeviceService:
         return await asyncio.to_thread(self._adjusted, device, job_id, goal_id, median_ms)
 
     def devices(self) -> list[Device]:
-        """Return all devices by name, preceded by this machine if it has been measured."""
+        """Return the devices of the caller's tenant by name, preceded by this machine if it is measured."""
         host = kept_host()
-        return [*([host.device] if host else []), *self._devices.all()]
+        return [*([host.device] if host else []), *self._store.devices.all()]
 
     def _adjusted(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
         """Adjust the predictions for a device, as described in `report`."""
-        goal = self._jobs.goal(job_id, goal_id)
+        store = self._store
+        goal = store.jobs.goal(job_id, goal_id)
         name = device_profile_name(device, goal.spec.quantization.precision.integer, goal.spec.threads)
         predicted = goal.achieved.get(latency_axis(name))
-        plan = next(state.plan for state in self._jobs.batches(job_id) if state.plan.number == goal.batch)
+        plan = next(state.plan for state in store.jobs.batches(job_id) if state.plan.number == goal.batch)
         profile = plan.recipe.hardware.get(name)
         if predicted is None or not isinstance(profile, MeasuredProfile):
             message = (
@@ -83,9 +94,9 @@ class DeviceService:
             )
             raise MistifyError(ErrorCode.NOT_FOUND, message)
         deviation = median_ms / (predicted / profile.factor)
-        return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
+        return predicted, store.devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
         """Check whether a job's profile matches the device's current models, ignoring the factor."""
         models = replace(profile, factor=1.0)
-        return any(replace(known, factor=1.0) == models for known in self._devices.profiles(device))
+        return any(replace(known, factor=1.0) == models for known in self._store.devices.profiles(device))

@@ -61,7 +61,7 @@ class AuditLog:
         """
         fields = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "caller": caller.name,
+            "caller": str(caller.id),
             "action": action,
             "subject": subject,
             "outcome": outcome,

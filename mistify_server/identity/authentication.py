@@ -52,7 +52,7 @@ class Authenticator:
 
     Args:
         token: The administrator's token; None for a server that needs no tokens.
-        tokens: The tokens of other callers.
+        tokens: The tokens of other callers, of any tenant.
         now: Returns the time in seconds since 1970.
         remote: Whether the tokens are in another program, for which the event loop must not wait.
     """
@@ -91,7 +91,7 @@ class Authenticator:
         token = await asyncio.to_thread(find, credential.sha256) if self._remote else find(credential.sha256)
         if token is None or (token.expires_unix_ms or float("inf")) <= self._now() * 1000:
             return None
-        return Caller(token.name, token.scopes)
+        return Caller(token.name, token.scopes, token.tenant)
 
     async def caller_of_header(self, header: str) -> Caller | None:
         """Return the caller who sent an `authorization` header; None if it identifies nobody.
@@ -113,6 +113,7 @@ def create_token(
     """Add a token, and return it with its secret, which nothing can recover later.
 
     Args:
+        tokens: The tokens of its tenant.
         days: Days until it expires; None for never.
         limits: Field of `Quota` -> limit on what its holder uses at the same time. Others are those of a
             revoked token with this name, which was perhaps made again for another secret.
@@ -121,6 +122,7 @@ def create_token(
         MistifyError: INVALID_CONFIG, the name, the scopes, the days or the limits cannot be used; CONFLICT,
             the name is taken.
     """
+    check_name(tokens.tenant)
     check_name(name)
     if name in (LOCAL.name, ADMINISTRATOR.name):
         raise MistifyError(ErrorCode.CONFLICT, f'the name "{name}" is reserved; use another name')
@@ -136,8 +138,8 @@ def create_token(
     secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     now_ms = int(time.time() * 1000)
     expires_ms = None if days is None else now_ms + days * _DAY_MS
-    quota = replace(tokens.limits(name), **chosen)
-    token = AccessToken(name, Credential.of(secret).sha256, frozenset(scopes), now_ms, expires_ms, quota)
+    quota, digest = replace(tokens.limits(name), **chosen), Credential.of(secret).sha256
+    token = AccessToken(name, digest, frozenset(scopes), now_ms, expires_ms, quota, tokens.tenant)
     tokens.add(token)
     return token, secret
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 
@@ -25,16 +27,37 @@ MEANINGS: Final[Mapping[Scope, str]] = {
     Scope.SUBMIT: "plan, submit, extend, pause, cancel and remove jobs; upload files; add measured devices",
     Scope.TUNE: "tune with other members of a group",
     Scope.REPORT: "report a device's state and the latency of its packages",
-    Scope.ADMIN: "everything, including tokens and roll-outs",
+    Scope.ADMIN: "everything in its tenant, including tokens and roll-outs",
 }
+
+
+#: The tenant of whoever has the server's own token, and of everyone on a server without tokens.
+DEFAULT_TENANT: Final = "default"
+
+
+class CallerId(NamedTuple):
+    """The name of a token, which is unique within its tenant; as text, `TENANT/NAME` outside `default`."""
+
+    tenant: str
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return self.name if self.tenant == DEFAULT_TENANT else f"{self.tenant}/{self.name}"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Someone who calls the server: the name of their token, and its scopes."""
+    """Someone who calls the server: the name of their token, its scopes, and its tenant."""
 
     name: str
     scopes: frozenset[Scope]
+    tenant: str = DEFAULT_TENANT
+
+    @property
+    def id(self) -> CallerId:
+        """Return the name of the token with its tenant."""
+        return CallerId(self.tenant, self.name)
 
     def may(self, scope: Scope) -> bool:
         """Return whether the caller has a scope; `admin` includes all others."""
@@ -52,6 +75,22 @@ class Caller:
                 ErrorCode.PERMISSION_DENIED,
                 f'the token "{self.name}" has the scopes {scopes}; this needs {scope.value}; '
                 "ask the server's administrator for a token that has it",
+            )
+
+    def check_operator(self, action: str) -> None:
+        """Raise an error unless the caller is of the tenant `default`, for what concerns the whole server.
+
+        Args:
+            action: A description of the call, such as `measures the server's machine`.
+
+        Raises:
+            MistifyError: PERMISSION_DENIED.
+        """
+        if self.tenant != DEFAULT_TENANT:
+            raise MistifyError(
+                ErrorCode.PERMISSION_DENIED,
+                f'the token "{self.name}" belongs to the tenant {self.tenant}, and this {action}, which '
+                f"concerns the whole server; use a token of the tenant {DEFAULT_TENANT}",
             )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mistify.quotas import UNLIMITED, Quota
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, CallerId, Scope
 
 
 @dataclass(frozen=True)
@@ -13,11 +13,12 @@ class AccessToken:
     """A token of a caller. Its secret is not stored.
 
     Attributes:
-        name: Unique name of the caller.
+        name: Name of the caller, unique within the tenant.
         sha256: Digest of the secret, in hexadecimal.
         created_unix_ms: Time of its creation, in milliseconds since 1970.
         expires_unix_ms: Time from which it is refused; None for never.
         limits: Limits on what its holder uses at the same time.
+        tenant: The tenant to which its holder belongs.
     """
 
     name: str
@@ -26,14 +27,23 @@ class AccessToken:
     created_unix_ms: int
     expires_unix_ms: int | None = None
     limits: Quota = UNLIMITED
+    tenant: str = DEFAULT_TENANT
+
+    @property
+    def holder(self) -> CallerId:
+        """Return the name with the tenant."""
+        return CallerId(self.tenant, self.name)
 
 
 class TokenStore(ABC):
-    """Store of tokens by name."""
+    """Store of a tenant's tokens by name."""
+
+    #: The tenant to which the tokens belong.
+    tenant: str
 
     @abstractmethod
     def add(self, token: AccessToken) -> None:
-        """Add a token, also if one with its name was revoked.
+        """Add a token of the tenant, also if one with its name was revoked.
 
         Raises:
             MistifyError: CONFLICT, the name is taken.
@@ -41,11 +51,11 @@ class TokenStore(ABC):
 
     @abstractmethod
     def find(self, sha256: str) -> AccessToken | None:
-        """Return the token whose secret has a digest; None if there is none."""
+        """Return the token, of any tenant, whose secret has a digest; None if there is none."""
 
     @abstractmethod
     def all(self) -> list[AccessToken]:
-        """Return all tokens, by name."""
+        """Return the tenant's tokens, by name."""
 
     @abstractmethod
     def limits(self, name: str) -> Quota:

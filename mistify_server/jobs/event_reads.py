@@ -1,7 +1,7 @@
 """Events of jobs, read once for all watchers that have seen the same ones."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final, NamedTuple
 
 from mistify.jobs.job import JobEvent
@@ -25,25 +25,25 @@ class NextChange(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._reads: dict[int, asyncio.Task[EventRead]] = {}
+        self._reads: dict[Hashable, asyncio.Task[EventRead]] = {}
 
-    async def events(self, after: int, read: Callable[[], Coroutine[Any, Any, EventRead]]) -> EventRead:
+    async def events(self, known: Hashable, read: Callable[[], Coroutine[Any, Any, EventRead]]) -> EventRead:
         """Return what `read` returns, which is called once for all watchers.
 
         Args:
-            after: The number of the last known event.
+            known: The watcher's tenant and last known event: only watchers with the same ones share a read.
 
         Raises:
             MistifyError: From `read`; the next call repeats it.
         """
-        shared = self._reads.get(after)
+        shared = self._reads.get(known)
         if shared is None:
-            shared = self._reads[after] = asyncio.create_task(read())
+            shared = self._reads[known] = asyncio.create_task(read())
             if len(self._reads) > _MOST_READS:
                 del self._reads[next(iter(self._reads))]
         try:
             return await asyncio.shield(shared)  # others may still need it when this watcher leaves
         except Exception:
-            if self._reads.get(after) is shared:
-                del self._reads[after]
+            if self._reads.get(known) is shared:
+                del self._reads[known]
             raise

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from mistify.jobs.job import GoalState, Job, JobPriority, JobState
 from mistify_server.engines.base import TaskEngine
+from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.course import Course
 from mistify_server.jobs.log import JobLog
@@ -22,6 +23,7 @@ class JobRunner:
     Args:
         job: The job in its state in the store.
         states: The job's batches in their state in the store.
+        submitter: Who submitted the job, with the tenant to which it belongs.
         on_change: Called after every change of the job.
         scheduler: Starts the steps of all jobs.
         traces: Records the steps of the job.
@@ -34,6 +36,7 @@ class JobRunner:
         job: Job,
         states: Sequence[BatchState],
         *,
+        submitter: CallerId,
         on_change: Callable[[], None],
         writer: StoreWriter,
         scheduler: StepScheduler,
@@ -43,7 +46,7 @@ class JobRunner:
         course = Course(states, job.goals, engine.slots, job.seconds)
         self._log = JobLog(store.jobs, job, on_change, writer, course)
         self._log.paused = paused
-        self._queue = StepQueue(scheduler, job.id, job.submitted_by, priority=job.priority, paused=paused)
+        self._queue = StepQueue(scheduler, job.id, submitter, priority=job.priority, paused=paused)
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(
                 state, self._log, engine, store, self._queue, traces=traces
@@ -52,8 +55,8 @@ class JobRunner:
         }
 
     @property
-    def caller(self) -> str:
-        """Return the name of the caller whose job it is."""
+    def caller(self) -> CallerId:
+        """Return the caller whose job it is."""
         return self._queue.caller
 
     @property

@@ -8,6 +8,7 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
 from mistify.package.signature import KeyChain
+from mistify_server.identity.callers import current_caller
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.directory import Store
 
@@ -16,13 +17,13 @@ CHUNK: Final = 256 * 1024
 
 
 class PackageFiles:
-    """The files of all packages, and the keys that sign them.
+    """The files of packages, and the keys that sign them.
 
-    Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones.
+    Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones, and those of other tenants.
     """
 
     def __init__(self, store: Store) -> None:
-        self._jobs = store.jobs
+        self._of_tenant = store.of
         self._artifacts = store.artifacts
         self._signing_keys = store.signing_keys
 
@@ -78,7 +79,7 @@ class PackageFiles:
         return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
 
     def _files_of(self, job_id: str, goal_id: str) -> tuple[PackageFile, ...]:
-        goal = self._jobs.goal(job_id, goal_id)
+        goal = self._of_tenant(current_caller().tenant).jobs.goal(job_id, goal_id)
         if not goal.files:
             message = f'the goal "{goal_id}" has no package; its state is {goal.state.value}'
             raise MistifyError(ErrorCode.NOT_FOUND, message)

@@ -9,8 +9,10 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_bytes
 from mistify_server.engines.base import TaskEngine
+from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import Store
+from mistify_server.store.jobs import JobStore
 from mistify_server.store.removal import remove_job
 
 #: How long a removal can be undone.
@@ -33,7 +35,7 @@ def utc_now() -> datetime:
 
 
 class JobRemovals:
-    """Removes the jobs of a store. Methods raise `MistifyError`: NOT_FOUND for unknown jobs."""
+    """Removes jobs. Methods raise `MistifyError`: NOT_FOUND for unknown jobs, and those of other tenants."""
 
     def __init__(
         self, store: Store, jobs: RunningJobs, engine: TaskEngine, now: Callable[[], datetime] = utc_now
@@ -43,6 +45,11 @@ class JobRemovals:
         self._engine = engine
         self._now = now
         self._removing = asyncio.Lock()
+
+    @property
+    def _own(self) -> JobStore:
+        """Return the jobs of the caller's tenant."""
+        return self._store.of(current_caller().tenant).jobs
 
     async def hide(self, job_id: str) -> int:
         """Remove a finished job from the lists, and return until when this can be undone.
@@ -54,13 +61,13 @@ class JobRemovals:
             MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
         """
         now_ms = self._now_ms()
-        await asyncio.to_thread(self._store.jobs.hide, job_id, now_ms)
+        await asyncio.to_thread(self._own.hide, job_id, now_ms)
         _log.info("the job was removed, and can be restored for a day", extra={"job": job_id})
         return final_removal(now_ms)
 
     async def restore(self, job_id: str) -> None:
         """Undo `hide`; a job that was not removed does not change."""
-        await asyncio.to_thread(self._store.jobs.restore, job_id)
+        await asyncio.to_thread(self._own.restore, job_id)
         _log.info("the job was restored", extra={"job": job_id})
 
     async def remove(self, job_id: str) -> int:
@@ -69,6 +76,7 @@ class JobRemovals:
         Raises:
             MistifyError: As for `hide`; UNAVAILABLE, a model is being added to the store.
         """
+        await asyncio.to_thread(self._own.ended, job_id)  # raises an error for those of others
         # The caller may disconnect, but the files of a removed job must be removed too.
         return await asyncio.shield(asyncio.create_task(self._remove(job_id, None)))
 

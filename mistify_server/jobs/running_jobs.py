@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import TaskEngine
+from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.caller_limits import CallerLimits
 from mistify_server.jobs.event_reads import EventRead, NextChange
 from mistify_server.jobs.job_runner import JobRunner
@@ -51,7 +52,7 @@ class RunningJobs:
         self._engine = engine
         self._traces, self._job_traces = traces, JobTraces(store.jobs, traces)
         self._writer = StoreWriter()
-        self._limits = CallerLimits(store.tokens)
+        self._limits = CallerLimits(lambda tenant: store.of(tenant).tokens)
         self._scheduler = StepScheduler(engine.slots, self._limits.most_steps)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
@@ -73,7 +74,7 @@ class RunningJobs:
         """
         return min((runner.busy_since for runner in self._runners.values()), default=time.time())
 
-    def steps_of(self, caller: str) -> int:
+    def steps_of(self, caller: CallerId) -> int:
         """Return the number of a caller's steps in progress. Thread-safe."""
         return self._scheduler.running(caller)
 
@@ -94,12 +95,12 @@ class RunningJobs:
         self._tasks[job_id] = task
         task.add_done_callback(self._discard)
 
-    def start_new(self, job: Job, plans: Sequence[BatchPlan]) -> None:
+    def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId) -> None:
         """Run a job that was just stored, without reading it again; no effect if it is already running."""
         if self._stopped is not None or job.id in self._tasks:
             return
         self.start(job.id)
-        self._runners[job.id] = self._runner(job, [BatchState(plan, None, {}) for plan in plans])
+        self._runners[job.id] = self._runner(job, [BatchState(plan, None, {}) for plan in plans], submitter)
 
     def grow(self, job_id: str, addition: Addition) -> None:
         """Add goals that were added to a job in the store; start the job if it is not running."""
@@ -144,10 +145,15 @@ class RunningJobs:
         for job_id in list(self._changed):
             self._wake_watchers(job_id)
 
-    async def watch(self, job_id: str, after: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+    async def watch(
+        self, tenant: str, job_id: str, after: int, *, so_far: bool = False
+    ) -> AsyncIterator[JobEvent]:
         """Yield every event with a number above `after`, then new events as they occur, until the job ends.
 
         With `so_far`, only yield existing events.
+
+        Args:
+            tenant: The tenant of the watcher; only those of the same tenant share reads.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the server is stopping; any other, the
@@ -156,7 +162,8 @@ class RunningJobs:
         while True:
             changed = self._changed.setdefault(job_id, NextChange())
             try:
-                events, ended = await changed.events(after, partial(self._read_events, job_id, after))
+                read = partial(self._read_events, tenant, job_id, after)
+                events, ended = await changed.events((tenant, after), read)
             except MistifyError as error:
                 if not is_outage(error) or self._stopped is not None:
                     raise
@@ -174,12 +181,13 @@ class RunningJobs:
                 raise failure
             await changed.wait()
 
-    async def _read_events(self, job_id: str, after: int) -> EventRead:
-        """Read the next events of a job, and whether it has ended."""
+    async def _read_events(self, tenant: str, job_id: str, after: int) -> EventRead:
+        """Read the next events of a tenant's job, and whether it has ended."""
+        jobs = self._store.of(tenant).jobs
 
         def read() -> EventRead:
-            ended = self._store.jobs.ended(job_id)  # first: no events follow the ones read then
-            return EventRead(self._store.jobs.events(job_id, after, _PAGE), ended)
+            ended = jobs.ended(job_id)  # first: no events follow the ones read then
+            return EventRead(jobs.events(job_id, after, _PAGE), ended)
 
         return await asyncio.to_thread(read) if self._store.remote else read()
 
@@ -267,15 +275,17 @@ class RunningJobs:
             with attempt:
                 job = await asyncio.to_thread(self._store.jobs.job, job_id)
                 states = await asyncio.to_thread(self._store.jobs.batches, job_id)
-        return self._runner(job, states)
+                submitter = await asyncio.to_thread(self._store.jobs.submitter, job_id)
+        return self._runner(job, states, submitter)
 
-    def _runner(self, job: Job, states: Sequence[BatchState]) -> JobRunner:
+    def _runner(self, job: Job, states: Sequence[BatchState], submitter: CallerId) -> JobRunner:
         wake = partial(self._wake_watchers, job.id)
         return JobRunner(
             self._store,
             self._engine,
             job,
             states,
+            submitter=submitter,
             on_change=wake,
             writer=self._writer,
             scheduler=self._scheduler,

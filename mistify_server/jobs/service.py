@@ -15,6 +15,7 @@ from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify_server.identity.callers import current_caller
 from mistify_server.identity.quotas import check_unfinished
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
@@ -53,21 +54,26 @@ _log = logging.getLogger(__name__)
 
 
 class PortingService:
-    """The porting jobs in one store. Every method raises `MistifyError`: NOT_FOUND for unknown jobs."""
+    """The porting jobs of the caller's tenant. Every method raises `MistifyError`: NOT_FOUND for others.
+
+    Args:
+        store: The store of all tenants.
+        resolvers: Find the models, data and devices of each tenant.
+    """
 
     def __init__(
         self,
         store: Store,
         jobs: RunningJobs,
-        resolver: BatchResolver,
+        resolvers: ByTenant[BatchResolver],
         inspector: BatchInspector,
         *,
         max_goals: int = DEFAULT_MAX_GOALS,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._store = store
+        self._of_tenant = store.of
         self._jobs = jobs
-        self._resolver = resolver
+        self._resolvers = resolvers
         self._inspector = inspector
         self._max_goals = max_goals
         self._now = now
@@ -76,6 +82,15 @@ class PortingService:
     def store_reachable(self) -> bool:
         """Whether calls can be expected to succeed, as far as is known without using the store."""
         return self._store.reachable()
+
+    @property
+    def _store(self) -> Store:
+        """Return the store of the caller's tenant."""
+        return self._of_tenant(current_caller().tenant)
+
+    async def _check_known(self, job_id: str) -> None:
+        """Raise NOT_FOUND unless the caller's tenant has a job, before it is changed or waited for."""
+        await asyncio.to_thread(self._store.jobs.ended, job_id)
 
     async def submit(
         self,
@@ -138,7 +153,7 @@ class PortingService:
         kept = await asyncio.to_thread(self._store.jobs.create, submission, most)
         if kept is job:
             _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
-            self._jobs.start_new(job, submission.plans)
+            self._jobs.start_new(job, submission.plans, current_caller().id)
         return kept.id
 
     async def plan(self, config_text: str) -> Plan:
@@ -174,6 +189,7 @@ class PortingService:
                 finished, and its submitter has too many unfinished ones.
         """
         inspections: Inspections = {}
+        await self._check_known(job_id)
         while True:
             async with self._jobs.held(job_id):
                 if idempotency_key:
@@ -289,18 +305,22 @@ class PortingService:
         if name is not None:
             check_job_name(name)
         change = JobChange(name, None if tags is None else checked_tags(tags), priority)
+        await self._check_known(job_id)
         await self._jobs.change(job_id, change)
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; finished goals keep their packages."""
+        await self._check_known(job_id)
         await self._jobs.cancel(job_id)
 
     async def pause(self, job_id: str) -> None:
         """Let a job start no further steps; those in progress end first. A finished job does not change."""
+        await self._check_known(job_id)
         await self._jobs.set_paused(job_id, paused=True)
 
     async def resume(self, job_id: str) -> None:
         """Let a paused job continue; no effect on other jobs."""
+        await self._check_known(job_id)
         await self._jobs.set_paused(job_id, paused=False)
 
     def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
@@ -310,14 +330,14 @@ class PortingService:
             after_sequence: The last known sequence number; 0 for all events.
             so_far: Whether to end with the latest event even if the job continues.
         """
-        return self._jobs.watch(job_id, after_sequence, so_far=so_far)
+        return self._jobs.watch(current_caller().tenant, job_id, after_sequence, so_far=so_far)
 
     async def latest_events(self, job_id: str) -> list[JobEvent]:
         """Return the latest events of a job in order, enough to show the steps in progress."""
         return await asyncio.to_thread(self._store.jobs.latest_events, job_id, _LATEST_EVENTS)
 
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
-        return read_and_resolve(config_text, self._resolver, self._max_goals)
+        return read_and_resolve(config_text, self._resolvers.own, self._max_goals)
 
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector

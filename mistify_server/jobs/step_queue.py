@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mistify.jobs.job import JobPriority
+from mistify_server.identity.callers import LOCAL, CallerId
 from mistify_server.tasks.in_progress import InProgress
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
@@ -17,7 +18,7 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 
 @dataclass
 class _Share:
-    """The slots in use by a caller or a job, and their last turn: a number that rises with each."""
+    """The slots in use by a tenant, a caller or a job, and their last turn: a number that rises with each."""
 
     running: int = 0
     turn: int = -1
@@ -26,7 +27,8 @@ class _Share:
 class StepScheduler:
     """Starts the steps of all jobs, at most as many at a time as there are slots.
 
-    A free slot goes to a job of the highest priority. Among these, callers share the slots equally, however
+    Tenants share the slots equally, whatever the number of their callers and the priorities of their jobs. A
+    tenant's slot goes to a job of the highest priority. Among these, callers share the slots equally, however
     many jobs they have, and so do the jobs of a caller: the one with the fewest steps in progress comes
     first, then the one that has waited longest for its turn. The order depends only on the order of calls,
     never on time. Use it from one event loop.
@@ -36,10 +38,11 @@ class StepScheduler:
         most_of: Returns how many of them may be a caller's; None for no limit.
     """
 
-    def __init__(self, slots: int, most_of: Callable[[str], int | None] = lambda _: None) -> None:
+    def __init__(self, slots: int, most_of: Callable[[CallerId], int | None] = lambda _: None) -> None:
         self._free = slots
         self._most_of = most_of
-        self._callers: defaultdict[str, _Share] = defaultdict(_Share)
+        self._tenants: defaultdict[str, _Share] = defaultdict(_Share)
+        self._callers: defaultdict[CallerId, _Share] = defaultdict(_Share)
         self._queues: list[StepQueue] = []
         self._expected: set[str] = set()
         self._turns = itertools.count()
@@ -64,7 +67,7 @@ class StepScheduler:
         if queue in self._queues:
             self._queues.remove(queue)
 
-    def running(self, caller: str) -> int:
+    def running(self, caller: CallerId) -> int:
         """Return the number of a caller's steps in progress. Thread-safe."""
         share = self._callers.get(caller)
         return 0 if share is None else share.running
@@ -78,8 +81,8 @@ class StepScheduler:
     def release(self, queue: "StepQueue") -> None:
         """Take back the slot of a step."""
         self._free += 1
-        self._callers[queue.caller].running -= 1
-        queue.share.running -= 1
+        for share in self._shares(queue):
+            share.running -= 1
         self.wake()
 
     def _start(self) -> None:
@@ -94,19 +97,24 @@ class StepScheduler:
                 return
             self._free -= 1
             turn = next(self._turns)
-            for share in (self._callers[chosen.caller], chosen.share):
+            for share in self._shares(chosen):
                 share.running, share.turn = share.running + 1, turn
             chosen.start_next()
 
-    def _has_room(self, caller: str) -> bool:
+    def _has_room(self, caller: CallerId) -> bool:
         """Return whether a caller may have another step in progress."""
         most = self._most_of(caller)
         return most is None or self.running(caller) < most
 
     def _order(self, queue: "StepQueue") -> tuple[int, ...]:
         """Return the place of a job among those that are ready; the lowest is first."""
-        caller = self._callers[queue.caller]
-        return (-queue.priority.level, caller.running, caller.turn, queue.share.running, queue.share.turn)
+        tenant, caller, job = self._shares(queue)
+        own = caller.running, caller.turn, job.running, job.turn
+        return (tenant.running, tenant.turn, -queue.priority.level, *own)
+
+    def _shares(self, queue: "StepQueue") -> tuple[_Share, ...]:
+        """Return the shares of a job's tenant, of its caller, and of the job itself."""
+        return self._tenants[queue.caller.tenant], self._callers[queue.caller], queue.share
 
 
 class StepQueue:
@@ -115,7 +123,7 @@ class StepQueue:
     Steps can be added at any time from the same event loop. The first exception in a step ends the run.
 
     Args:
-        caller: The name of the caller whose job it is.
+        caller: The caller whose job it is.
         priority: The job's priority.
         paused: Whether it starts no steps until it is resumed.
 
@@ -127,7 +135,7 @@ class StepQueue:
         self,
         scheduler: StepScheduler,
         job_id: str = "",
-        caller: str = "",
+        caller: CallerId = LOCAL.id,
         *,
         priority: JobPriority = JobPriority.NORMAL,
         paused: bool = False,

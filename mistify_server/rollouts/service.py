@@ -1,4 +1,4 @@
-"""The service of roll-outs: started, followed and ended. Independent of gRPC and HTTP."""
+"""The services of roll-outs: started, followed and ended. Independent of gRPC and HTTP."""
 
 import asyncio
 import logging
@@ -24,6 +24,7 @@ from mistify.rollouts import (
 )
 from mistify_server.fleet import Fleet
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.store_writer import completed
 from mistify_server.names import new_id
 from mistify_server.rollouts.devices import RolloutDevices
@@ -46,7 +47,7 @@ def _now() -> datetime:
 
 
 class RolloutService:
-    """The roll-outs of a store, and the devices of its fleet that they address.
+    """The roll-outs of a tenant, and the devices of its fleet that they address.
 
     Which device has which package is in the reports of the fleet, so that only the roll-outs themselves are
     stored. Thread-safe. `instruction` answers at once; everything else uses the store or goes through the
@@ -194,17 +195,6 @@ class RolloutService:
                 if following != rollout:
                     self._saved(following)
 
-    async def keep_advancing(self) -> None:
-        """Call `advance` every few seconds until cancelled."""
-        while True:
-            await asyncio.sleep(_INTERVAL_SECONDS)
-            try:
-                await completed(asyncio.to_thread(self.advance))
-            except MistifyError as error:
-                _log.warning("roll-outs could not be advanced: %s", error)
-            except Exception:  # the others must still be judged
-                _log.exception("roll-outs could not be advanced because of an internal error")
-
     def _under_way(self) -> list[Rollout]:
         return [rollout for rollout in self._rollouts.values() if rollout.state.under_way]
 
@@ -261,3 +251,16 @@ class RolloutService:
 
     def _now_ms(self) -> int:
         return int(self._now().timestamp() * 1000)
+
+
+async def keep_advancing(services: ByTenant[RolloutService]) -> None:
+    """Advance the roll-outs of all tenants every few seconds until cancelled."""
+    while True:
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        for service in services.all():
+            try:
+                await completed(asyncio.to_thread(service.advance))
+            except MistifyError as error:
+                _log.warning("roll-outs could not be advanced: %s", error)
+            except Exception:  # the others must still be judged
+                _log.exception("roll-outs could not be advanced because of an internal error")

@@ -23,7 +23,8 @@ from mistify_server.store.objects.binding import binding_of, opened_artifacts
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.jobs import SqlJobStore
-from mistify_server.store.uploads import SENDERS, UPLOADS, uploaded_files
+from mistify_server.store.upload_directories import UPLOADS, directory_of, tenants_with_uploads
+from mistify_server.store.uploads import SENDERS, uploaded_files
 
 #: File that marks a directory as a backup, so that no other store is overwritten.
 _MARK: Final = "backup"
@@ -69,7 +70,12 @@ def back_up(directory: Path, target: Path) -> Backup:
     with locked_store(target), writing(target):
         tidy_files(target)
         (target / _MARK).touch()
-        sizes = [*_copy_uploads(directory / UPLOADS, target / UPLOADS)]
+        uploads, copies = directory / UPLOADS, target / UPLOADS
+        sizes = [
+            size
+            for tenant in tenants_with_uploads(uploads)
+            for size in _copy_uploads(directory_of(uploads, tenant), directory_of(copies, tenant))
+        ]
         damaged: set[str] | None = None
         for _ in range(_ATTEMPTS):
             before = damaged
@@ -132,7 +138,7 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
 
 
 def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
-    """Copy uploads, who sent them, and their names in configs; yield the sizes of new files in bytes."""
+    """Copy a tenant's uploads, their senders and names in configs; yield the sizes of new files in bytes."""
     places: dict[int, Path] = {}
     for path in uploaded_files(source):
         place = target / path.relative_to(source)

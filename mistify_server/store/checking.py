@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from mistify.wording import listed
 from mistify_server.store.artifacts import pieces_of
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.package_signatures import signature_faults
-from mistify_server.store.uploads import UPLOADS, uploaded_files
+from mistify_server.store.upload_directories import UPLOADS, directory_of, tenants_with_uploads
+from mistify_server.store.uploads import uploaded_files
 
 
 class CheckedStore(NamedTuple):
@@ -47,14 +49,17 @@ def check_store(directory: Path) -> CheckedStore:
     problems += [
         f"the artifact {name} is {states[name]}; {_use(users.get(name, ()))}" for name in sorted(states)
     ]
-    files = {path.name: path for path in uploaded_files(directory / UPLOADS)}
-    uploads = _checked(files, lambda name: pieces_of(files[name]))
+    uploads = [
+        _checked_uploads(directory_of(directory / UPLOADS, tenant))
+        for tenant in tenants_with_uploads(directory / UPLOADS)
+    ]
     problems += [
         f"the upload {name} is damaged; `mistify port` with its config uploads it again"
-        for name, file in uploads.items()
+        for of_tenant in uploads
+        for name, file in of_tenant.items()
         if file.damaged
     ]
-    read = [*artifacts.values(), *uploads.values()]
+    read = [*artifacts.values(), *chain.from_iterable(of_tenant.values() for of_tenant in uploads)]
     return CheckedStore(len(read), sum(file.size for file in read), tuple(problems))
 
 
@@ -90,6 +95,12 @@ def _checked(names: Iterable[str], content: Callable[[str], Iterator[bytes]]) ->
             readable = False
         checked[name] = _CheckedFile(size, not readable or digest.hexdigest() != name.partition(".")[0])
     return checked
+
+
+def _checked_uploads(directory: Path) -> dict[str, _CheckedFile]:
+    """Read the uploads of a tenant as in `_checked`."""
+    files = {path.name: path for path in uploaded_files(directory)}
+    return _checked(files, lambda name: pieces_of(files[name]))
 
 
 def _users(store: Store) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from mistify.costs.profiles import MeasuredProfile
 
 
 class DeviceStore(ABC):
-    """Store of devices, their measurements, and the profiles fitted to the measurements.
+    """Store of a tenant's devices, their measurements, and the profiles fitted to the measurements.
 
     As with `JobStore`, every method is a crash-safe transaction, takes milliseconds, and raises
     `MistifyError` UNAVAILABLE if the disk is full, read-only or broken.

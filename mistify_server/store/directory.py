@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, invalid_config
@@ -30,10 +30,11 @@ from mistify_server.store.sql.postgresql.backend import PostgresBackend
 from mistify_server.store.sql.postgresql.binding import BINDING, binding_of
 from mistify_server.store.sql.rollouts import SqlRolloutStore
 from mistify_server.store.sql.sqlite import DATABASE, SqliteBackend
+from mistify_server.store.sql.tenants import tenants_of
 from mistify_server.store.sql.tokens import SqlTokenStore
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
-from mistify_server.store.uploads import UPLOADS
+from mistify_server.store.upload_directories import UPLOADS
 
 #: Names in the directory of a store.
 WEIGHTS = "weights"
@@ -47,10 +48,16 @@ AUDIT = "audit.jsonl"
 class Store:
     """An open store: jobs, model names, devices, roll-outs, tuning, tokens, keys, artifacts, and worker logs.
 
+    An open store contains the jobs and groups of all tenants, for the server itself and its operator, and
+    otherwise what belongs to the tenant `default`. What a call of a tenant reaches is the store of this
+    tenant (`of`). Models, keys, artifacts, weights, inspections and logs are those of the server; nobody
+    reaches an artifact except through a job.
+
     `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
     tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
     `artifacts` may be in a bucket. `remote` is true if the database is another program, perhaps on another
-    machine; `reachable` says at once whether calls to it can be expected to succeed.
+    machine; `reachable` says at once whether calls to it can be expected to succeed. `of` returns the store
+    of a tenant, and `tenants` the tenants that have tokens, devices or roll-outs.
     """
 
     jobs: JobStore
@@ -67,6 +74,8 @@ class Store:
     logs: Path
     remote: bool
     reachable: Callable[[], bool]
+    of: Callable[[str], "Store"]
+    tenants: Callable[[], list[str]]
 
 
 @contextmanager
@@ -92,7 +101,7 @@ def open_store(
             pass
     database = Database.open(backend, busy_seconds)
     try:
-        yield Store(
+        whole = Store(
             jobs=SqlJobStore(database),
             models=SqlModelStore(database),
             devices=SqlDeviceStore(database),
@@ -107,9 +116,24 @@ def open_store(
             logs=directory / LOGS,
             remote=backend.remote,
             reachable=lambda: backend.reachable,
+            of=lambda tenant: _of_tenant(whole, database, tenant),
+            tenants=lambda: tenants_of(database),
         )
+        yield whole
     finally:
         database.close()
+
+
+def _of_tenant(whole: Store, database: Database, tenant: str) -> Store:
+    return replace(
+        whole,
+        jobs=SqlJobStore(database, tenant=tenant),
+        devices=SqlDeviceStore(database, tenant),
+        fleet=SqlFleetStore(database, tenant),
+        rollouts=SqlRolloutStore(database, tenant),
+        tuning=SqlTuningStore(database, tenant),
+        tokens=SqlTokenStore(database, tenant),
+    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from mistify.fleet import DeviceReport
 
 
 class FleetStore(ABC):
-    """Store of the last report of each device. Every method is one transaction, as with `JobStore`."""
+    """Store of the last reports of a tenant's devices. Each method is one transaction, as with `JobStore`."""
 
     @abstractmethod
     def all(self) -> list[DeviceReport]:

@@ -10,6 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
+from mistify_server.identity.callers import CallerId
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchInputs, BatchState
@@ -66,6 +67,10 @@ class JobOrigin(NamedTuple):
 
 class JobStore(ABC):
     """Store of jobs, their checkpoints and their events.
+
+    A store contains the jobs of one tenant, or all jobs. It does not know those of other tenants: their ids
+    are unknown, they are in no list or count, and predictions do not learn from them. The server itself uses
+    the store of all jobs, and with it the methods that concern no single job.
 
     Every method is one transaction. Once a writing method has returned, its changes survive a machine crash.
     Calls take milliseconds, unless they read or write all goals of a job with thousands. All methods raise
@@ -164,6 +169,10 @@ class JobStore(ABC):
     @abstractmethod
     def origin(self, job_id: str) -> JobOrigin:
         """Return the call that queued a job last: its submission, or an addition after it had ended."""
+
+    @abstractmethod
+    def submitter(self, job_id: str) -> CallerId:
+        """Return who submitted a job, with the tenant to which it belongs."""
 
     @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:

@@ -6,7 +6,7 @@ from mistify.rollouts import Rollout
 
 
 class RolloutStore(ABC):
-    """Store of roll-outs. Every method is one transaction, as with `JobStore`."""
+    """Store of a tenant's roll-outs. Every method is one transaction, as with `JobStore`."""
 
     @abstractmethod
     def all(self) -> list[Rollout]:

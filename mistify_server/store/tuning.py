@@ -37,6 +37,9 @@ class Member(NamedTuple):
 class TuningStore(ABC):
     """Store of groups, their members' leases, and each member's latest publication.
 
+    A group belongs to the tenant of its job. A store contains the groups of one tenant, or all groups; the
+    server itself uses the latter, and with it the methods that concern all members and weights.
+
     As with `JobStore`, every method is a crash-safe transaction, takes milliseconds, and raises
     `MistifyError` UNAVAILABLE if the disk is full, read-only or broken.
     """

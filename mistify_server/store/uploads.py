@@ -2,7 +2,7 @@
 
 In the directory of uploads, `files/` holds complete files by SHA-256 and `arriving/` incomplete ones.
 `named/DIGEST/NAME` is an upload under its name in configs: a link to its file, or a directory of such links.
-`senders/NAME/DIGEST` says who sent it.
+`senders/NAME/DIGEST` says who sent it. Each tenant has a directory of its own (`upload_directories`).
 """
 
 import asyncio
@@ -33,10 +33,7 @@ KEPT_SECONDS: Final = 86_400.0
 #: Number of cached integrity checks.
 _REMEMBERED: Final = 4_096
 
-#: Name of the directory of uploads in a store.
-UPLOADS: Final = "uploads"
-
-#: Directories in it: of complete files, of their names in configs, and of those who sent them.
+#: Directories of uploads: of complete files, of their names in configs, and of those who sent them.
 FILES: Final = "files"
 NAMED: Final = "named"
 SENDERS: Final = "senders"
@@ -51,15 +48,16 @@ class FileState:
 
 
 class Uploads:
-    """The uploads in one directory, which is used by a single server.
+    """The uploads of a tenant in one directory, which is used by a single server.
 
     Args:
         directory: The directory; created if it does not exist.
-        most_bytes: Limit on the total size of all files.
+        most_bytes: Limit on the total size of all files, including those of other tenants.
         referenced: Returns the SHA-256 digests of files that jobs refer to.
         now: Returns seconds since 1970.
         most_sent: Returns the limit on the total size of the files of a sender, in bytes; None for no limit.
         share: Makes an upload readable on the machines of workers, given the path of each file by its digest.
+        kept_by_all: Returns the bytes of the files of all tenants; None for a single tenant.
     """
 
     def __init__(
@@ -70,7 +68,8 @@ class Uploads:
         now: Callable[[], float] = time.time,
         *,
         most_sent: Callable[[str], int | None] = lambda _: None,
-        share: Callable[[UploadName, Callable[[str], Path]], None] = lambda _upload, _place: None,
+        share: Callable[[UploadName, Callable[[str], Path]], None] = lambda *_: None,
+        kept_by_all: Callable[[], int] | None = None,
     ) -> None:
         self._directory = directory
         self._files = directory / FILES
@@ -81,6 +80,7 @@ class Uploads:
         self._now = now
         self._most_sent = most_sent
         self._share = share
+        self._kept_by_all = kept_by_all or (lambda: self.kept)
         self._senders = UploadSenders(directory / SENDERS)
         #: Bytes received since the server started.
         self.received = 0
@@ -227,7 +227,7 @@ class Uploads:
 
     def _refusal(self, file: FileDigest, sender: str, most_sent: int | None) -> MistifyError | None:
         """Return why an incomplete file cannot be received; None if it can."""
-        room = self._most_bytes - self._bytes + _size(self._part(file.sha256))
+        room = self._most_bytes - self._kept_by_all() + _size(self._part(file.sha256))
         if room < file.size:
             most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
             return MistifyError(

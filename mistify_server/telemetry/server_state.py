@@ -12,15 +12,17 @@ from typing_extensions import override
 
 from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.base import TaskEngine
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.jobs import JobStore
+from mistify_server.store.tenant_uploads import kept_bytes
 from mistify_server.store.uploads import Uploads
 
 _State = TypeVar("_State", bound=Enum)
 
 
 class ServerState(Collector):
-    """Jobs and goals by state, the queue, the workers, uploads and the disk.
+    """Jobs and goals of all tenants by state, the queue, the workers, uploads and the disk.
 
     Args:
         directory: The store's directory.
@@ -29,7 +31,12 @@ class ServerState(Collector):
     """
 
     def __init__(
-        self, directory: Path, store: JobStore, jobs: RunningJobs, engine: TaskEngine, uploads: Uploads
+        self,
+        directory: Path,
+        store: JobStore,
+        jobs: RunningJobs,
+        engine: TaskEngine,
+        uploads: ByTenant[Uploads],
     ) -> None:
         self._directory = directory
         self._store = store
@@ -53,10 +60,12 @@ class ServerState(Collector):
         yield GaugeMetricFamily("mistify_workers_busy", "Workers with a task", load.busy)
         yield CounterMetricFamily("mistify_workers_lost", "Workers that died with a task", load.lost)
         yield CounterMetricFamily(
-            "mistify_upload_received_bytes", "Bytes of models and data received", self._uploads.received
+            "mistify_upload_received_bytes",
+            "Bytes of models and data received",
+            sum(uploads.received for uploads in self._uploads.all()),
         )
         yield GaugeMetricFamily(
-            "mistify_uploads_bytes", "Bytes of stored models and data", self._uploads.kept
+            "mistify_uploads_bytes", "Bytes of stored models and data", kept_bytes(self._uploads)
         )
         yield GaugeMetricFamily("mistify_database_bytes", "Size of the store's database", self._store.size())
         yield GaugeMetricFamily(

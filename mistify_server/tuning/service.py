@@ -11,9 +11,10 @@ from typing import Final, Never
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
+from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.package_files import CHUNK
 from mistify_server.store.directory import Store
-from mistify_server.store.tuning import Group, Member
+from mistify_server.store.tuning import Group, Member, TuningStore
 from mistify_server.tuning.neighbourhoods import Neighbourhoods
 from mistify_server.tuning.packages import PublishedModels
 from mistify_server.tuning.storage import IndexStorage
@@ -37,12 +38,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class TuningService:
     """The coordinator for one store. Every method raises `MistifyError`; NOT_FOUND for anything missing.
 
+    Groups of other tenants than the caller's are missing, too.
+
     Args:
         storage: The storage for the indexes.
         now: Returns seconds since 1970.
     """
 
     def __init__(self, store: Store, storage: IndexStorage, now: Callable[[], float] = time.time) -> None:
+        self._of_tenant = store.of
         self._tuning = store.tuning
         self._packages = PublishedModels(store)
         self._weights = WeightFiles(store.weights, store.tuning)
@@ -51,8 +55,13 @@ class TuningService:
         self._swept_at = now()
 
     def groups(self) -> list[Group]:
-        """Return the groups that devices can join."""
-        return self._tuning.groups()
+        """Return the groups that devices of the caller's tenant can join."""
+        return self._own.groups()
+
+    @property
+    def _own(self) -> TuningStore:
+        """Return the groups of the caller's tenant."""
+        return self._of_tenant(current_caller().tenant).tuning
 
     def sweep(self) -> None:
         """Remove weights left behind by a crash."""
@@ -96,7 +105,7 @@ class TuningService:
         Raises:
             MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
         """
-        group = self._tuning.group(key.group)
+        group = self._own.group(key.group)
         if len(key.secret) != SECRET_BYTES:
             problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the device cannot join", [problem])
@@ -167,12 +176,14 @@ class TuningService:
 
     def leave(self, key: MemberKey) -> None:
         """Remove the caller from its group, if it is a member."""
-        self._forget(Member(key.group, key.member))
+        member = Member(key.group, key.member)
+        if self._own.expiry(member) is not None:
+            self._forget(member)
 
     def _calling_member(self, key: MemberKey) -> Member:
         """Return the calling member, and renew its lease once half of it has expired."""
         member = Member(key.group, key.member)
-        expiry = self._tuning.expiry(member)
+        expiry = self._own.expiry(member)
         if expiry is None:
             raise MistifyError(
                 ErrorCode.NOT_FOUND,

@@ -127,7 +127,7 @@ def _caller_routes(usages: Usages) -> APIRouter:
 
     @router.get("", responses=dict(responses()))
     async def who_am_i(request: Request) -> CallerStatus:
-        """Report the name and the scopes of the caller's token, its limits, and what its holder uses."""
+        """Report the caller's name, tenant and scopes, the limits, and what the caller uses."""
         return await asyncio.to_thread(usages.status, request.state.caller)
 
     return router

@@ -43,7 +43,7 @@ def fleet_routes(services: Services) -> APIRouter:
 
     @router.get("/devices", responses=dict(responses()))
     async def measured_devices() -> list[Device]:
-        """List the measured devices."""
+        """List the measured devices of the caller's tenant."""
         return await asyncio.to_thread(services.devices.devices)
 
     @router.get("/fleet", responses=dict(responses()))
@@ -54,7 +54,7 @@ def fleet_routes(services: Services) -> APIRouter:
         page_token: PageToken = "",
     ) -> FleetPage:
         """List the devices that run packages with their monitors' last reports, by name."""
-        reports, token = await asyncio.to_thread(services.fleet.page, page_size, page_token)
+        reports, token = await asyncio.to_thread(services.fleets.own.page, page_size, page_token)
         return FleetPage(devices=list(reports), next_page_token=token)
 
     @router.get("/groups", responses=dict(responses()))

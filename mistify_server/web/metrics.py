@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mistify.errors import ErrorCode
+from mistify_server.identity.callers import current_caller
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.web.problems import responses
 
@@ -57,7 +58,8 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
         responses={**responses(ErrorCode.UNAVAILABLE), 200: {"content": {"text/plain": {}}}},
     )
     async def metrics() -> Response:
-        """Report the server's current state and its work since startup to Prometheus."""
+        """Report the state and the work of the whole server to Prometheus, for callers of `default`."""
+        current_caller().check_operator("reads metrics")
         content = await asyncio.to_thread(generate_latest, registry)
         return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mistify.errors import ErrorCode
 from mistify.rollouts import EVERY_DEVICE, NewRollout, RolloutCriteria, RolloutProgress
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.problems import responses
@@ -45,15 +46,15 @@ class NewRolloutModel(BaseModel):
         return NewRollout(self.job_id, self.goal_id, self.package, self.devices, tuple(self.stages), criteria)
 
 
-def rollout_routes(service: RolloutService) -> APIRouter:
-    """Return the routes to the roll-outs of a service."""
+def rollout_routes(services: ByTenant[RolloutService]) -> APIRouter:
+    """Return the routes to the roll-outs of the caller's tenant."""
     router = APIRouter(prefix="/v1/rollouts", tags=["roll-outs"])
     unknown, ended = responses(ErrorCode.NOT_FOUND), responses(ErrorCode.NOT_FOUND, ErrorCode.CONFLICT)
 
     @router.get("", responses=dict(responses()))
     async def newest() -> list[RolloutProgress]:
         """List the newest roll-outs with the state of their devices, the last one first."""
-        return await asyncio.to_thread(service.newest)
+        return await asyncio.to_thread(services.own.newest)
 
     @router.post(
         "",
@@ -64,28 +65,28 @@ def rollout_routes(service: RolloutService) -> APIRouter:
     async def start(request: Request, response: Response) -> RolloutProgress:
         """Start a roll-out."""
         new = await small_body(request, NewRolloutModel)
-        progress = await asyncio.to_thread(service.start, new.new_rollout)
+        progress = await asyncio.to_thread(services.own.start, new.new_rollout)
         response.headers["location"] = f"/v1/rollouts/{progress.rollout.id}"
         return progress
 
     @router.get("/{rollout_id}", responses=dict(unknown))
     async def rollout(rollout_id: str) -> RolloutProgress:
         """Return a roll-out with the state of its devices."""
-        return await asyncio.to_thread(service.get, rollout_id)
+        return await asyncio.to_thread(services.own.get, rollout_id)
 
     @router.post("/{rollout_id}/pause", responses=dict(ended))
     async def pause(rollout_id: str) -> RolloutProgress:
         """Admit no further devices and stages; devices that have the package keep it."""
-        return await asyncio.to_thread(service.pause, rollout_id)
+        return await asyncio.to_thread(services.own.pause, rollout_id)
 
     @router.post("/{rollout_id}/resume", responses=dict(ended))
     async def resume(rollout_id: str) -> RolloutProgress:
         """Undo a pause; the minimum time of the stage starts again."""
-        return await asyncio.to_thread(service.resume, rollout_id)
+        return await asyncio.to_thread(services.own.resume, rollout_id)
 
     @router.post("/{rollout_id}/back", responses=dict(ended))
     async def back(rollout_id: str) -> RolloutProgress:
         """End a roll-out; its devices return to their previous package."""
-        return await asyncio.to_thread(service.roll_back, rollout_id)
+        return await asyncio.to_thread(services.own.roll_back, rollout_id)
 
     return router

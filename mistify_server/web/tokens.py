@@ -13,6 +13,7 @@ from mistify.quotas import Quota, Usage
 from mistify_server.identity.authentication import MOST_DAYS, create_token
 from mistify_server.identity.callers import MEANINGS, Scope
 from mistify_server.identity.quotas import change_limits, size_limit
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.usage import Usages
 from mistify_server.web.bodies import described_body, small_body
@@ -62,7 +63,7 @@ class ChangedToken(TokenLimits):
 
 
 class TokenModel(BaseModel):
-    """A token without its secret, with what its holder uses."""
+    """A token of the caller's tenant without its secret, with what its holder uses."""
 
     name: str
     scopes: list[Scope]
@@ -80,7 +81,7 @@ class TokenModel(BaseModel):
             created_unix_ms=token.created_unix_ms,
             expires_unix_ms=token.expires_unix_ms,
             limits=token.limits,
-            usage=usages.usage(token.name),
+            usage=usages.usage(token.holder),
         )
 
 
@@ -90,14 +91,15 @@ class MadeToken(TokenModel):
     token: str
 
 
-def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
-    """Return the routes to a store of tokens."""
+def token_routes(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
+    """Return the routes to the tokens of the caller's tenant."""
     router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
     @router.get("", responses=dict(responses()))
     async def list_tokens() -> list[TokenModel]:
-        """List the tokens by name, without their secrets."""
-        return await asyncio.to_thread(lambda: [TokenModel.of(token, usages) for token in tokens.all()])
+        """List the tokens of the caller's tenant by name, without their secrets."""
+        own = tokens.own
+        return await asyncio.to_thread(lambda: [TokenModel.of(token, usages) for token in own.all()])
 
     @router.post(
         "",
@@ -106,10 +108,10 @@ def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
         openapi_extra=described_body(NewToken),
     )
     async def create(request: Request) -> MadeToken:
-        """Make a token; the secret is in this response only."""
+        """Make a token of the caller's tenant; the secret is in this response only."""
         new = await small_body(request, NewToken)
         token, secret = await asyncio.to_thread(
-            create_token, tokens, new.name, new.scopes, new.days, new.present()
+            create_token, tokens.own, new.name, new.scopes, new.days, new.present()
         )
         made = await asyncio.to_thread(TokenModel.of, token, usages)
         return MadeToken(**made.model_dump(), token=secret)
@@ -123,28 +125,28 @@ def token_routes(tokens: TokenStore, usages: Usages) -> APIRouter:
     async def change(name: str, request: Request) -> None:
         """Change limits of a token; its jobs and uploads stay."""
         changed = await small_body(request, ChangedToken)
-        await asyncio.to_thread(change_limits, tokens, name, changed.present())
+        await asyncio.to_thread(change_limits, tokens.own, name, changed.present())
 
     @router.delete("/{name}", status_code=204, responses=dict(responses(ErrorCode.NOT_FOUND)))
     async def revoke(name: str) -> None:
         """Revoke a token; it and its sessions are refused from the next call."""
-        await asyncio.to_thread(tokens.revoke, name)
+        await asyncio.to_thread(tokens.own.revoke, name)
 
     return router
 
 
-def token_pages(tokens: TokenStore, usages: Usages) -> APIRouter:
-    """Return the route of the page for a store of tokens."""
+def token_pages(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
+    """Return the route of the page for the tokens of the caller's tenant."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     @router.get("/tokens")
     async def page(request: Request) -> HTMLResponse:
-        kept = await asyncio.to_thread(tokens.all)
+        kept = await asyncio.to_thread(tokens.own.all)
         text = render_page(
             request,
             "tokens.html",
             tokens=kept,
-            usages={token.name: await asyncio.to_thread(usages.usage, token.name) for token in kept},
+            usages={token.name: await asyncio.to_thread(usages.usage, token.holder) for token in kept},
             scopes=MEANINGS,
             most_days=MOST_DAYS,
             now_ms=time.time() * 1000,

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from mistify.errors import ErrorCode, MistifyError
 from mistify.uploads import FileDigest, UploadName
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.store.uploads import FileState, Uploads
 from mistify_server.web.problems import responses
 
@@ -27,8 +28,8 @@ class Upload(BaseModel):
     name: str
 
 
-def upload_routes(uploads: Uploads) -> APIRouter:
-    """Return the routes to the uploads."""
+def upload_routes(uploads: ByTenant[Uploads]) -> APIRouter:
+    """Return the routes to the uploads of the caller's tenant."""
     router = APIRouter(prefix="/v1/files", tags=["files"])
     codes = (
         ErrorCode.INVALID_DATASET,
@@ -41,7 +42,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
     @router.get("/{sha256}", responses=dict(responses(ErrorCode.INVALID_DATASET)))
     async def state(sha256: Sha256) -> FileState:
         """Report how much of a file has been received, in bytes."""
-        return await asyncio.to_thread(uploads.state, FileDigest(sha256, 0))
+        return await asyncio.to_thread(uploads.own.state, FileDigest(sha256, 0))
 
     @router.put(
         "/{sha256}",
@@ -63,7 +64,7 @@ def upload_routes(uploads: Uploads) -> APIRouter:
         """Receive a file, or the rest of an interrupted upload. Configs refer to it by `name`."""
         offset, size = _place(content_range, request.headers.get("content-length"))
         sender = current_caller().name
-        await uploads.receive(FileDigest(sha256, size), offset, request.stream(), sender)
+        await uploads.own.receive(FileDigest(sha256, size), offset, request.stream(), sender)
         return Upload(sha256=sha256, size=size, name=str(UploadName(sha256, "NAME")))
 
     return router

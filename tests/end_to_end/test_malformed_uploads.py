@@ -17,7 +17,8 @@ from mistify_client.porting.local_files import local_files
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
-from mistify_server.store.uploads import UPLOADS, Uploads
+from mistify_server.store.upload_directories import UPLOADS
+from mistify_server.store.uploads import Uploads
 from tests.executors.inspection.corpus import write_corpus
 from tests.executors.inspection.networks import save_good_model
 from tests.support.servers import server

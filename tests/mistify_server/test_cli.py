@@ -218,6 +218,34 @@ def test_tokens_have_limits_that_can_be_changed(tmp_path: Path) -> None:
     assert run("tokens", "limit", "none", "--max-jobs", 1, *store)[0] == ErrorCode.NOT_FOUND.exit_code
 
 
+def test_tokens_of_tenants_have_names_of_their_own(tmp_path: Path) -> None:
+    store = ("--store", make_store(tmp_path))
+    secrets = {}
+    for tenant in ("default", "vision"):
+        code, secret = run("tokens", "add", "ci", "--scope", "read", "--tenant", tenant, *store)
+        assert code == 0
+        secrets[tenant] = secret.strip()
+    with open_store(tmp_path) as opened:
+        authenticator = Authenticator("other", opened.tokens)
+        known = {
+            tenant: asyncio.run(authenticator.caller_of_header(f"Bearer {secret}"))
+            for tenant, secret in secrets.items()
+        }
+    assert known == {tenant: Caller("ci", frozenset({Scope.READ}), tenant) for tenant in secrets}
+    rows = [line.split() for line in run("tokens", "list", *store)[1].splitlines()]
+    assert [row[0] for row in rows if "read" in row] == ["ci", "vision/ci"]
+    assert run("tokens", "limit", "ci", "--tenant", "vision", "--max-jobs", 4, *store)[0] == 0
+    assert run("tokens", "revoke", "ci", *store) == (0, "revoked ci\n")
+    with open_store(tmp_path) as opened:
+        assert (opened.tokens.all(), opened.of("vision").tokens.limits("ci").jobs) == ([], 4)
+    subjects = [
+        json.loads(line)["subject"] for line in (tmp_path / "logs" / "audit.jsonl").read_text().splitlines()
+    ]
+    assert subjects == ["ci", "vision/ci", "vision/ci", "ci"]
+    code, output = run("tokens", "add", "ci", "--scope", "read", "--tenant", "a/b", *store)
+    assert (code, 'got the name "a/b"' in output) == (ErrorCode.INVALID_CONFIG.exit_code, True)
+
+
 def test_a_mistyped_store_is_refused_and_not_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for store in (tmp_path / "mistyped", tmp_path / "empty"):

@@ -29,19 +29,26 @@ async def status_of(
     channel: grpc.aio.Channel, path: str, method: Any, token: str | None = None
 ) -> grpc.StatusCode:
     """Return the status of a call with an empty request."""
+    return (await outcome_of(channel, path, method, b"", token))[0]
+
+
+async def outcome_of(
+    channel: grpc.aio.Channel, path: str, method: Any, request: bytes, token: str | None = None
+) -> tuple[grpc.StatusCode, str]:
+    """Return the status and the message of a call with a serialized request."""
     metadata = () if token is None else (("authorization", f"Bearer {token}"),)
     options: dict[str, Any] = {"timeout": 30, "metadata": metadata}
     try:
         if method.client_streaming:
             call: Any = channel.stream_unary(path)
-            await call(iter([b""]), **options)
+            await call(iter([request]), **options)
         elif method.server_streaming:
             call = channel.unary_stream(path)
-            async for _ in call(b"", **options):
+            async for _ in call(request, **options):
                 pass
         else:
             call = channel.unary_unary(path)
-            await call(b"", **options)
+            await call(request, **options)
     except grpc.aio.AioRpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
+        return error.code(), error.details() or ""
+    return grpc.StatusCode.OK, ""

@@ -251,4 +251,5 @@ statuses = st.builds(
     st.lists(texts, max_size=3).map(tuple),
     st.builds(Quota, limits, limits, limits),
     st.builds(Usage, int64, int64, int64),
+    texts,
 )

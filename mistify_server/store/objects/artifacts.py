@@ -27,7 +27,7 @@ from mistify_server.store.objects.copies import LocalCopies
 from mistify_server.store.objects.preparation_files import BucketPreparationFiles
 from mistify_server.store.objects.uploads import SharedUploads
 from mistify_server.store.preparation_files import PreparationFiles
-from mistify_server.store.uploads import UPLOADS
+from mistify_server.store.upload_directories import UPLOADS
 
 #: Number of uploads until an object is there: a removal of an equal, unused one can coincide with the first.
 _UPLOADS: Final = 2

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,6 +17,7 @@ from mistify.files.locking import locked
 from mistify.uploads import UploadName, read_listing
 from mistify_server.store.artifacts import writing
 from mistify_server.store.objects.bucket import CONNECTIONS, Bucket
+from mistify_server.store.upload_directories import TENANTS, directory_of, tenants_with_uploads
 from mistify_server.store.uploads import FILES, NAMED, uploaded_files
 
 #: Beginnings of the keys of files, and of the listings of directories, each with a SHA-256 after it.
@@ -36,7 +38,6 @@ class SharedUploads:
 
     def __init__(self, directory: Path, bucket: Bucket) -> None:
         self._directory = directory
-        self._named = directory / NAMED
         self._bucket = bucket
 
     def share(self, upload: UploadName, place: Callable[[str], Path]) -> None:
@@ -64,17 +65,17 @@ class SharedUploads:
             MistifyError: As for `Bucket`; CORRUPT_PACKAGE, it is not in the bucket or damaged; UNAVAILABLE,
                 the disk is full or cannot be written.
         """
-        parts = path.relative_to(self._named).parts if path.is_relative_to(self._named) else ()
-        if len(parts) < 2:
+        place = self._place_of(path)
+        if place is None:
             return
-        place = self._named.joinpath(*parts[:2])
         with writing(self._directory):
             if not place.exists():
-                self._named.mkdir(parents=True, exist_ok=True)
-                with locked(self._named):  # one worker of a machine fetches it for all
+                named = place.parent.parent
+                named.mkdir(parents=True, exist_ok=True)
+                with locked(named):  # one worker of a machine fetches it for all
                     if not place.exists():
                         self._remove_fetched()
-                        self._fetch(parts[0], place)
+                        self._fetch(place)
             if not self._is_servers:
                 os.utime(place.parent, ns=(time.time_ns(), place.parent.stat().st_mtime_ns))
 
@@ -88,7 +89,8 @@ class SharedUploads:
         Raises:
             MistifyError: As for `fetch`.
         """
-        kept = {path.name for path in uploaded_files(self._directory)}.union(referenced)
+        of_tenants = (uploaded_files(directory) for directory in self._directories())
+        kept = {path.name for path in chain.from_iterable(of_tenants)}.union(referenced)
         for start in (_LISTING, _FILE):  # a listing without its files would be taken for a shared directory
             for key, found in self._bucket.all(start).items():
                 digest = key.removeprefix(start)
@@ -100,11 +102,25 @@ class SharedUploads:
     @property
     def _is_servers(self) -> bool:
         """Whether this is the directory of the server, whose `Uploads` keeps and removes what is in it."""
-        return (self._directory / FILES).exists()
+        return any((directory / FILES).exists() for directory in self._directories())
 
-    def _fetch(self, digest: str, place: Path) -> None:
+    def _directories(self) -> list[Path]:
+        """Return the directories of the uploads of all tenants."""
+        tenants = tenants_with_uploads(self._directory)
+        return [directory_of(self._directory, tenant) for tenant in tenants]
+
+    def _place_of(self, path: Path) -> Path | None:
+        """Return the path of the upload that is, or has, a file; None if it is in no upload of a tenant."""
+        parts = path.relative_to(self._directory).parts if path.is_relative_to(self._directory) else ()
+        depth = 3 if parts[:1] == (TENANTS,) else 1
+        if len(parts) < depth + 2 or parts[depth - 1] != NAMED:
+            return None
+        return self._directory.joinpath(*parts[: depth + 2])
+
+    def _fetch(self, place: Path) -> None:
         """Fetch an upload; it appears once it is complete."""
-        with TemporaryDirectory(prefix=".", dir=self._named) as partial:
+        digest = place.parent.name
+        with TemporaryDirectory(prefix=".", dir=place.parent.parent) as partial:
             whole = Path(partial) / place.name
             if not self._download(_FILE, digest, whole):
                 listing = Path(partial) / ".listing"
@@ -137,7 +153,7 @@ class SharedUploads:
         """Remove uploads that were fetched and not used for long."""
         if self._is_servers:
             return
-        for directory in self._named.glob("*"):
+        for directory in chain.from_iterable((each / NAMED).glob("*") for each in self._directories()):
             with suppress(FileNotFoundError):
                 if directory.stat().st_atime < time.time() - _KEPT_SECONDS:
                     shutil.rmtree(directory)

@@ -10,6 +10,7 @@ from typing_extensions import override
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile, shrunk_factor
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import DeviceRow
@@ -21,16 +22,18 @@ _REPORTS = TypeAdapter(dict[str, dict[str, float]])
 
 
 class SqlDeviceStore(DeviceStore):
-    """The table `devices`."""
+    """The rows of a tenant in the table `devices`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
+        self._tenant = tenant
 
     @override
     def put(self, device: Device, table: DeviceTable, profiles: Sequence[MeasuredProfile]) -> None:
         with self._database.write() as session:
             session.merge(
                 DeviceRow(
+                    tenant=self._tenant,
                     name=device.name,
                     device=_DEVICE.dump_python(device, mode="json"),
                     readings=_TABLE.dump_python(table, mode="json"),
@@ -42,7 +45,7 @@ class SqlDeviceStore(DeviceStore):
     @override
     def report(self, device: str, profile: str, package: str, deviation: float) -> float:
         with self._database.write() as session:
-            row = session.get(DeviceRow, device)
+            row = session.get(DeviceRow, (self._tenant, device))
             if row is None:
                 raise _unknown(device)
             known = _PROFILES.validate_python(row.profiles)
@@ -60,21 +63,20 @@ class SqlDeviceStore(DeviceStore):
     @override
     def all(self) -> list[Device]:
         with self._database.read() as session:
-            return [
-                _DEVICE.validate_python(device)
-                for device in session.scalars(select(DeviceRow.device).order_by(DeviceRow.name))
-            ]
+            own = select(DeviceRow.device).filter_by(tenant=self._tenant).order_by(DeviceRow.name)
+            return [_DEVICE.validate_python(device) for device in session.scalars(own)]
 
     @override
     def profiles(self, name: str) -> list[MeasuredProfile]:
         with self._database.read() as session:
-            profiles = session.scalar(select(DeviceRow.profiles).filter_by(name=name))
+            own = select(DeviceRow.profiles).filter_by(tenant=self._tenant, name=name)
+            profiles = session.scalar(own)
             return [] if profiles is None else _PROFILES.validate_python(profiles)
 
     @override
     def table(self, name: str) -> DeviceTable:
         with self._database.read() as session:
-            row = session.get(DeviceRow, name)
+            row = session.get(DeviceRow, (self._tenant, name))
             if row is None:
                 raise _unknown(name)
             return _TABLE.validate_python(row.readings)

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, delete, insert, select
 from typing_extensions import override
 
 from mistify.fleet import DeviceReport, DeviceStatus
+from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.fleet import FleetStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import FleetRow
@@ -17,10 +18,11 @@ _STATUS = TypeAdapter(DeviceStatus)
 
 
 class SqlFleetStore(FleetStore):
-    """The table `fleet`."""
+    """The rows of a tenant in the table `fleet`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
+        self._tenant = tenant
 
     @override
     def all(self) -> list[DeviceReport]:
@@ -29,13 +31,14 @@ class SqlFleetStore(FleetStore):
                 DeviceReport(
                     _STATUS.validate_python(row.status), datetime.fromtimestamp(row.seen_unix_ms / 1000, UTC)
                 )
-                for row in session.scalars(select(FleetRow))
+                for row in session.scalars(select(FleetRow).filter_by(tenant=self._tenant))
             ]
 
     @override
     def put(self, reports: Iterable[DeviceReport]) -> None:
         rows = [
             {
+                "tenant": self._tenant,
                 "name": report.status.name,
                 "status": _STATUS.dump_python(report.status, mode="json"),
                 "seen_unix_ms": _unix_ms(report.seen),
@@ -43,7 +46,7 @@ class SqlFleetStore(FleetStore):
             for report in reports
         ]
         table: Any = FleetRow.__table__
-        earlier = delete(table).where(table.c.name == bindparam("of"))
+        earlier = delete(table).where(table.c.tenant == self._tenant, table.c.name == bindparam("of"))
         with self._database.write() as session:
             session.connection().execute(earlier, [{"of": row["name"]} for row in rows])
             session.execute(insert(FleetRow), rows)
@@ -51,7 +54,8 @@ class SqlFleetStore(FleetStore):
     @override
     def forget(self, before: datetime) -> None:
         with self._database.write() as session:
-            session.execute(delete(FleetRow).where(FleetRow.seen_unix_ms < _unix_ms(before)))
+            silent = FleetRow.tenant == self._tenant, FleetRow.seen_unix_ms < _unix_ms(before)
+            session.execute(delete(FleetRow).where(*silent))
 
 
 def _unix_ms(moment: datetime) -> int:

@@ -14,11 +14,14 @@ from sqlalchemy import (
     Row,
     Text,
     func,
+    literal,
     select,
+    true,
     type_coerce,
 )
 from sqlalchemy.orm import Session, aliased
 
+from mistify.config.data.dataset import DatasetConfig
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.errors import ErrorCode, MistifyError
@@ -34,14 +37,17 @@ from mistify.jobs.job import (
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.package.manifest import MANIFEST
 from mistify.package.signature import SIGNATURE_FILE
-from mistify_server.store.jobs import StoredPackage
-from mistify_server.store.plans import BatchPlan, BatchState
-from mistify_server.store.sql.columns import json_member
-from mistify_server.store.sql.rows import adapt_result, digest
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.jobs import JobOrigin, StoredPackage
+from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
+from mistify_server.store.sql.columns import JSON_COLUMN, json_member
+from mistify_server.store.sql.rows import adapt_result, digest, tenant_key
 from mistify_server.store.sql.schema import (
     BatchRow,
     BranchesRow,
     CheckpointRow,
+    EdgeRow,
+    EventRow,
     FileRow,
     GoalRow,
     JobRow,
@@ -77,9 +83,14 @@ _GOAL_COLUMNS = [
 ]
 
 
-def count_unfinished(session: Session, submitter: str) -> int:
+def of_tenant(tenant: str | None) -> ColumnElement[bool]:
+    """Return the condition that a job belongs to a tenant; None for all jobs."""
+    return true() if tenant is None else JobRow.tenant == tenant
+
+
+def count_unfinished(session: Session, tenant: str | None, submitter: str) -> int:
     """Return the number of unfinished jobs that a caller has submitted."""
-    own = JobRow.submitted_by == submitter, JobRow.state.in_(UNFINISHED)
+    own = of_tenant(tenant), JobRow.submitted_by == submitter, JobRow.state.in_(UNFINISHED)
     return session.scalar(select(func.count()).select_from(JobRow).where(*own)) or 0
 
 
@@ -238,13 +249,13 @@ def _source(
     )
 
 
-def job_row(session: Session, job_id: str) -> JobRow:
-    """Return the row of a job.
+def job_row(session: Session, job_id: str, tenant: str | None = None) -> JobRow:
+    """Return the row of a job of a tenant; None for all tenants.
 
     Raises:
-        MistifyError: NOT_FOUND, there is none.
+        MistifyError: NOT_FOUND, there is none, or it belongs to another tenant, which makes no difference.
     """
-    row = session.scalar(select(JobRow).filter_by(id=job_id))
+    row = session.scalar(select(JobRow).where(JobRow.id == job_id, of_tenant(tenant)))
     if row is None:
         raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
     return row
@@ -268,13 +279,50 @@ def batch_state(session: Session, row: BatchRow) -> BatchState:
     )
 
 
-def submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:
-    """Return the row of the job that was submitted with a key; None if there is none.
+def origin_of(session: Session, job: JobRow) -> JobOrigin:
+    """Return the call that queued a job last."""
+    state = json_member(EventRow.body, "state")
+    queued = EventRow.kind == "job", state == literal(JobState.QUEUED.value, JSON_COLUMN)
+    last = select(func.max(EventRow.unix_ms)).where(EventRow.job_id == job.id, *queued)
+    return JobOrigin(job.traceparent, session.scalar(last) or job.created_unix_ms)
+
+
+def inputs_of(session: Session, job_id: str) -> list[BatchInputs]:
+    """Return the inputs of a job's batches, in order; the rest of their plans is not read."""
+    plan = BatchRow.plan
+    parts = select(
+        json_member(plan, "model_name"),
+        json_member(plan, "dataset"),
+        json_member(plan, "recipe", "algorithm"),
+        json_member(plan, "recipe", "settings"),
+    )
+    rows = session.execute(parts.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
+    return [
+        BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm, settings)
+        for model, dataset, algorithm, settings in rows
+    ]
+
+
+def latest_edges(
+    session: Session, tenant: str | None, subject: str, kind: str, limit: int
+) -> list[EdgeRecord]:
+    """Return the latest edges of a tenant's jobs as in `JobStore.edges`; None for all jobs."""
+    own = EdgeRow.subject == subject
+    query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
+    if tenant is not None:
+        query = query.where(EdgeRow.job_id.in_(select(JobRow.id).where(of_tenant(tenant))))
+    rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
+    return [EdgeRecord.model_validate(row.record) for row in sorted(rows, key=lambda row: row.number)]
+
+
+def submitted(session: Session, tenant: str, key: str | None, config_text: str) -> JobRow | None:
+    """Return the row of the job that a tenant submitted with a key; None if there is none.
 
     Raises:
         MistifyError: CONFLICT, the key is known with another config text.
     """
-    row = None if key is None else session.scalar(select(JobRow).filter_by(idempotency_key=key))
+    stored = tenant_key(tenant, key)
+    row = None if stored is None else session.scalar(select(JobRow).filter_by(idempotency_key=stored))
     if row is not None and row.config_sha256 != digest(config_text):
         raise MistifyError(
             ErrorCode.CONFLICT,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
-from sqlalchemy import Text, select, type_coerce
+from sqlalchemy import Text, select, text, type_coerce
 from sqlalchemy.orm import Session
 
 from mistify.jobs.job import PackageFile
@@ -20,6 +20,7 @@ from mistify_server.store.sql.schema import (
     FileRow,
     GoalRow,
     GraphRow,
+    JobRow,
     LayersRow,
     ModelRow,
     Table,
@@ -53,14 +54,22 @@ class DigestReferences:
         return set().union(*known.values())
 
 
-def rows_with_digests(session: Session) -> Iterator[str]:
-    """Yield the text of each row that may refer to files."""
+def rows_with_digests(session: Session, tenant: str | None = None) -> Iterator[str]:
+    """Yield the text of each row that may refer to files.
+
+    Args:
+        tenant: Only yield the rows of this tenant's jobs; None for all rows.
+    """
     connection = session.connection()
     for table in Table.metadata.sorted_tables:
-        if table.name not in _WITHOUT_FILES:
-            statement = f"SELECT * FROM {table.name}"  # noqa: S608 (our own)
-            for row in connection.exec_driver_sql(statement, execution_options={"stream_results": True}):
-                yield "\0".join(value for value in row if isinstance(value, str))
+        job = "id" if table is JobRow.__table__ else "job_id"
+        if table.name in _WITHOUT_FILES or (tenant is not None and job not in table.columns):
+            continue
+        of_jobs = f"WHERE {job} IN (SELECT id FROM jobs WHERE tenant = :tenant)"  # noqa: S608 (our own)
+        statement = text(f"SELECT * FROM {table.name} {of_jobs if tenant is not None else ''}")  # noqa: S608
+        bound = {} if tenant is None else {"tenant": tenant}
+        for row in connection.execute(statement, bound, execution_options={"stream_results": True}):
+            yield "\0".join(value for value in row if isinstance(value, str))
 
 
 def artifact_references(session: Session) -> Iterator[Reference]:
@@ -79,6 +88,6 @@ def artifact_references(session: Session) -> Iterator[Reference]:
         select(BranchesRow.job_id, type_coerce(BranchesRow.result, Text)),
     )
     for query in results:
-        for job_id, text in session.execute(query):
-            for artifact in sorted(set(_ARTIFACT.findall(text or ""))):
+        for job_id, result in session.execute(query):
+            for artifact in sorted(set(_ARTIFACT.findall(result or ""))):
                 yield Reference(f"a source, preparation or branch of the job {job_id}", artifact)

@@ -1,23 +1,54 @@
-"""Which jobs can be removed: none that something else still needs."""
+"""Removal of jobs: of none that something else still needs, but of all their rows."""
 
-from sqlalchemy import select
+from typing import Final
+
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import JobState
 from mistify.rollouts import RolloutState
-from mistify_server.store.sql.reading import job_row
-from mistify_server.store.sql.schema import GroupRow, JobRow, RolloutRow
+from mistify_server.store.sql.schema import (
+    AdditionRow,
+    BatchRow,
+    BranchesRow,
+    CheckpointRow,
+    CurvePointRow,
+    EdgeRow,
+    EventRow,
+    FileRow,
+    GoalRow,
+    GraphRow,
+    GroupRow,
+    JobRow,
+    LayersRow,
+    RolloutRow,
+)
+
+#: Tables with rows of a job, referring tables before the tables they refer to.
+_OF_JOB: Final = (
+    EventRow,
+    FileRow,
+    BranchesRow,
+    LayersRow,
+    GraphRow,
+    CurvePointRow,
+    GoalRow,
+    EdgeRow,
+    CheckpointRow,
+    BatchRow,
+    AdditionRow,
+)
 
 
-def removable(session: Session, job_id: str) -> JobRow:
-    """Return the row of a job that can be removed.
+def removable(session: Session, job: JobRow) -> JobRow:
+    """Return the row of a job if it can be removed.
 
     Raises:
         MistifyError: CONFLICT, the job is unfinished, a group tunes its packages, or one of them is being
             rolled out.
     """
-    job = job_row(session, job_id)
+    job_id = job.id
     if not JobState(job.state).ended:
         raise MistifyError(
             ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait until it finishes or cancel it"
@@ -38,3 +69,10 @@ def removable(session: Session, job_id: str) -> JobRow:
             f"end it: mistify rollout back {rollout}",
         )
     return job
+
+
+def remove_rows(session: Session, job: JobRow) -> None:
+    """Remove all rows of a job."""
+    for row in _OF_JOB:
+        session.execute(delete(row).filter_by(job_id=job.id))
+    session.delete(job)

@@ -5,6 +5,7 @@ from sqlalchemy import select
 from typing_extensions import override
 
 from mistify.rollouts import Rollout
+from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import RolloutRow
@@ -13,23 +14,24 @@ _ROLLOUT = TypeAdapter(Rollout)
 
 
 class SqlRolloutStore(RolloutStore):
-    """The table `rollouts`."""
+    """The rows of a tenant in the table `rollouts`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
+        self._tenant = tenant
 
     @override
     def all(self) -> list[Rollout]:
         with self._database.read() as session:
-            rows = session.scalars(select(RolloutRow.rollout).order_by(RolloutRow.number))
-            return [_ROLLOUT.validate_python(rollout) for rollout in rows]
+            own = select(RolloutRow.rollout).filter_by(tenant=self._tenant).order_by(RolloutRow.number)
+            return [_ROLLOUT.validate_python(rollout) for rollout in session.scalars(own)]
 
     @override
     def put(self, rollout: Rollout) -> None:
         content = _ROLLOUT.dump_python(rollout, mode="json")
         with self._database.write() as session:
-            row = session.scalar(select(RolloutRow).filter_by(id=rollout.id))
+            row = session.scalar(select(RolloutRow).filter_by(tenant=self._tenant, id=rollout.id))
             if row is None:
-                row = RolloutRow(id=rollout.id, job_id=rollout.job_id)
+                row = RolloutRow(tenant=self._tenant, id=rollout.id, job_id=rollout.job_id)
                 session.add(row)
             row.state, row.rollout = rollout.state.value, content

@@ -54,14 +54,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def insert_job(session: Session, submission: Submission) -> None:
-    """Insert the rows of a new job."""
+def insert_job(session: Session, submission: Submission, tenant: str) -> None:
+    """Insert the rows of a new job of a tenant."""
     job = submission.job
     session.add(
         JobRow(
             id=job.id,
             state=job.state.value,
-            idempotency_key=submission.idempotency_key,
+            idempotency_key=tenant_key(tenant, submission.idempotency_key),
             config_text=submission.config_text,
             config_sha256=digest(submission.config_text),
             created_unix_ms=job.created_unix_ms,
@@ -74,6 +74,7 @@ def insert_job(session: Session, submission: Submission) -> None:
             reason=job.reason,
             seconds=job.seconds,
             spent=dict(job.spent),
+            tenant=tenant,
         )
     )
     session.flush()
@@ -85,6 +86,11 @@ def insert_job(session: Session, submission: Submission) -> None:
     )
     session.flush()
     insert_goals(session, job.id, job.goals, 0)
+
+
+def tenant_key(tenant: str, key: str | None) -> str | None:
+    """Return a tenant's idempotency key as it is stored; None for no key."""
+    return None if key is None else f"{tenant}/{key}"
 
 
 def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: int) -> None:

@@ -50,6 +50,7 @@ class TokenRow(Table):
     """
 
     __tablename__ = "tokens"
+    tenant: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     sha256: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[str]
@@ -64,7 +65,8 @@ class JobRow(Table):
     """A job; `number` is its position in the order of submission.
 
     A removed job is kept until its removal cannot be undone any more. `traceparent` is that of the call that
-    queued it last; empty if it was not traced.
+    queued it last; empty if it was not traced. `idempotency_key` is `TENANT/KEY`, so that tenants cannot
+    meet in one.
     """
 
     __tablename__ = "jobs"
@@ -84,6 +86,7 @@ class JobRow(Table):
     reason: Mapped[str]
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]
+    tenant: Mapped[str] = mapped_column(index=True, server_default=text("'default'"))
 
 
 class AdditionRow(Table):
@@ -252,6 +255,7 @@ class FleetRow(Table):
     """The last status of a device (`DeviceStatus`), and the time of its receipt."""
 
     __tablename__ = "fleet"
+    tenant: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     status: Mapped[dict[str, object]]
     seen_unix_ms: Mapped[int] = mapped_column(index=True)
@@ -269,6 +273,7 @@ class RolloutRow(Table):
     job_id: Mapped[str] = mapped_column(index=True)
     state: Mapped[str]
     rollout: Mapped[dict[str, object]]
+    tenant: Mapped[str] = mapped_column(server_default=text("'default'"))
 
 
 class DeviceRow(Table):
@@ -278,6 +283,7 @@ class DeviceRow(Table):
     """
 
     __tablename__ = "devices"
+    tenant: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     device: Mapped[dict[str, object]]
     readings: Mapped[dict[str, object]]

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.quotas import UNLIMITED, Quota
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, Scope
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import TokenRow
@@ -20,18 +20,19 @@ _REVOKED: Final = ""
 
 
 class SqlTokenStore(TokenStore):
-    """Tokens in the database.
+    """The tokens of a tenant in the database.
 
     A revoked token with limits keeps its row, without scopes and without the digest of its secret.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
+        self.tenant = tenant
 
     @override
     def add(self, token: AccessToken) -> None:
         with self._database.write() as session:
-            row = session.get(TokenRow, token.name)
+            row = self._row(session, token.name)
             if row is not None and row.scopes != _REVOKED:
                 raise MistifyError(
                     ErrorCode.CONFLICT,
@@ -39,6 +40,7 @@ class SqlTokenStore(TokenStore):
                 )
             session.merge(
                 TokenRow(
+                    tenant=self.tenant,
                     name=token.name,
                     sha256=token.sha256,
                     scopes=" ".join(sorted(token.scopes)),
@@ -57,19 +59,20 @@ class SqlTokenStore(TokenStore):
     @override
     def all(self) -> list[AccessToken]:
         with self._database.read() as session:
-            present = select(TokenRow).where(TokenRow.scopes != _REVOKED)
-            return [_token(row) for row in session.scalars(present.order_by(TokenRow.name))]
+            own = TokenRow.tenant == self.tenant, TokenRow.scopes != _REVOKED
+            present = select(TokenRow).where(*own).order_by(TokenRow.name)
+            return [_token(row) for row in session.scalars(present)]
 
     @override
     def limits(self, name: str) -> Quota:
         with self._database.read() as session:
-            row = session.get(TokenRow, name)
+            row = self._row(session, name)
             return UNLIMITED if row is None else _limits(row)
 
     @override
     def set_limits(self, name: str, changed: Mapping[str, int | None]) -> Quota:
         with self._database.write() as session:
-            row = _existing(session, name)
+            row = self._existing(session, name)
             for field, value in changed.items():
                 setattr(row, f"max_{field}", value)
             return _limits(row)
@@ -77,18 +80,20 @@ class SqlTokenStore(TokenStore):
     @override
     def revoke(self, name: str) -> None:
         with self._database.write() as session:
-            row = _existing(session, name)
+            row = self._existing(session, name)
             if _limits(row) == UNLIMITED:
                 session.delete(row)
             else:
-                row.scopes, row.sha256 = _REVOKED, f"revoked: {name}"
+                row.scopes, row.sha256 = _REVOKED, f"revoked: {self.tenant}/{name}"
 
+    def _row(self, session: Session, name: str) -> TokenRow | None:
+        return session.get(TokenRow, (self.tenant, name))
 
-def _existing(session: Session, name: str) -> TokenRow:
-    row = session.get(TokenRow, name)
-    if row is None or row.scopes == _REVOKED:
-        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no token "{name}"; see the list of tokens')
-    return row
+    def _existing(self, session: Session, name: str) -> TokenRow:
+        row = self._row(session, name)
+        if row is None or row.scopes == _REVOKED:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'there is no token "{name}"; see the list of tokens')
+        return row
 
 
 def _columns(limits: Quota) -> dict[str, int | None]:
@@ -108,4 +113,5 @@ def _token(row: TokenRow) -> AccessToken:
         created_unix_ms=row.created_unix_ms,
         expires_unix_ms=row.expires_unix_ms,
         limits=_limits(row),
+        tenant=row.tenant,
     )

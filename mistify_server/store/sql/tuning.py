@@ -1,6 +1,6 @@
 """Groups, leases and publications in the database."""
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import Select, delete, exists, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -8,16 +8,22 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference, Publication
 from mistify_server.store.sql.database import Database
-from mistify_server.store.sql.schema import BatchRow, GroupRow, MemberRow, PublicationRow
+from mistify_server.store.sql.reading import of_tenant
+from mistify_server.store.sql.schema import BatchRow, GroupRow, JobRow, MemberRow, PublicationRow
 from mistify_server.store.sql.store_id import store_id
 from mistify_server.store.tuning import Group, Member, TuningStore
 
 
 class SqlTuningStore(TuningStore):
-    """The tables `tuning_groups`, `tuning_members`, `tuning_publications`."""
+    """The tables `tuning_groups`, `tuning_members`, `tuning_publications`.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        tenant: The tenant whose groups it knows, which are those of its jobs; None for all groups.
+    """
+
+    def __init__(self, database: Database, tenant: str | None = None) -> None:
         self._database = database
+        self._tenant = tenant
 
     @override
     def store_id(self) -> str:
@@ -46,17 +52,17 @@ class SqlTuningStore(TuningStore):
     @override
     def group(self, name: str) -> Group:
         with self._database.read() as session:
-            return _group(_group_row(session, name))
+            return _group(self._group_row(session, name))
 
     @override
     def groups(self) -> list[Group]:
         with self._database.read() as session:
-            return [_group(row) for row in session.scalars(select(GroupRow).order_by(GroupRow.name))]
+            return [_group(row) for row in session.scalars(self._groups().order_by(GroupRow.name))]
 
     @override
     def remove_group(self, name: str) -> None:
         with self._database.write() as session:
-            row = _group_row(session, name)
+            row = self._group_row(session, name)
             session.execute(delete(PublicationRow).filter_by(group=name))
             session.execute(delete(MemberRow).filter_by(group=name))
             session.delete(row)
@@ -64,14 +70,15 @@ class SqlTuningStore(TuningStore):
     @override
     def lease(self, member: Member, expires_unix_ms: int) -> None:
         with self._database.write() as session:
-            _group_row(session, member.group)
+            self._group_row(session, member.group)
             session.merge(MemberRow(group=member.group, member=member.name, expires_unix_ms=expires_unix_ms))
 
     @override
     def expiry(self, member: Member) -> int | None:
         with self._database.read() as session:
-            row = session.get(MemberRow, member)
-            return None if row is None else row.expires_unix_ms
+            known = self._groups().where(GroupRow.name == member.group).exists()
+            expiry = select(MemberRow.expires_unix_ms).filter_by(group=member.group, member=member.name)
+            return session.scalar(expiry.where(known))
 
     @override
     def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
@@ -122,15 +129,18 @@ class SqlTuningStore(TuningStore):
         with self._database.read() as session:
             return bool(session.scalar(select(exists().where(PublicationRow.sha256 == sha256))))
 
+    def _groups(self) -> Select[GroupRow]:
+        """Return the query for the groups of the tenant."""
+        return select(GroupRow).join(JobRow, JobRow.id == GroupRow.job_id).where(of_tenant(self._tenant))
 
-def _group_row(session: Session, name: str) -> GroupRow:
-    row = session.get(GroupRow, name)
-    if row is None:
-        raise MistifyError(
-            ErrorCode.NOT_FOUND,
-            f'there is no group "{name}"; the operator can add it with mistify-server groups',
-        )
-    return row
+    def _group_row(self, session: Session, name: str) -> GroupRow:
+        row = session.scalar(self._groups().where(GroupRow.name == name))
+        if row is None:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f'there is no group "{name}"; the operator can add it with mistify-server groups',
+            )
+        return row
 
 
 def _group(row: GroupRow) -> Group:

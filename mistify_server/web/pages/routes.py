@@ -164,13 +164,14 @@ def _job_page(
 
 
 def _fleet_page(request: Request, services: Services, page_token: str) -> HTMLResponse:
-    reports, token = services.fleet.page(_DEVICES_PER_PAGE, page_token)
+    fleet = services.fleets.own
+    reports, token = fleet.page(_DEVICES_PER_PAGE, page_token)
     return _page(
         request,
         "fleet.html",
         reports=reports,
-        summary=services.fleet.summary(),
-        rollouts=services.rollouts.newest(),
+        summary=fleet.summary(),
+        rollouts=services.rollouts.own.newest(),
         next_page_token=token,
         devices=services.devices.devices(),
         groups=services.tuning.groups(),

@@ -16,8 +16,10 @@ def test_whoami_shows_use_and_limits(mistify, service):
         ["unfinished", "jobs", "2", "1,000"],
         ["steps", "in", "progress", "1", "none"],
     ]
-    service.fake.status = CallerStatus("local", ("admin",), Quota(), Usage())
-    assert "0B" in mistify("whoami", "--server", service.address).stdout
+    service.fake.status = CallerStatus("local", ("admin",), Quota(), Usage(), "vision")
+    shown = mistify("whoami", "--server", service.address).stdout
+    assert shown.startswith("local of the tenant vision: admin\n")
+    assert "0B" in shown
 
 
 def test_whoami_reports_a_refused_token(mistify, service):

@@ -194,7 +194,7 @@ async def test_files_beyond_the_limit_are_refused_before_they_are_sent(site: Any
 
         await limited.call(stubs[0].UploadFile, upload(digest, content))
         assert await status(limited) == CallerStatus(
-            "limited", ("read", "submit"), Quota(uploads=1_000), Usage(uploads=600)
+            "limited", ("read", "submit"), Quota(uploads=1_000), Usage(uploads=600), "default"
         )
         kept = {path for path in (site.store / "uploads").rglob("*") if path.is_file()}
         find = files_pb2.FindFilesRequest(files=[digest, larger])

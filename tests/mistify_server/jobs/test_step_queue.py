@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from mistify.jobs.job import JobPriority
+from mistify_server.identity.callers import DEFAULT_TENANT, CallerId
 from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 
 JOB: ContextVar[str] = ContextVar("JOB")
@@ -116,7 +117,7 @@ class Steps:
     """Queues whose steps are listed when they start, and end when the test says so."""
 
     def __init__(self, slots: int, limits: dict[str, int] | None = None) -> None:
-        self.scheduler = StepScheduler(slots, (limits or {}).get)
+        self.scheduler = StepScheduler(slots, lambda caller: (limits or {}).get(caller.name))
         self.started: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
         self.running: list[asyncio.Task[None]] = []
@@ -126,12 +127,14 @@ class Steps:
         *names: str,
         job_id: str = "",
         caller: str = "",
+        tenant: str = DEFAULT_TENANT,
         priority: JobPriority = JobPriority.NORMAL,
         paused: bool = False,
         parts: int = 1,
     ) -> StepQueue:
         """Run a queue with steps, which consist of a number of parts."""
-        queue = StepQueue(self.scheduler, job_id, caller, priority=priority, paused=paused)
+        submitter = CallerId(tenant, caller)
+        queue = StepQueue(self.scheduler, job_id, submitter, priority=priority, paused=paused)
         for name in names:
             queue.add((0,), partial(self.step, queue, name, parts))
         self.running.append(asyncio.create_task(queue.run()))
@@ -247,6 +250,11 @@ async def test_steps_run_in_the_context_of_their_own_job() -> None:
     assert seen == ["one", "two", "one", "two"]
 
 
+def running(steps: Steps, caller: str) -> int:
+    """Return the number of a caller's steps in progress."""
+    return steps.scheduler.running(CallerId(DEFAULT_TENANT, caller))
+
+
 async def one_by_one(steps: Steps, count: int) -> list[str]:
     """End each step as soon as it has started, and return the first ones in the order of their starts."""
     for number in range(count):
@@ -304,6 +312,29 @@ async def test_slots_are_shared_between_callers_and_then_between_their_jobs() ->
     assert steps.started[4:] == ["one-2", "many-b-1", "many-a-1"]
 
 
+async def test_tenants_share_slots_whatever_their_callers_and_priorities() -> None:
+    steps = Steps(1)
+    for number in range(9):
+        steps.queue(f"many-{number}", caller=f"token-{number}", tenant="many", priority=JobPriority.HIGH)
+    await settled()
+    steps.queue("low", caller="ci", tenant="one", priority=JobPriority.LOW)
+    steps.queue("high", caller="ci", tenant="one", priority=JobPriority.HIGH)
+    steps.queue("same name", caller="ci", tenant="two")
+    assert await one_by_one(steps, 7) == [
+        "many-0",
+        *("high", "same name", "many-1"),
+        *("low", "many-2", "many-3"),
+    ]
+
+
+async def test_callers_of_the_same_name_are_others_in_other_tenants() -> None:
+    steps = Steps(4)
+    steps.queue("a", "b", caller="ci", tenant="one")
+    steps.queue("x", caller="ci", tenant="two")
+    await settled()
+    assert [steps.scheduler.running(CallerId(tenant, "ci")) for tenant in ("one", "two")] == [2, 1]
+
+
 async def test_callers_with_nothing_to_do_leave_their_slots_to_others() -> None:
     steps = Steps(2)
     steps.queue("a", "b", "c", caller="many")
@@ -331,7 +362,7 @@ async def test_steps_beyond_the_limit_of_a_caller_wait() -> None:
     steps.queue("x", caller="one")
     await settled()
     assert steps.started == ["a", "x"]
-    assert [steps.scheduler.running(name) for name in ("many", "one", "none")] == [1, 1, 0]
+    assert [running(steps, name) for name in ("many", "one", "none")] == [1, 1, 0]
     assert await steps.end("a") == ["a", "x", "b"]
     limits["many"] = 2
     steps.scheduler.wake()
@@ -339,4 +370,4 @@ async def test_steps_beyond_the_limit_of_a_caller_wait() -> None:
     assert steps.started == ["a", "x", "b", "c"]
     limits["many"] = 1
     assert await steps.end("c") == ["a", "x", "b", "c"]
-    assert steps.scheduler.running("many") == 1
+    assert running(steps, "many") == 1

@@ -169,6 +169,7 @@ async def test_an_administrator_makes_and_revokes_tokens_over_http(serve: Any) -
             "scopes": ["read", "submit"],
             "limits": {"uploads": None, "jobs": None, "workers": None},
             "usage": {"uploads": 0, "jobs": 0, "workers": 0},
+            "tenant": "default",
         }
         assert (await web.get("/v1/jobs", headers=own)).status_code == 200
         (listed,) = (await web.get("/v1/tokens", headers=bearer(TOKEN))).json()

@@ -12,7 +12,8 @@ from executors.readers.builtin import read_builtin
 from mistify.uploads import FileDigest, UploadName
 from mistify_server.store.artifacts import Artifacts, sha256_of
 from mistify_server.store.objects.binding import opened_artifacts
-from mistify_server.store.uploads import UPLOADS, Uploads
+from mistify_server.store.upload_directories import UPLOADS
+from mistify_server.store.uploads import Uploads
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, SourceTask
 from mistify_server.worker.runner import TaskRunner

@@ -7,10 +7,10 @@ dropping columns; tables and columns are created with the types in `columns`, an
 
 from typing import Any
 
-from sqlalchemy import Column, Connection, ForeignKeyConstraint, MetaData, Table
+from sqlalchemy import Column, Connection, ForeignKeyConstraint, MetaData, Table, text
 
 from mistify_server.store.sql.columns import INTEGER_COLUMN, JSON_COLUMN, TEXT_COLUMN
-from mistify_server.store.sql.migrations.portable import add_column, change_json
+from mistify_server.store.sql.migrations.portable import add_column, change_json, recreate
 
 
 def add_tags_and_removals(connection: Connection) -> None:
@@ -67,3 +67,38 @@ def add_priorities_and_limits(connection: Connection) -> None:
     add_column(connection, "jobs", priority)
     for limited in ("uploads", "jobs", "workers"):
         add_column(connection, "tokens", Column(f"max_{limited}", INTEGER_COLUMN))
+
+
+def add_tenants(connection: Connection) -> None:
+    """Add the tenants of jobs, tokens, devices and roll-outs; everything there is belongs to `default`.
+
+    Names of tokens and devices, and idempotency keys, become unique within a tenant instead of the server.
+    """
+    for table in ("jobs", "rollouts"):
+        add_column(connection, table, Column("tenant", TEXT_COLUMN, nullable=False, server_default="default"))
+    connection.execute(text("CREATE INDEX ix_jobs_tenant ON jobs (tenant)"))
+    connection.execute(text("UPDATE jobs SET idempotency_key = 'default/' || idempotency_key"))
+    new = MetaData()
+
+    def named(table: str, *columns: Column[Any]) -> Table:
+        keys = (Column(key, TEXT_COLUMN, primary_key=True) for key in ("tenant", "name"))
+        return Table(table, new, *keys, *columns)
+
+    limits = (Column(f"max_{limited}", INTEGER_COLUMN) for limited in ("uploads", "jobs", "workers"))
+    tokens = named(
+        "tokens",
+        Column("sha256", TEXT_COLUMN, nullable=False, unique=True),
+        Column("scopes", TEXT_COLUMN, nullable=False),
+        Column("created_unix_ms", INTEGER_COLUMN, nullable=False),
+        Column("expires_unix_ms", INTEGER_COLUMN),
+        *limits,
+    )
+    fleet = named(
+        "fleet",
+        Column("status", JSON_COLUMN, nullable=False),
+        Column("seen_unix_ms", INTEGER_COLUMN, nullable=False, index=True),
+    )
+    parts = ("device", "readings", "profiles", "reports")
+    devices = named("devices", *(Column(part, JSON_COLUMN, nullable=False) for part in parts))
+    for new_table in (tokens, fleet, devices):
+        recreate(connection, new_table, tenant="default")

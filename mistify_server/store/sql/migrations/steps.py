@@ -28,6 +28,7 @@ from mistify_server.store.sql.migrations.portable_steps import (
     add_priorities_and_limits,
     add_rollouts,
     add_tags_and_removals,
+    add_tenants,
     add_traces,
 )
 
@@ -189,4 +190,5 @@ STEPS: tuple[Step, ...] = (
     add_rollouts,  # to 34
     add_traces,  # to 35
     add_priorities_and_limits,  # to 36
+    add_tenants,  # to 37
 )

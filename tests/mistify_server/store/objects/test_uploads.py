@@ -73,6 +73,17 @@ def test_a_machine_gets_a_file_under_its_name(
     assert [each.name for each in path.parent.parent.iterdir()] == [path.parent.name]
 
 
+def test_a_machine_gets_an_upload_of_a_tenant_in_its_directory(
+    artifacts: BucketArtifacts, tmp_path: Path
+) -> None:
+    own = Uploads(tmp_path / "store" / "uploads" / "tenants" / "red", 1e9, set, share=artifacts.share)
+    path = own.find(UploadName(send(own, b"a,b"), "data.csv"))
+    on_another_machine(tmp_path)
+    with artifacts.at_hand([str(path)]):
+        assert path.read_bytes() == b"a,b"
+    assert path.is_relative_to(tmp_path / "store" / "uploads" / "tenants" / "red")
+
+
 def test_a_machine_gets_a_directory_and_files_in_it(
     uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
 ) -> None:

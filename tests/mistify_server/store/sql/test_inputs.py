@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from mistify.errors import MistifyError
 from mistify_server.planning.snapshot import common_of
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchInputs
@@ -20,4 +23,5 @@ def test_inputs_are_read_without_the_rest_of_the_plans(tmp_path: Path) -> None:
         inputs = store.jobs.inputs(job.id)
         assert inputs == expected
         assert [batch.common for batch in inputs] == [common_of(plan) for plan in plans]
-        assert store.jobs.inputs("none") == []
+        with pytest.raises(MistifyError, match='no job "none"'):
+            store.jobs.inputs("none")

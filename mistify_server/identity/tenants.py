@@ -1,0 +1,40 @@
+"""What each tenant has for itself: nobody reaches that of another one."""
+
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Generic, TypeVar
+
+from mistify_server.identity.callers import DEFAULT_TENANT, current_caller
+
+_T = TypeVar("_T")
+
+
+class ByTenant(Generic[_T]):
+    """Something that every tenant has, made for each at its first use. Thread-safe.
+
+    Args:
+        make: Makes it for a tenant.
+        tenants: The tenants for which it is made at once, besides `default`.
+    """
+
+    def __init__(self, make: Callable[[str], _T], tenants: Iterable[str] = ()) -> None:
+        self._make = make
+        self._making = Lock()
+        self._made = {tenant: make(tenant) for tenant in {DEFAULT_TENANT, *tenants}}
+
+    @property
+    def own(self) -> _T:
+        """Return that of the tenant whose call is being handled."""
+        return self.of(current_caller().tenant)
+
+    def of(self, tenant: str) -> _T:
+        """Return that of a tenant, which comes from a credential and never from a request."""
+        with self._making:
+            if tenant not in self._made:
+                self._made[tenant] = self._make(tenant)
+            return self._made[tenant]
+
+    def all(self) -> list[_T]:
+        """Return those of all tenants, for the server itself."""
+        with self._making:
+            return list(self._made.values())

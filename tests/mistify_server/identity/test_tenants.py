@@ -1,0 +1,43 @@
+"""What each tenant has for itself."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+from mistify_server.identity.callers import Caller, CallerId, set_caller
+from mistify_server.identity.tenants import ByTenant
+
+
+def test_each_tenant_has_its_own() -> None:
+    made: list[str] = []
+
+    def make(tenant: str) -> list[str]:
+        made.append(tenant)
+        return [tenant]
+
+    kept = ByTenant(make, ["red"])
+    assert sorted(made) == ["default", "red"]
+    assert kept.of("red") is kept.of("red")
+    assert kept.of("red") is not kept.of("blue")
+    assert sorted(made) == ["blue", "default", "red"]
+    assert sorted(kept.all()) == [["blue"], ["default"], ["red"]]
+
+
+def test_a_call_reaches_that_of_its_caller() -> None:
+    kept = ByTenant(lambda tenant: tenant)
+
+    def called() -> str:
+        set_caller(Caller("ci", frozenset(), "red"))
+        return kept.own
+
+    assert copy_context().run(called) == "red"
+    assert kept.own == "default"
+
+
+def test_threads_share_what_a_tenant_has() -> None:
+    kept = ByTenant(lambda _: object())
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(kept.of, ["red"] * 100))) == 1
+
+
+def test_callers_outside_of_the_default_tenant_are_named_with_theirs() -> None:
+    assert [str(CallerId(tenant, "ci")) for tenant in ("default", "red")] == ["ci", "red/ci"]
