@@ -1,6 +1,6 @@
 """Conversion of a LiteRT network to ONNX."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ def converted(content: bytes, signature: str, interface: Interface, about: Mappi
     Args:
         content: A `.tflite` file in float32 or float16.
         signature: A signature whose inputs have a batch as their first axis.
-        interface: The names and layouts of inputs and outputs.
+        interface: The names and layouts of inputs and outputs, in the order of the file.
         about: Metadata of the file.
 
     Raises:
@@ -89,8 +89,8 @@ def described(operator: Operator) -> str:
 class _Conversion:
     def __init__(self, network: Network, interface: Interface) -> None:
         self._network = network
-        self._inputs = {name: interface.get(name, Port(name)) for name in network.inputs}
-        self._outputs = {name: interface.get(name, Port(name)) for name in network.outputs}
+        self._inputs = _ports(network.inputs, interface)
+        self._outputs = _ports(network.outputs, interface)
         names = [port.name for port in (*self._inputs.values(), *self._outputs.values())]
         first, port = next(iter(self._inputs.items()))
         axes = port.axes or in_order(len(network.shapes[network.inputs[first]]))
@@ -169,6 +169,13 @@ class _Conversion:
 def _declared(name: str, shape: Shape, dtype: str) -> Any:
     sizes = [_BATCH if size == BatchSize() else size if isinstance(size, int) else None for size in shape]
     return helper.make_tensor_value_info(name, onnx_type(dtype), sizes)
+
+
+def _ports(names: Iterable[str], interface: Interface) -> Mapping[str, Port]:
+    """Return the ports of inputs or outputs, in the order of the interface."""
+    wanted = {name: at for at, name in enumerate(interface)}
+    ordered = sorted(names, key=lambda name: wanted.get(name, len(wanted)))  # LiteRT sorts them by name
+    return {name: interface.get(name, Port(name)) for name in ordered}
 
 
 def _needed(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[NodeProto]:

@@ -19,5 +19,6 @@ class Port:
     dtype: str | None = None
 
 
-#: The package's name of each input and output -> what the exported file has; those of the package by default.
+#: The package's name of each input and output -> what the exported file has, in the order of the file; names,
+#: layouts and types are those of the package by default.
 Interface = Mapping[str, Port]

@@ -128,15 +128,15 @@ def _check_installed() -> None:
 
 
 def _interface(package: Package) -> Interface:
-    """Return the names, layouts and types of the source; none if the package does not record them.
+    """Return the names, layouts and types of the source, or of the package if it does not record them.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, those recorded are not the package's.
     """
+    infos = (*package.manifest.inputs, *package.manifest.outputs)
     source = SourceInterface.of(package)
     if source is None:
-        return {}
-    infos = (*package.manifest.inputs, *package.manifest.outputs)
+        return {info.name: Port(info.name) for info in infos}
     ranks = {info.name: len(info.shape) for info in infos}
     recorded = {tensor.name: tensor for tensor in source.tensors()}
     for name, rank in ranks.items():

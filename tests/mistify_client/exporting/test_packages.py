@@ -67,6 +67,24 @@ def test_outputs_are_those_of_the_package_and_their_difference_is_reported(tmp_p
     assert exported.difference < 1e-5
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_outputs_are_in_the_order_of_the_source(tmp_path: Path, recorded: bool) -> None:
+    package = make_package(tmp_path / "package", "trainable_kinds")
+    manifest = Manifest.load(package)
+    names = [info.name for info in manifest.outputs]
+    if recorded:
+        tensors = [
+            SourceTensor(
+                name=info.name, source=info.name, axes=tuple(range(len(info.shape))), dtype="float32"
+            )
+            for info in (*manifest.inputs, *manifest.outputs)
+        ]
+        with_source(package, *tensors)
+    export_onnx(package, tmp_path / "net.onnx")
+    assert names != sorted(names)
+    assert [one.name for one in onnx.load(tmp_path / "net.onnx").graph.output] == names
+
+
 def test_of_branches_the_own_network_of_the_goal_is_exported(tmp_path: Path) -> None:
     package = make_package(tmp_path / "package", "adaptable_branches")
     exported = export_onnx(package, tmp_path / "net.onnx")
