@@ -5,6 +5,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import grpc
@@ -56,7 +57,7 @@ class Certificate:
         raise invalid_config([problem], "the command line")
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return the certificate as gRPC credentials, which each new connection reads again.
+        """Return the certificate as gRPC credentials, which are renewed when the files have changed.
 
         Connections use the previous certificate while the files cannot be used, for example while they are
         being replaced.
@@ -65,29 +66,55 @@ class Certificate:
             MistifyError: NOT_FOUND, a file cannot be read.
         """
         try:
-            first = self._configuration()
-            return grpc.dynamic_ssl_server_credentials(
-                first,
-                self._renewed,  # type: ignore[arg-type]
-                require_client_authentication=self.client_authority is not None,
-            )
+            renewed = _RenewedCertificate(self)
         except OSError as error:
             message = f"the file {error.filename} cannot be read: {error.strerror}; give a PEM file"
             raise MistifyError(ErrorCode.NOT_FOUND, message) from error
-
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        authority = self.client_authority
-        return grpc.ssl_server_certificate_configuration(
-            [(self.key.read_bytes(), self.chain.read_bytes())],
-            root_certificates=None if authority is None else authority.read_bytes(),
+        return grpc.dynamic_ssl_server_credentials(
+            renewed.configuration,
+            renewed,  # type: ignore[arg-type]
+            require_client_authentication=self.client_authority is not None,
         )
 
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the current certificate; None, for the previous one, if a file cannot be read."""
-        try:
-            return self._configuration()
-        except OSError:
-            return None
+    def contents(self) -> tuple[bytes, bytes, bytes | None]:
+        """Return the contents of chain, key and authorities of clients.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        authority = None if self.client_authority is None else self.client_authority.read_bytes()
+        return self.chain.read_bytes(), self.key.read_bytes(), authority
+
+
+class _RenewedCertificate:
+    """Returns a certificate to gRPC, which asks for it at each new connection, if its files have changed.
+
+    gRPC replaces the certificate in use each time that it gets one, and aborts the process if many
+    connections are made meanwhile. So it gets each one once.
+    """
+
+    def __init__(self, certificate: Certificate) -> None:
+        self._certificate = certificate
+        self._contents = certificate.contents()
+        self._changing = Lock()
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return a new certificate; None if there is none, or if a file cannot be read."""
+        with self._changing:
+            try:
+                contents = self._certificate.contents()
+            except OSError:
+                return None
+            if contents == self._contents:
+                return None
+            self._contents = contents
+            return self.configuration
+
+    @property
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        """The certificate as last read."""
+        chain, key, authority = self._contents
+        return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=authority)
 
 
 def listen(
