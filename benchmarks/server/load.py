@@ -78,6 +78,9 @@ class Size(NamedTuple):
 _FULL: Final = Size(3_000, 1_000, 10_000, 60.0, 20.0, 600.0, 64_000_000)
 _QUICK: Final = Size(100, 50, 300, 5.0, 3.0, 15.0, 8_000_000)
 
+#: Figures that a quick run cannot have, because they are numbers of clients.
+_OF_SIZE: Final = ("watchers", "reports_per_s")
+
 _PERIOD: Final = 30.0
 _CALLERS: Final = 32
 _DOWNLOADS: Final = 4
@@ -256,7 +259,7 @@ def measure(options: Namespace) -> Figures:
         finally:
             load.print()
             server.stop()
-    return figures
+    return {name: figure for name, figure in figures.items() if not (options.quick and name in _OF_SIZE)}
 
 
 if __name__ == "__main__":

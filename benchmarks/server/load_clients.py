@@ -18,13 +18,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import grpc
-import httpx
 import numpy as np
 
 from mistify.fleet import DeviceStatus
@@ -38,6 +40,9 @@ from mistify_client.rpc.retry import Backoff
 
 #: Deadline of a call, in seconds.
 _CALL_SECONDS: Final = 60.0
+
+#: Maximum number of bytes that are read at once.
+_CHUNK: Final = 1 << 20
 
 #: Gives every channel a connection of its own.
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
@@ -120,7 +125,7 @@ class Clients(ABC):
         """Wait for a call, and note its duration in seconds since a time; return None if it fails."""
         try:
             answer = await call
-        except (grpc.aio.AioRpcError, httpx.HTTPError) as error:
+        except (grpc.aio.AioRpcError, HTTPException, OSError) as error:
             self._failures.append((time.time(), _described(error)))
             return None
         self.note(time.time() - since, size)
@@ -222,22 +227,24 @@ class Downloaders(Clients):
 
 
 class HttpDownloaders(Clients):
-    """Browsers that download the same file over HTTP."""
+    """Programs that download the same file over HTTP, each on a thread of its own."""
 
     async def run_client(self, number: int) -> None:
         """Download the file."""
         settings = self.settings
         trust = ssl.create_default_context(cafile=settings.authority)
-        path = f"v1/jobs/{settings.job}/goals/{settings.goal}/files/{settings.file}"
-        headers = dict(settings.metadata)
-        async with httpx.AsyncClient(verify=trust, headers=headers, timeout=_CALL_SECONDS) as client:
-            async for due in self.turns(number):
-                await self.measure(due, self._received(client, settings.url + path))
+        connection = HTTPSConnection(urlsplit(settings.url).netloc, timeout=_CALL_SECONDS, context=trust)
+        async for due in self.turns(number):
+            await self.measure(due, asyncio.to_thread(self._receive, connection))
 
-    async def _received(self, client: httpx.AsyncClient, url: str) -> None:
-        async with client.stream("GET", url) as response:
-            response.raise_for_status()
-            async for chunk in response.aiter_raw():
+    def _receive(self, connection: HTTPSConnection) -> None:
+        settings = self.settings
+        path = f"/v1/jobs/{settings.job}/goals/{settings.goal}/files/{settings.file}"
+        connection.request("GET", path, headers=dict(settings.metadata))
+        with connection.getresponse() as response:
+            if response.status != HTTPStatus.OK:
+                raise HTTPException(f"{response.status}: {response.read(200)!r}")
+            while chunk := response.read(_CHUNK):
                 self.note(0.0, len(chunk))
 
 
@@ -277,7 +284,7 @@ ROLES: Final[dict[str, type[Clients]]] = {
 }
 
 
-def _described(error: grpc.aio.AioRpcError | httpx.HTTPError) -> str:
+def _described(error: Exception) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name}: {error.details()}"
     return f"{type(error).__name__}: {error}"

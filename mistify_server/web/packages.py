@@ -34,6 +34,12 @@ class SigningKeysModel(BaseModel):
     rotations: tuple[KeyRotation, ...]
 
 
+class _PackageFileResponse(FileResponse):
+    """A response with a file, read in large pieces: each of them takes a thread."""
+
+    chunk_size = _CHUNK
+
+
 class _ArchiveResponse(StreamingResponse):
     """A response with a complete archive, which is closed even if sending fails."""
 
@@ -66,7 +72,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
     async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
         """Send a file of a package or a range of it, with its digest in `Repr-Digest`."""
         packaged, path = await asyncio.to_thread(stored.file, job_id, goal_id, name)
-        return FileResponse(
+        return _PackageFileResponse(
             path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
         )
 
