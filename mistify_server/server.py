@@ -76,7 +76,7 @@ from mistify_server.tracing.opening import open_traces
 from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
 from mistify_server.tuning.storage import MEMORY, IndexStorage
-from mistify_server.usage import Usages
+from mistify_server.usage import UsageService
 from mistify_server.web.pages.report_page import report_page
 
 #: The HTTP address that disables HTTP.
@@ -323,7 +323,7 @@ def _open_services(
                 metrics=metrics,
                 traces=traces,
                 access=access,
-                usages=Usages(store, jobs, uploads),
+                usage=UsageService(store, jobs, uploads),
             )
 
 
@@ -374,7 +374,7 @@ def _grpc_server(services: Services, health_service: Any) -> Any:
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
     porting_servicer = PortingServicer(
-        services.porting, services.removals, services.packages, services.usages, report_page
+        services.porting, services.removals, services.packages, services.usage, report_page
     )
     porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]

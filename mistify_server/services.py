@@ -18,7 +18,7 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
-from mistify_server.usage import Usages
+from mistify_server.usage import UsageService
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,4 @@ class Services:
     metrics: Metrics
     traces: Traces
     access: Access
-    usages: Usages
+    usage: UsageService

@@ -8,7 +8,7 @@ from mistify_server.store.directory import Store
 from mistify_server.store.uploads import Uploads
 
 
-class Usages:
+class UsageService:
     """What callers use of a server."""
 
     def __init__(self, store: Store, jobs: RunningJobs, uploads: ByTenant[Uploads]) -> None:
@@ -16,7 +16,7 @@ class Usages:
         self._jobs = jobs
         self._uploads = uploads
 
-    def usage(self, caller: CallerId) -> Usage:
+    def of(self, caller: CallerId) -> Usage:
         """Return what a caller uses."""
         return Usage(
             uploads=self._uploads.of(caller.tenant).kept_for(caller.name),
@@ -28,4 +28,4 @@ class Usages:
         """Return a caller's scopes, limits and tenant, and what they use."""
         limits = self._store.of(caller.tenant).tokens.limits(caller.name)
         scopes = tuple(sorted(scope.value for scope in caller.scopes))
-        return CallerStatus(caller.name, scopes, limits, self.usage(caller.id), caller.tenant)
+        return CallerStatus(caller.name, scopes, limits, self.of(caller.id), caller.tenant)

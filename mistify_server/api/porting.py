@@ -15,7 +15,7 @@ from mistify_server.jobs.package_files import CHUNK, PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.service import PortingService
-from mistify_server.usage import Usages
+from mistify_server.usage import UsageService
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
@@ -30,13 +30,13 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         service: PortingService,
         removals: JobRemovals,
         packages: PackageFiles,
-        usages: Usages,
+        usage: UsageService,
         report_page: Callable[[Job], str],
     ) -> None:
         self._service = service
         self._removals = removals
         self._packages = packages
-        self._usages = usages
+        self._usage = usage
         self._report_page = report_page
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
@@ -158,7 +158,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def GetCaller(self, request: pb.GetCallerRequest, context: Any) -> pb.Caller:  # noqa: N802
         """Return who calls, their limits, and what they use."""
-        status = await asyncio.to_thread(self._usages.status, current_caller())
+        status = await asyncio.to_thread(self._usage.status, current_caller())
         return porting.status_to_proto(status)
 
     async def _part(self, job_id: str, request: Any) -> pb.Job:

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_bytes
+from mistify.times import utc_now
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -27,11 +28,6 @@ _log = logging.getLogger(__name__)
 def final_removal(removed_unix_ms: int) -> int:
     """Return the time from which a removal cannot be undone, in milliseconds since 1970."""
     return removed_unix_ms + int(UNDONE_WITHIN.total_seconds() * 1000)
-
-
-def utc_now() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
 
 
 class JobRemovals:

@@ -13,10 +13,10 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
+from mistify.times import utc_now
 from mistify_server.identity.callers import current_caller
 from mistify_server.identity.quotas import check_unfinished
 from mistify_server.identity.tenants import ByTenant
-from mistify_server.jobs.removals import utc_now
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
@@ -22,6 +22,7 @@ from mistify.rollouts import (
     RolloutState,
     check_new_rollout,
 )
+from mistify.times import utc_now
 from mistify_server.fleet import Fleet
 from mistify_server.identity.callers import current_caller
 from mistify_server.identity.tenants import ByTenant
@@ -42,10 +43,6 @@ _INTERVAL_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class RolloutService:
     """The roll-outs of a tenant, and the devices of its fleet that they address.
 
@@ -55,7 +52,7 @@ class RolloutService:
     """
 
     def __init__(
-        self, store: RolloutStore, jobs: JobStore, fleet: Fleet, now: Callable[[], datetime] = _now
+        self, store: RolloutStore, jobs: JobStore, fleet: Fleet, now: Callable[[], datetime] = utc_now
     ) -> None:
         self._store = store
         self._jobs = jobs

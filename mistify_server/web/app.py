@@ -13,7 +13,7 @@ from mistify.jobs.part import GoalSelection
 from mistify.quotas import CallerStatus
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
-from mistify_server.usage import Usages
+from mistify_server.usage import UsageService
 from mistify_server.web.access import AccessMiddleware
 from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import described_body, small_body
@@ -83,10 +83,10 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.include_router(scenario_routes(services))
     app.include_router(asset_routes())
     app.include_router(client_routes())
-    app.include_router(token_routes(services.access.tokens, services.usages))
-    app.include_router(token_pages(services.access.tokens, services.usages))
+    app.include_router(token_routes(services.access.tokens, services.usage))
+    app.include_router(token_pages(services.access.tokens, services.usage))
     app.include_router(_session_routes(sessions))
-    app.include_router(_caller_routes(services.usages))
+    app.include_router(_caller_routes(services.usage))
     app.include_router(_health_routes(services.porting))
     app.include_router(metrics_routes(services.metrics.registry))
     return app
@@ -122,13 +122,13 @@ def _session_routes(sessions: Sessions) -> APIRouter:
     return router
 
 
-def _caller_routes(usages: Usages) -> APIRouter:
+def _caller_routes(usage: UsageService) -> APIRouter:
     router = APIRouter(prefix="/v1/caller", tags=["session"])
 
     @router.get("", responses=dict(responses()))
     async def who_am_i(request: Request) -> CallerStatus:
         """Report the caller's name, tenant and scopes, the limits, and what the caller uses."""
-        return await asyncio.to_thread(usages.status, request.state.caller)
+        return await asyncio.to_thread(usage.status, request.state.caller)
 
     return router
 

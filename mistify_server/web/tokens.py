@@ -15,7 +15,7 @@ from mistify_server.identity.callers import MEANINGS, Scope
 from mistify_server.identity.quotas import change_limits, size_limit
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.identity.tokens import AccessToken, TokenStore
-from mistify_server.usage import Usages
+from mistify_server.usage import UsageService
 from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.problems import responses
 from mistify_server.web.rendering import render_page
@@ -73,7 +73,7 @@ class TokenModel(BaseModel):
     usage: Usage
 
     @classmethod
-    def of(cls, token: AccessToken, usages: Usages) -> "TokenModel":
+    def of(cls, token: AccessToken, usage: UsageService) -> "TokenModel":
         """Return the model of a token."""
         return cls(
             name=token.name,
@@ -81,7 +81,7 @@ class TokenModel(BaseModel):
             created_unix_ms=token.created_unix_ms,
             expires_unix_ms=token.expires_unix_ms,
             limits=token.limits,
-            usage=usages.usage(token.holder),
+            usage=usage.of(token.holder),
         )
 
 
@@ -91,7 +91,7 @@ class MadeToken(TokenModel):
     token: str
 
 
-def token_routes(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
+def token_routes(tokens: ByTenant[TokenStore], usage: UsageService) -> APIRouter:
     """Return the routes to the tokens of the caller's tenant."""
     router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
@@ -99,7 +99,7 @@ def token_routes(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
     async def list_tokens() -> list[TokenModel]:
         """List the tokens of the caller's tenant by name, without their secrets."""
         own = tokens.own
-        return await asyncio.to_thread(lambda: [TokenModel.of(token, usages) for token in own.all()])
+        return await asyncio.to_thread(lambda: [TokenModel.of(token, usage) for token in own.all()])
 
     @router.post(
         "",
@@ -113,7 +113,7 @@ def token_routes(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
         token, secret = await asyncio.to_thread(
             create_token, tokens.own, new.name, new.scopes, new.days, new.present()
         )
-        made = await asyncio.to_thread(TokenModel.of, token, usages)
+        made = await asyncio.to_thread(TokenModel.of, token, usage)
         return MadeToken(**made.model_dump(), token=secret)
 
     @router.patch(
@@ -135,7 +135,7 @@ def token_routes(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
     return router
 
 
-def token_pages(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
+def token_pages(tokens: ByTenant[TokenStore], usage: UsageService) -> APIRouter:
     """Return the route of the page for the tokens of the caller's tenant."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -146,7 +146,7 @@ def token_pages(tokens: ByTenant[TokenStore], usages: Usages) -> APIRouter:
             request,
             "tokens.html",
             tokens=kept,
-            usages={token.name: await asyncio.to_thread(usages.usage, token.holder) for token in kept},
+            usages={token.name: await asyncio.to_thread(usage.of, token.holder) for token in kept},
             scopes=MEANINGS,
             most_days=MOST_DAYS,
             now_ms=time.time() * 1000,
