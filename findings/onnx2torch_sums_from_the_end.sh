@@ -3,9 +3,9 @@
 #
 # Expected: CumSum of 1, 2, 3, 4 is 1, 3, 6, 10, as in ONNX Runtime, ONNX's reference evaluator and NumPy: `reverse` is 0 by
 # default.
-# Observed: without the attribute, which PyTorch's exporter leaves out, it is 10, 9, 7, 4; with `exclusive`, it is 9, 7, 4, 0
-# instead of 0, 1, 3, 6. There is no error or warning. With `reverse` set to 0 the result is right. Language models compute the
-# positions of tokens from a mask in this way.
+# Observed: without the attribute, which PyTorch's older exporter leaves out, it is 10, 9, 7, 4; with `exclusive`, it is 9, 7,
+# 4, 0 instead of 0, 1, 3, 6. There is no error or warning. With `reverse` set to 0 the result is right. Language models
+# compute the positions of tokens from a mask in this way.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
