@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from mistify.costs.devices import Device, DeviceTable
+from mistify.errors import MistifyError
 from mistify.fleet import DeviceReport
+from mistify.jobs.job import JobState
 from mistify.peers.membership import SECRET_BYTES
 from mistify.rollouts import NewRollout
 from mistify.v1 import devices_pb2, porting_pb2, rollouts_pb2, tuning_pb2
@@ -155,6 +157,7 @@ def addressed(ids: Ids) -> list[tuple[str, str, dict[str, Any]]]:
         ("GET", f"/compare?before={ids.job}&after={ids.job}", {}),
         ("GET", f"/v1/jobs?page_token={ids.job}", {}),
         ("GET", f"/?page_token={ids.job}", {}),
+        ("DELETE", f"/v1/jobs/{ids.job}?now=true", {}),
         ("POST", "/v1/rollouts", {"json": new}),
     ]
 
@@ -172,6 +175,7 @@ class Tenants:
         app: The web application.
     """
 
+    address: str
     channel: grpc.aio.Channel
     web: httpx.AsyncClient
     app: FastAPI
@@ -241,7 +245,7 @@ async def tenants(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         new = {"job_id": JOB, "goal_id": "phone-2", "package": PACKAGE, "stages": [1]}
         started = await web.post("/v1/rollouts", json=new, headers=bearer(red))
         ids = Ids(JOB, started.json()["rollout"]["id"], "red-board", "red-home", "red-worker", digest)
-        yield Tenants(channel, web, made[0], red, blue, ids)
+        yield Tenants(address, channel, web, made[0], red, blue, ids)
 
 
 def as_for(text: str, ids: Ids) -> str:
@@ -423,6 +427,52 @@ async def test_devices_of_a_tenant_follow_its_roll_outs_only(tenants: Tenants) -
         for _, text in [await tenants.requested("GET", "/v1/fleet", secret)]
     ]
     assert fleets == [["red-hall"], ["red-hall"], []]
+
+
+async def test_nothing_that_another_tenant_tries_changes_a_running_job(
+    tenants: Tenants, site: Any, make_config: Config, call_at: Any
+) -> None:
+    (site.control / "hold-source").touch()
+    red = call_at(tenants.address, tenants.red)
+    job = await red.submit([make_config("a", FLOP="0.5x")], name="own")
+    async for event in red.watch(job.id):
+        if event.event is JobState.RUNNING:
+            break
+
+    async def kept() -> tuple[object, ...]:
+        now = await red.job(job.id)
+        return now.state, now.name, now.removed_unix_ms, [(goal.id, goal.state) for goal in now.goals]
+
+    before = await kept()
+    ids = replace(tenants.ids, job=job.id, goal="a")
+    for path, request in requests(ids).items():
+        await tenants.called(path, request, tenants.blue)
+        assert await kept() == before, path
+    for method, path in tenants.with_path_parameters():
+        await tenants.requested(method, filled(path, ids), tenants.blue, **BODIES.get((method, path), {}))
+        assert await kept() == before, (method, path)
+    (site.control / "hold-source").unlink()
+    assert (await red.finished(job.id)).state is JobState.DONE
+    await red.channel.close()
+
+
+async def test_watchers_share_no_events_with_another_tenant(
+    tenants: Tenants, site: Any, make_config: Config, call_at: Any, wait_until: Any
+) -> None:
+    (site.control / "hold-source").touch()
+    red, blue = (call_at(tenants.address, secret) for secret in (tenants.red, tenants.blue))
+    job = await red.submit([make_config("a", FLOP="0.5x")])
+    await wait_until(lambda: len(site.tasks("source")) == 1)
+    last = [event.sequence async for event in red.watch(job.id, so_far=True)][-1]
+    watching = red.watch(job.id, last - 1)
+    assert (await anext(watching)).sequence == last
+    for after in range(last + 1):
+        with pytest.raises(MistifyError, match=f'there is no job "{job.id}"'):
+            [event async for event in blue.watch(job.id, after, so_far=True)]
+    (site.control / "hold-source").unlink()
+    assert [event async for event in watching]
+    for caller in (red, blue):
+        await caller.channel.close()
 
 
 async def test_who_calls_says_the_tenant(tenants: Tenants) -> None:
