@@ -21,7 +21,7 @@ from executors.inspection.directories import (
     inspect_saved_model,
     is_graph,
 )
-from executors.inspection.errors import invalid, too_large
+from executors.inspection.errors import SAVE, invalid, too_large
 from executors.inspection.limits import LIMITS, Limits
 from executors.inspection.onnx_file import inspect_onnx, is_onnx
 from executors.inspection.weights import model_config, stored_weights
@@ -118,10 +118,21 @@ def _kind(path: Path) -> SourceKind:
     if not stat.S_ISREG(mode):
         raise invalid(path, "a link or a device", "a file or a directory", "give the file itself")
     if path.suffix not in _FILES:
-        raise invalid(path, f"a file named {path.name}", _KINDS)
+        raise invalid(path, f"a file named {path.name}", _KINDS, _fix(path))
     if path.stat().st_size == 0:
         raise invalid(path, "an empty file")
     return _FILES[path.suffix]
+
+
+def _fix(path: Path) -> str:
+    if path.suffix == ".py":
+        return f'name its function as well, "{path.name}:FUNCTION"'
+    if path.suffix in (".pt", ".pth"):
+        return (
+            f'name a function that returns the PyTorch network, "FILE.py:FUNCTION?weights={path.name}" '
+            "(docs/pytorch.md), or export it to ONNX"
+        )
+    return SAVE
 
 
 def _kind_of_directory(path: Path) -> SourceKind:

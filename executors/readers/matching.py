@@ -131,10 +131,14 @@ def _misshapen_inputs(source: str, name: str, array: Array, wanted: Tensor) -> I
     shapes = wanted.data_shapes if isinstance(wanted, Input) else (wanted.shape,)
     if array.ndim and not any(fits(array.shape[1:], shape) for shape in shapes):
         written = (", ".join("any" if size is None else str(size) for size in shape) for shape in shapes)
-        yield Problem(
-            source, f"{name} of shape {array.shape}", " or ".join(f"[examples, {each}]" for each in written),
-            f"reshape {name} to the shape of the input",
-        )  # fmt: skip
+        fix = f"reshape {name} to the shape of the input"
+        if fits((*array.shape[2:], *array.shape[1:2]), wanted.shape):  # reshaping would mix the channels
+            fix = (
+                f"move its channels to the end, numpy.moveaxis({name}, 1, -1), or name an ONNX file or a "
+                'PyTorch function with "?layout=channels_first"'
+            )
+        expected = " or ".join(f"[examples, {each}]" for each in written)
+        yield Problem(source, f"{name} of shape {array.shape}", expected, fix)
 
 
 def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
@@ -173,7 +177,8 @@ def _target(
     if array.ndim == 0:
         return array, []  # reported as a lack of rows
     if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
-        return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", f"cast {name}")]
+        fix = f"number the classes from 0, or cast {name}"
+        return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", fix)]
     trained = _as_in_training(array, output, schema)
     try:
         objective = objective_of(output, trained)

@@ -66,6 +66,22 @@ def refused(path: Path, text: str, **limits: int) -> None:
     assert text in problem.value
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("weights.pt", '"FILE.py:FUNCTION?weights=weights.pt" (docs/pytorch.md)'),
+        ("weights.pth", '"FILE.py:FUNCTION?weights=weights.pth" (docs/pytorch.md)'),
+        ("net.py", '"net.py:FUNCTION"'),
+        ("net.txt", "model.save(FILE)"),
+    ],
+)
+def test_files_of_pytorch_are_refused_with_the_way_to_name_them(tmp_path: Path, name: str, fix: str) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(MistifyError) as caught:
+        inspect_source(tmp_path / name)
+    assert fix in caught.value.problems[0].fix
+
+
 @pytest.mark.parametrize("name", CORPUS)
 def test_a_malformed_model_is_refused(corpus: dict[str, tuple[Path, str]], name: str) -> None:
     refused(*corpus[name])

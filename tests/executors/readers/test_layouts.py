@@ -45,3 +45,11 @@ def test_errors_name_both_layouts(tmp_path, suffix):
     path = str(written_image(tmp_path / f"other.{suffix}", COLOURS[:, :1]))
     problem = problem_of(path, with_channels_first(COLOURED, ["image"]))
     assert all(sizes in problem for sizes in ("3, 2, 5]", "2, 5, 3]"))
+
+
+@pytest.mark.parametrize(("images", "moved"), [(np.moveaxis(COLOURS, -1, 1), True), (COLOURS[:, :1], False)])
+def test_channels_that_come_first_are_to_be_moved_not_reshaped(tmp_path, images, moved):
+    problem = problem_of(str(written_image(tmp_path / "images.npz", images)), COLOURED)
+    assert ("numpy.moveaxis(image, 1, -1)" in problem) == moved
+    assert ("?layout=channels_first" in problem) == moved
+    assert ("reshape image" in problem) != moved

@@ -118,6 +118,7 @@ def test_an_unknown_builtin_dataset_is_refused():
         ({"x": X, "y": np.int64(3)}, "y of shape ()"),
         ({"x": X, "y": Y / 2}, "y of shape (6,) and type float64; expected integer classes [n]"),
         ({"x": X.astype(str), "y": Y}, "x of type <U"),
+        ({"x": X, "y": Y.astype(str)}, "expected numbers; number the classes from 0"),
         ({"x": X.astype(complex), "y": Y}, "x of type complex128"),
         ({"x": X.astype(object), "y": Y}, "x.npy contains Python objects"),
         ({"x": np.where(X == 13, np.nan, X), "y": Y}, "NaN or infinity in x[3]"),
