@@ -73,7 +73,14 @@ class AdaptationGoal(Settings):
 
 
 def _limit_on(axis: Axis) -> Any:
-    return Annotated[Quantity, PlainValidator(axis.kind.parse), PlainSerializer(axis.kind.format)] | None
+    def limit(raw: object) -> Quantity:
+        parsed = axis.kind.parse(raw)
+        if axis.kind.whole and not parsed.relative and parsed.value < 1:  # a share without its "x"
+            fix = f'for a share of the source, write "{parsed.value:g}x"'
+            raise InvalidValue(raw, axis.kind.expected, fix)
+        return parsed
+
+    return Annotated[Quantity, PlainValidator(limit), PlainSerializer(axis.kind.format)] | None
 
 
 def _limit_on_broken(name: str, reason: str) -> Any:

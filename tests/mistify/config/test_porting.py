@@ -91,7 +91,7 @@ def test_an_algorithm_may_be_given_by_its_name_only(name):
 
 @given(
     st.dictionaries(
-        st.sampled_from(["FLOP", "num_of_params"]), st.floats(1e-3, 1e12) | st.just("0.25x"), min_size=1
+        st.sampled_from(["FLOP", "num_of_params"]), st.floats(1, 1e12) | st.just("0.25x"), min_size=1
     ),
     st.none() | st.floats(0.01, 1),
     st.none() | st.sampled_from(["T4", {"compute_power": 3.3, "memory_bandwidth": "7GB/s"}]),
@@ -230,6 +230,14 @@ def test_a_goal_limits_at_least_one_cost(goal):
 )
 def test_impossible_goals_are_refused(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("FLOP", "0.5"), ("num_of_params", 0.5), ("memory", "0.5B")])
+def test_less_than_one_piece_or_byte_is_taken_for_a_share(key, value):
+    (problem,) = problems(entry(adaptation_goal={key: value}))
+
+    assert (problem.place, problem.value) == (f"[0].adaptation_goal.{key}", json.dumps(value))
+    assert problem.fix == 'for a share of the source, write "0.5x"'
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "...", "a/b", "a\\b", "a b", "ä", "a\n", "x" * 65, 1, None])
