@@ -290,8 +290,14 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _HARDWARE: hardware_named(goal),
         _THREADS: str(goal.spec.threads),
         **_figures(goal, goal, source),
-        _MET: JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",
+        _MET: _met(goal),
     }
+
+
+def _met(goal: Goal) -> str:
+    if goal.state is GoalState.MET:
+        return JUDGED[judged_by(goal)]
+    return "no" if goal.state.ended else "-"
 
 
 def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:

@@ -10,7 +10,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.config.task import TaskConfig
 from mistify.costs.quantization import Quantization
-from mistify.jobs.job import BranchFigures, Source
+from mistify.jobs.job import BranchFigures, GoalState, Source
 from mistify.jobs.report import report
 from mistify_client.porting.table import table
 from tests.mistify_client.porting.shown_jobs import lines_of_table, plugged_in
@@ -250,6 +250,16 @@ def test_outputs_of_the_source_have_their_own_rows(service):
         ["-", "kind", "accuracy", "50.0%"],
         ["-", "age", "mae", "8"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "met"), [(GoalState.WAITING, "-"), (GoalState.RUNNING, "-"), (GoalState.FAILED, "no")]
+)
+def test_only_goals_that_have_ended_are_called_unmet(service, state, met):
+    job = measured(service.fake.job)
+    half, tenth = job.goals
+    lines = lines_of_table(replace(job, goals=(half, replace(tenth, state=state))), 100)
+    assert next(line for line in lines if line.startswith("tenth ")).split()[-1] == met
 
 
 def test_tasks_have_a_column_and_no_comparison_with_the_source_of_all(service):
