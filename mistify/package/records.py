@@ -75,11 +75,19 @@ def read_content(directory: Path, name: str) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is not a package: it has no {name}") from error
+        message = f"{directory} is not a package: {_why(directory, name)}"
+        raise MistifyError(ErrorCode.NOT_FOUND, message) from error
     except OSError as error:  # for example, it is a directory
         value = error.strerror or str(error)
         problem = Problem(str(path), value, "a file that can be read", "fetch the package again")
         raise corrupt_package(directory, [problem]) from error
+
+
+def _why(directory: Path, name: str) -> str:
+    if not directory.exists():
+        return "there is no such directory"
+    packages = sorted(file.parent for at in (f"*/{name}", f"goals/*/{name}") for file in directory.glob(at))
+    return f"it has no {name}" + (f'; did you mean "{packages[0]}"?' if packages else "")
 
 
 def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:

@@ -148,6 +148,6 @@ def unauthenticated() -> MistifyError:
     """Return the error for callers without a valid token."""
     return MistifyError(
         ErrorCode.UNAUTHENTICATED,
-        "the token is missing, wrong or expired; send `Authorization: Bearer TOKEN` with the token from the "
-        "server's --token-file, or with one that its administrator made",
+        "the token is missing, wrong or expired; send the server's token or one that its administrator made, "
+        "with `--token-file FILE` on the command line and `Authorization: Bearer TOKEN` over HTTP",
     )

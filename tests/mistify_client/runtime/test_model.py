@@ -1,4 +1,5 @@
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -131,6 +132,19 @@ def test_a_changed_file_is_refused(package):
     with pytest.raises(MistifyError, match=r"serve\.tflite: got 14 bytes") as caught:
         load(package)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+@pytest.mark.parametrize("given", [".", "goals"])
+def test_the_error_names_a_package_below_the_directory(package, tmp_path, given):
+    found = shutil.copytree(package, tmp_path / "goals" / "phone")
+    with pytest.raises(MistifyError, match=r"is not a package: .* did you mean") as caught:
+        load(tmp_path / given)
+    assert str(found) in str(caught.value)
+
+
+def test_the_error_says_that_there_is_no_directory(tmp_path):
+    with pytest.raises(MistifyError, match="is not a package: there is no such directory"):
+        load(tmp_path / "missing")
 
 
 def test_the_error_names_a_directory_without_a_package(tmp_path):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.identity.authentication import Authenticator, create_token
+from mistify_server.identity.authentication import Authenticator, create_token, unauthenticated
 from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
@@ -118,6 +118,12 @@ def test_a_missing_token_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(MistifyError, match='no token "ci"') as caught:
         store.tokens.revoke("ci")
     assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def test_callers_without_a_token_learn_how_to_send_it_from_the_command_line_and_over_http() -> None:
+    message = str(unauthenticated())
+    assert "`--token-file FILE` on the command line" in message
+    assert "`Authorization: Bearer TOKEN` over HTTP" in message
 
 
 def test_a_caller_without_a_scope_is_told_which_one_is_needed() -> None:
