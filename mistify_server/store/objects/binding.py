@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Final
 from uuid import uuid4
 
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
-from mistify.files.writing import write_bytes
 from mistify.wording import counted
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of, digest_of, is_intact
+from mistify_server.store.links import read_link, write_link
 from mistify_server.store.lock import make_store_directory, store_errors
 from mistify_server.store.objects.address import BucketAddress, checked_bucket
 from mistify_server.store.objects.artifacts import BucketArtifacts
@@ -66,15 +66,7 @@ def binding_of(directory: Path) -> Binding | None:
     Raises:
         MistifyError: STORE_VERSION, it cannot be read.
     """
-    try:
-        return Binding.model_validate_json((directory / BINDING).read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise MistifyError(
-            ErrorCode.STORE_VERSION,
-            f"{directory / BINDING} cannot be read; restore it, or the store from a backup",
-        ) from error
+    return read_link(directory / BINDING, Binding)
 
 
 def record_binding(directory: Path, binding: Binding) -> None:
@@ -86,7 +78,7 @@ def record_binding(directory: Path, binding: Binding) -> None:
     make_store_directory(directory)
     with store_errors(directory), locked(directory):  # several workers of a machine may start at once
         if binding_of(directory) != binding:
-            write_bytes(directory / BINDING, binding.model_dump_json().encode(), durable=True, private=True)
+            write_link(directory / BINDING, binding)
 
 
 def bind_artifacts(directory: Path, address: str | None, copies_bytes: int) -> None:

@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files.writing import write_bytes
+from mistify_server.store.links import read_link, write_link
 from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.store.sql.postgresql.address import DatabaseAddress
 from mistify_server.store.sql.store_id import recorded_store_id, store_id
@@ -31,14 +31,7 @@ def binding_of(directory: Path) -> Binding | None:
     Raises:
         MistifyError: STORE_VERSION, it cannot be read.
     """
-    try:
-        return Binding.model_validate_json((directory / BINDING).read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise MistifyError(
-            ErrorCode.STORE_VERSION, f"{directory / BINDING} cannot be read; restore it from a backup"
-        ) from error
+    return read_link(directory / BINDING, Binding)
 
 
 def bind(session: Session, directory: Path, address: DatabaseAddress, *, new: bool) -> None:
@@ -61,7 +54,7 @@ def bind(session: Session, directory: Path, address: DatabaseAddress, *, new: bo
         )
     after = Binding(address=str(address), store_id=store_id(session))
     if after != before:
-        write_bytes(directory / BINDING, after.model_dump_json().encode(), durable=True, private=True)
+        write_link(directory / BINDING, after)
 
 
 def check_bound(connection: Connection, directory: Path, address: DatabaseAddress) -> None:
