@@ -1,6 +1,6 @@
 """The progress of a running job: a bar for each goal on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mistify.costs.budget import quantity_of
+from mistify.costs.budget import conditions_of, quantity_of
 from mistify.costs.energy import ENERGY
+from mistify.costs.quantization import Quantization
 from mistify.jobs.formatting import duration, quality, shares
 from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
@@ -176,10 +177,20 @@ def _stage(progress: ProgressUpdate) -> str:
 
 
 def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Source | None) -> str:
-    """Return the accuracy and the costs as text; energies, which follow the other costs, only if limited."""
-    limited = of.spec.budget if isinstance(of, Goal) else ()
+    """Return the accuracy and the costs as text; energies, which follow the other costs, only if limited.
+
+    Costs of a goal are those at the precision of its package, in which they are limited.
+    """
+    limited: Collection[str] = ()
+    precisions = {*Quantization}
+    if isinstance(of, Goal):
+        limited = of.spec.budget
+        precisions = {Quantization.NONE, of.spec.quantization.precision.stored_as}
     costs = {
-        axis: cost for axis, cost in costs.items() if quantity_of(axis) != ENERGY.quantity or axis in limited
+        axis: cost
+        for axis, cost in costs.items()
+        if axis in limited
+        or (quantity_of(axis) != ENERGY.quantity and conditions_of(axis).precision in precisions)
     }
     parts = [f"{of.metric} {quality(of.metric, of.accuracy)}"] if of.accuracy is not None else []
     parts += [shares(costs, source)] if source is not None and costs else []

@@ -5,6 +5,8 @@ from itertools import product
 import pytest
 from rich.console import Console
 
+from mistify.config.package.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify_client.porting.log import show_log
@@ -39,6 +41,25 @@ def test_energies_are_shown_only_if_a_goal_limits_them(limited, shown_energy):
     assert ("energy" in ended) == shown_energy
     assert "multiply-adds 48%" in progress
     assert "multiply-adds 48%" in ended
+
+
+@pytest.mark.parametrize(
+    ("precision", "shown_size"),
+    [
+        (Quantization.NONE, "size 60%"),
+        (Quantization.FLOAT16, "size in float16 40%"),
+        (Quantization.INT8_QAT, "size in int8 20%"),
+    ],
+)
+def test_a_package_has_the_size_of_its_precision(precision, shown_size):
+    """A limit of half the source's size would else look exceeded."""
+    costs = {"size_bytes": 600.0, "size_bytes@float16": 400.0, "size_bytes@int8": 200.0}
+    spec = PackageSpec({}, quantization=QuantizationConfig(precision=precision))
+    out = console(terminal=False)
+    with display(out) as shown:
+        goal = Goal("half", 0, spec, state=GoalState.MET, achieved=costs, accuracy=0.75)
+        shown.ended(goal, Source({"size_bytes": 1000.0}, 0.8))
+    assert out.file.getvalue() == f"half: met, accuracy 75.0%, {shown_size}\n"
 
 
 def test_progress_is_printed_as_lines_without_a_terminal():
