@@ -19,7 +19,7 @@ from mistify.config.data.loss import LossName
 from mistify.config.data.metric import Metric, known_metrics
 from mistify.config.data.preparation import File, InputScaling, Labels, Positive, Preparation
 from mistify.config.files import FileField, FileForm, PathKind
-from mistify.parsing.validation import InvalidValue, Settings, Text
+from mistify.parsing.validation import InvalidValue, Settings, Text, unknown_name
 
 #: Prefix of the number of examples to generate.
 GENERATED: Final = "generated:"
@@ -43,13 +43,20 @@ def _validation(raw: object) -> float | str:
     )
 
 
+def _metric(raw: object) -> Metric:
+    with suppress(ValueError):
+        if isinstance(raw, str):
+            return Metric(raw)
+    raise InvalidValue(raw, *unknown_name(str(raw), known_metrics()))
+
+
 def _output_metric(raw: object) -> Metric:
     names = [name for name in known_metrics() if not Metric(name).of_all_outputs]
     with suppress(ValueError):
         metric = Metric(str(raw))
         if isinstance(raw, str) and not metric.of_all_outputs:
             return metric
-    raise InvalidValue(raw, f"one of {', '.join(names)}", f'for example "{names[0]}"')
+    raise InvalidValue(raw, *unknown_name(str(raw), names))
 
 
 _IN_CODE: Final = FileField(FileForm.CODE)
@@ -121,7 +128,7 @@ class DataSettings(Settings):
         code: Filled in by the program from `FILE.py:NAME`; not for configs.
     """
 
-    metric: Annotated[Metric, _IN_CODE] | None = Field(
+    metric: Annotated[Metric, BeforeValidator(_metric), _IN_CODE] | None = Field(
         default=None, description=f"one of {', '.join(known_metrics())}", examples=[Metric.F1.value]
     )
     metrics: dict[str, OutputMetric] = Field(

@@ -208,6 +208,16 @@ def test_impossible_goals_are_refused(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
 
 
+@pytest.mark.parametrize(
+    "data", [{"metric": "balanced-accuracy"}, {"metrics": {"kind": "balanced-accuracy"}}]
+)
+def test_a_metric_close_to_what_was_written_is_suggested(data):
+    (problem,) = problems(entry(dataset={"train": "a.npz", "test": "b.npz", **data}))
+
+    assert problem.value == '"balanced-accuracy"'
+    assert problem.fix == 'did you mean "balanced_accuracy"?'
+
+
 @pytest.mark.parametrize(("key", "value"), [("FLOP", "0.5"), ("num_of_params", 0.5), ("memory", "0.5B")])
 def test_less_than_one_piece_or_byte_is_taken_for_a_share(key, value):
     (problem,) = problems(entry(adaptation_goal={key: value}))
