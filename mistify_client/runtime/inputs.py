@@ -199,8 +199,10 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
         yield Problem(info.name, str(array.dtype), f"{values}, or what it can hold exactly", fix)
     if not _has_shape(array, info.shape):
         fix = "reshape it"
-        if array.shape == tuple(info.shape[1:]):
+        if array.shape in [tuple(shape[1:]) for shape in _shapes(info)]:
             fix = "add the batch dimension: array[numpy.newaxis]"
+        elif array.ndim > 2 and _has_shape(np.moveaxis(array, 1, -1), info.shape):
+            fix = "move the channels to the end: numpy.moveaxis(array, 1, -1)"  # reshaping would mix them
         yield Problem(info.name, f"shape {array.shape}", f"shape {_shape(info)}", fix)
     elif not array.size:
         yield Problem(info.name, f"shape {array.shape}", "at least one example", "leave the call out")
@@ -211,8 +213,12 @@ def _values(info: TensorInfo) -> str:
     return info.dtype if info.scale is None else "float32"
 
 
+def _shapes(info: TensorInfo) -> list[Sequence[int]]:
+    return [info.shape] if info.source_shape is None else [info.shape, info.source_shape]
+
+
 def _shape(info: TensorInfo) -> str:
-    shapes = [info.shape] if info.source_shape is None else [info.shape, info.source_shape]
+    shapes = _shapes(info)
     written = (", ".join("batch" if size == -1 else str(size) for size in shape) for shape in shapes)
     return " or ".join(f"({shape})" for shape in written)
 

@@ -118,6 +118,24 @@ def test_an_error_states_the_input_and_the_expected_shape_and_type() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "shape", "fix"),
+    [
+        (False, (4, 3, 2, 5), "numpy.moveaxis(array, 1, -1)"),
+        (False, (2, 5, 3), "array[numpy.newaxis]"),
+        (True, (3, 2, 5), "array[numpy.newaxis]"),
+        (False, (4, 5, 2, 3), "reshape it"),
+        (False, (), "reshape it"),
+    ],
+)
+def test_the_fix_of_a_shape_keeps_the_order_of_values(first: bool, shape: tuple[int, ...], fix: str) -> None:
+    info = TensorInfo(name="image", dtype="float32", shape=(-1, 2, 5, 3), channels_first=first)
+    with pytest.raises(MistifyError) as caught:
+        bind((info,), (np.zeros(shape, np.float32),), {})
+    (problem,) = caught.value.problems
+    assert fix in problem.fix
+
+
 def with_values(*values: float) -> Any:
     changed = image.copy()
     changed.ravel()[: len(values)] = values
