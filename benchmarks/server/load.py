@@ -25,6 +25,7 @@ that everything works.
 """
 
 import json
+import math
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -85,8 +86,8 @@ _PERIOD: Final = 30.0
 _CALLERS: Final = 32
 _DOWNLOADS: Final = 4
 
-#: How long clients may take to connect, in seconds.
-_CONNECTING: Final = 300.0
+#: How long clients may take to have an event, in seconds; those without one count as missing.
+_CONNECTING: Final = 120.0
 _PAUSE: Final = 0.2
 
 
@@ -184,7 +185,7 @@ class Load:
             self._server.restart()
             ready = time.time()
             measured = self._wait_for_all(watching, killed)
-            healed = time.time()
+            healed = math.inf if measured["behind"] else time.time()
         self._note(f"events after a restart of {ready - killed:.1f} s", measured)
         return {"storm_s": healed - killed, "restart_s": ready - killed}
 
@@ -192,8 +193,8 @@ class Load:
         """Return the growth of the server's memory under a mix of all clients."""
         size, server = self._size, self._server
         parts: Mapping[str, Settings] = {
-            "watch": server.settings(size.watchers // 10),
-            "report": server.settings(size.devices // 4, _PERIOD),
+            "watch": server.settings(size.watchers // 30),
+            "report": server.settings(size.devices // 20, _PERIOD),
             "download": server.settings(1, 2.0, package=True),
             "http-download": server.settings(1, 2.0, package=True),
             "submit": server.settings(2, 1.0),
@@ -231,9 +232,7 @@ class Load:
 
     def _wait_for_all(self, watching: ClientProcess, since: float) -> dict[str, Any]:
         """Wait until all watchers have an event that occurred since a time, and return what they measured."""
-        while (measured := watching.measured(since))["behind"]:
-            if time.time() > since + _CONNECTING:
-                raise TimeoutError(f"{measured['behind']} watchers have no event; {measured['failure']}")
+        while (measured := watching.measured(since))["behind"] and time.time() < since + _CONNECTING:
             time.sleep(_PAUSE)
         return measured
 
