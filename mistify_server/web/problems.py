@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
@@ -159,13 +159,15 @@ async def _gone(request: Request, error: ClientDisconnect) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes for a request's path."""
-    matching = (
-        route
-        for route in request.app.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
-    )
-    return set().union(*(route.methods or () for route in matching))
+    """Return the methods of all routes for a request's path, of which some are within routers."""
+    return {
+        method
+        for method in HTTPMethod
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    }
 
 
 def error_response(request: Request, error: MistifyError, status: int | None = None) -> Response:
