@@ -15,7 +15,7 @@ def test_every_listed_test_exists(tests):
         path, _, name = test.partition("::")
         file = REPOSITORY / "tests" / path
         function = name.partition("[")[0].rpartition("::")[2]
-        if not file.is_file() or not re.search(rf"def {function}\(", file.read_text()):
+        if not file.is_file() or not re.search(rf"def {function or 'test_.*'}\(", file.read_text()):
             missing.append(test)
     assert missing == []
 
@@ -27,4 +27,4 @@ def test_the_duration_of_a_test_includes_its_fixtures():
 1.20s call     tests/a/test_b.py::test_d
 """.splitlines()
     assert too_long(durations) == {"a/test_b.py::test_c[two words]"}
-    assert too_long([f"9.00s call     tests/{ESSENTIAL[0]}"]) == set()
+    assert too_long(f"9.00s call     tests/{begin}" for begin in ESSENTIAL) == set()

@@ -285,10 +285,11 @@ def test_a_database_that_cannot_be_opened_is_reported(tracked, job, tmp_path, mo
     from mlflow.store.db import utils
 
     monkeypatch.setattr(utils, "MAX_RETRY_COUNT", 0)  # of which MLflow has ten, within 100 s
-    tracked.uri = f"sqlite:///{tmp_path}"  # a directory
+    (tmp_path / "notes.txt").write_text("This is no database. " * 100)
+    tracked.uri = f"sqlite:///{tmp_path}/notes.txt"
     stderr = tracked.write(code=ErrorCode.UNAVAILABLE.exit_code).stderr
     assert f"MLflow at {tracked.uri}" in stderr
-    assert "unable to open database file" in stderr
+    assert "file is not a database" in stderr
 
 
 def test_a_deleted_experiment_is_reported(tracked, job):
