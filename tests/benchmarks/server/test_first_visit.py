@@ -1,16 +1,19 @@
 """The benchmark of pages visits only jobs whose goals all have packages."""
 
-from typing import Any
-
 import pytest
 
 from benchmarks.server.first_visit import GOALS, check_packaged
+from mistify.jobs.job import Goal, GoalState, Job, JobState
+from mistify.jobs.package_spec import PackageSpec
 
 
-def job(state: str = "done", count: int = GOALS, last: str = "met") -> dict[str, Any]:
+def job(state: str = "done", count: int = GOALS, last: str = "met") -> Job:
     states = ["unmet", *["met"] * (count - 2), last]
-    goals = [{"id": f"g{number}", "state": each, "reason": "why"} for number, each in enumerate(states)]
-    return {"state": state, "goals": goals}
+    goals = tuple(
+        Goal(f"g{number}", 0, PackageSpec({}), state=GoalState(each), reason="why")
+        for number, each in enumerate(states)
+    )
+    return Job("job", JobState(state), goals, 0)
 
 
 def test_missed_goals_have_packages_too() -> None:
@@ -27,6 +30,6 @@ def test_missed_goals_have_packages_too() -> None:
         (job(count=GOALS - 1), "the job is done, 19 goals of 20"),
     ],
 )
-def test_a_job_without_all_packages_ends_the_benchmark(wrong: dict[str, Any], message: str) -> None:
+def test_a_job_without_all_packages_ends_the_benchmark(wrong: Job, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         check_packaged(wrong)
