@@ -1,4 +1,4 @@
-"""Addresses of databases in errors."""
+"""Addresses in errors."""
 
 import re
 

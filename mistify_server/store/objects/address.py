@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mistify.parsing.validation import InvalidValue
+from mistify_server.addresses import without_user
 
 _ADDRESS: Final = re.compile(
     r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<prefix>(/[A-Za-z0-9_.=-]+)*)/?"
@@ -34,7 +35,7 @@ class BucketAddress:
         """
         if "@" in text:
             raise InvalidValue(
-                re.sub(r"^(\w+://)?.*@", r"\1...@", text, flags=re.DOTALL),
+                without_user(text),
                 "an address without a key, which others could read",
                 "put it into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or into ~/.aws/credentials",
             )

@@ -140,8 +140,8 @@ class BucketArtifacts(Artifacts):
 
     @override
     def names(self) -> list[str]:
-        found = ((key, key.rpartition("/")[2]) for key in self._bucket.all())
-        return [name for key, name in found if is_artifact(name) and key == _key(name)]
+        named = ((key, key.rpartition("/")[2]) for key in self._bucket.all())
+        return [name for key, name in named if is_artifact(name) and key == _key(name)]
 
     @override
     def remove(self, name: str, before: float = inf) -> int:

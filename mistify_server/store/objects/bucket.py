@@ -62,10 +62,10 @@ class Bucket:
         """Return the content of an object in pieces; None if there is no object."""
         with self._requests() as client:
             try:
-                found = client.get_object(Bucket=self._address.bucket, Key=self._full(key))
+                answer = client.get_object(Bucket=self._address.bucket, Key=self._full(key))
             except client.exceptions.NoSuchKey:
                 return None
-        return self._pieces(found["Body"])
+        return self._pieces(answer["Body"])
 
     def read(self, key: str) -> bytes | None:
         """Return the content of a small object; None if there is no object."""
@@ -86,15 +86,15 @@ class Bucket:
 
     def all(self, start: str = "") -> dict[str, StoredObject]:
         """Return all objects whose keys begin with a text, by key."""
-        found = {}
+        objects = {}
         with self._requests() as client:
             pages = client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._address.bucket, Prefix=self._full(start)
             )
             for item in (item for page in pages for item in page.get("Contents", ())):
                 key = item["Key"].removeprefix(self._address.prefix)
-                found[key] = StoredObject(item["Size"], item["LastModified"].timestamp())
-        return found
+                objects[key] = StoredObject(item["Size"], item["LastModified"].timestamp())
+        return objects
 
     def remove(self, key: str) -> None:
         """Delete an object, if it exists."""

@@ -35,14 +35,14 @@ class BucketPreparationFiles(PreparationFiles):
     def written(self) -> Mapping[str, float]:
         """Return the latest possible times by the clock of this machine."""
         latest: dict[str, float] = {}
-        for path, found in self._bucket.all(_START).items():
+        for path, stored in self._bucket.all(_START).items():
             key = path.removeprefix(_START).partition("/")[0]
-            latest[key] = max(latest.get(key, 0.0), found.stored + CLOCKS_SECONDS)
+            latest[key] = max(latest.get(key, 0.0), stored.stored + CLOCKS_SECONDS)
         return latest
 
     @override
     def remove(self, key: str) -> int:
-        found = self._bucket.all(f"{_START}{key}/")
-        for path in found:
+        objects = self._bucket.all(f"{_START}{key}/")
+        for path in objects:
             self._bucket.remove(path)
-        return sum(each.size for each in found.values())
+        return sum(each.size for each in objects.values())

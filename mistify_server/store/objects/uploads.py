@@ -92,9 +92,9 @@ class SharedUploads:
         of_tenants = (uploaded_files(directory) for directory in self._directories())
         kept = {path.name for path in chain.from_iterable(of_tenants)}.union(referenced)
         for start in (_LISTING, _FILE):  # a listing without its files would be taken for a shared directory
-            for key, found in self._bucket.all(start).items():
+            for key, stored in self._bucket.all(start).items():
                 digest = key.removeprefix(start)
-                if digest not in kept and found.stored < before:
+                if digest not in kept and stored.stored < before:
                     self._bucket.remove(key)
                 elif start == _LISTING:
                     kept |= self._files_of(digest)

@@ -16,12 +16,12 @@ from tests.mistify_server.recipes import by_recipe
 
 REPEATS_ITSELF = """
 import json, sys
-said = ""
+answer = ""
 for line in sys.stdin:
     order = json.loads(line)
     content = {"kind": "failure", "code": "INTERNAL", "message": order["task"]["recipe"]["data"]["train"]}
-    last, said = said, json.dumps({"kind": "answer", "ticket": order["ticket"], "result": content})
-    print(last, said, sep="\\n" if last else "", flush=True)
+    last, answer = answer, json.dumps({"kind": "answer", "ticket": order["ticket"], "result": content})
+    print(last, answer, sep="\\n" if last else "", flush=True)
 """
 
 

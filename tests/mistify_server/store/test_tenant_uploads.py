@@ -1,16 +1,14 @@
 """Uploads of tenants share nothing but the limit on their total size."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from hashlib import sha256
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify.uploads import FileDigest, UploadName
+from mistify.uploads import UploadName
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.identity.tenants import ByTenant
@@ -20,6 +18,7 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.tenant_uploads import collect_uploads, kept_bytes, open_uploads
 from mistify_server.store.upload_directories import UPLOADS
 from mistify_server.store.uploads import FileState, Uploads
+from tests.support.sent import send
 
 CONTENT = b"x" * 600
 
@@ -33,19 +32,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def uploads(store: Store, tmp_path: Path) -> ByTenant[Uploads]:
     return open_uploads(store, tmp_path / "store" / UPLOADS, 1_000)
-
-
-def digest_of(content: bytes) -> FileDigest:
-    return FileDigest(sha256(content).hexdigest(), len(content))
-
-
-def send(uploads: Uploads, content: bytes, sender: str = "ci") -> FileDigest:
-    async def pieces() -> AsyncIterator[bytes]:
-        yield content
-
-    file = digest_of(content)
-    asyncio.run(uploads.receive(file, 0, pieces(), sender))
-    return file
 
 
 def files_below(directory: Path) -> set[Path]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.uploads import FileDigest
 from mistify_server.store.uploads import KEPT_SECONDS, Uploads
+from tests.support.sent import digest_of
 
 LIMITS = {"ci": 1_000, "lab": 5_000}
 
@@ -49,10 +49,6 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path / "uploads")
-
-
-def digest_of(content: bytes) -> FileDigest:
-    return FileDigest(sha256(content).hexdigest(), len(content))
 
 
 def files_below(directory: Path) -> set[Path]:

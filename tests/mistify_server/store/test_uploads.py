@@ -5,7 +5,6 @@ import errno
 import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from threading import Barrier, Event, current_thread, main_thread
 from typing import Any
@@ -14,15 +13,12 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify.uploads import MOST_LISTING_BYTES, FileDigest, UploadName, listing_text
+from mistify.uploads import MOST_LISTING_BYTES, UploadName, listing_text
 from mistify_server.store.uploads import KEPT_SECONDS, FileState, Uploads
 from tests.support.disks import files_limited_to
+from tests.support.sent import digest_of, pieces, send
 
 CONTENT = bytes(range(256)) * 4
-
-
-def digest_of(content: bytes) -> FileDigest:
-    return FileDigest(sha256(content).hexdigest(), len(content))
 
 
 def bytes_below(directory: Path) -> int:
@@ -54,25 +50,6 @@ def referenced() -> set[str]:
 @pytest.fixture
 def uploads(tmp_path: Path, clock: Clock, referenced: set[str]) -> Uploads:
     return Uploads(tmp_path / "uploads", 10_000, lambda: referenced, clock)
-
-
-async def pieces(content: bytes, broken: bool = False) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), 100):
-        yield content[start : start + 100]
-    if broken:
-        raise asyncio.CancelledError
-
-
-def send(
-    uploads: Uploads,
-    content: bytes,
-    file: FileDigest | None = None,
-    offset: int = 0,
-    sender: str = "ci",
-) -> FileDigest:
-    file = file or digest_of(content)
-    asyncio.run(uploads.receive(file, offset, pieces(content[offset:]), sender))
-    return file
 
 
 def test_a_file_is_stored_under_the_names_in_configs(uploads: Uploads, tmp_path: Path) -> None:

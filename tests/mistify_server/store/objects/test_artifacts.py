@@ -20,11 +20,6 @@ WEIGHTS = hashlib.sha256(b"weights").hexdigest() + ".keras"
 KEY = f"{WEIGHTS[:2]}/{WEIGHTS}"
 
 
-@pytest.fixture
-def address(bucket_server: BucketServer) -> str:
-    return bucket_server.new_bucket()
-
-
 def refused(call: Callable[[], object]) -> str:
     """Return the message of a call that fails because of the bucket."""
     with pytest.raises(MistifyError) as raised:
@@ -217,7 +212,7 @@ def test_an_object_that_is_removed_at_once_is_stored_again(
     address: str, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
     class Removed(Bucket):
-        """Removes what is stored, as another program does, as often as it is told."""
+        """Removes what is stored, as another program does, the next `times` times."""
 
         times = 1
 

@@ -20,11 +20,6 @@ from mistify_server.store.objects.binding import (
 from tests.support.buckets import BucketServer, with_bucket
 
 
-@pytest.fixture
-def address(bucket_server: BucketServer) -> str:
-    return bucket_server.new_bucket()
-
-
 def bind(directory: Path, address: str | None, copies_bytes: int = 10) -> None:
     with locked_store(directory):
         bind_artifacts(directory, address, copies_bytes)

@@ -1,27 +1,21 @@
 """Uploads on machines that do not share the server's disk."""
 
-import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from hashlib import sha256
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.uploads import FileDigest, UploadName, listing_text
+from mistify.uploads import UploadName, listing_text
 from mistify_server.store.objects.artifacts import BucketArtifacts
 from mistify_server.store.uploads import Uploads
 from tests.support.buckets import BucketServer, in_bucket
+from tests.support.sent import digest_of, send
 
 PHOTOS = {"cats/1.png": b"cat", "cats/2.png": b"other cat", "dogs/1.png": b"dog"}
 NEVER = float("inf")
-
-
-@pytest.fixture
-def address(bucket_server: BucketServer) -> str:
-    return bucket_server.new_bucket()
 
 
 @pytest.fixture
@@ -35,26 +29,15 @@ def uploads(artifacts: BucketArtifacts, tmp_path: Path) -> Uploads:
     return Uploads(tmp_path / "store" / "uploads", 1e9, set, share=artifacts.share)
 
 
-def digest_of(content: bytes) -> FileDigest:
-    return FileDigest(sha256(content).hexdigest(), len(content))
-
-
-def send(uploads: Uploads, content: bytes) -> str:
-    """Upload a file, and return its digest."""
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield content
-
-    file = digest_of(content)
-    asyncio.run(uploads.receive(file, 0, whole(), "ci"))
-    return file.sha256
+def send_file(uploads: Uploads, content: bytes, name: str = "data.csv") -> UploadName:
+    return UploadName(send(uploads, content).sha256, name)
 
 
 def send_directory(uploads: Uploads, files: Mapping[str, bytes]) -> UploadName:
     for content in files.values():
         send(uploads, content)
     listing = listing_text({path: digest_of(content) for path, content in files.items()})
-    return UploadName(send(uploads, listing), "photos", directory=True)
+    return UploadName(send(uploads, listing).sha256, "photos", directory=True)
 
 
 def on_another_machine(tmp_path: Path) -> None:
@@ -65,7 +48,7 @@ def on_another_machine(tmp_path: Path) -> None:
 def test_a_machine_gets_a_file_under_its_name(
     uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
 ) -> None:
-    path = uploads.find(UploadName(send(uploads, b"a,b"), "data.csv"))
+    path = uploads.find(send_file(uploads, b"a,b"))
     on_another_machine(tmp_path)
     for _ in range(2):
         with artifacts.at_hand([str(path)]):
@@ -77,7 +60,7 @@ def test_a_machine_gets_an_upload_of_a_tenant_in_its_directory(
     artifacts: BucketArtifacts, tmp_path: Path
 ) -> None:
     own = Uploads(tmp_path / "store" / "uploads" / "tenants" / "red", 1e9, set, share=artifacts.share)
-    path = own.find(UploadName(send(own, b"a,b"), "data.csv"))
+    path = own.find(send_file(own, b"a,b"))
     on_another_machine(tmp_path)
     with artifacts.at_hand([str(path)]):
         assert path.read_bytes() == b"a,b"
@@ -90,12 +73,12 @@ def test_a_machine_gets_a_directory_and_files_in_it(
     directory = uploads.find(send_directory(uploads, PHOTOS))
     on_another_machine(tmp_path)
     with artifacts.at_hand([str(directory / "cats" / "1.png")]):
-        found = {
+        fetched = {
             str(path.relative_to(directory)): path.read_bytes()
             for path in directory.rglob("*")
             if path.is_file()
         }
-    assert found == PHOTOS
+    assert fetched == PHOTOS
 
 
 def test_an_upload_is_stored_once(
@@ -123,7 +106,7 @@ def test_a_damaged_or_missing_upload_is_never_used(
     tmp_path: Path,
     directory: bool,
 ) -> None:
-    upload = send_directory(uploads, PHOTOS) if directory else UploadName(send(uploads, b"cat"), "1.png")
+    upload = send_directory(uploads, PHOTOS) if directory else send_file(uploads, b"cat", "1.png")
     path = uploads.find(upload)
     on_another_machine(tmp_path)
     key = f"uploads/files/{digest_of(b'cat').sha256}"
@@ -144,7 +127,7 @@ def test_a_damaged_or_missing_upload_is_never_used(
 def test_an_upload_is_unavailable_while_the_bucket_is(
     uploads: Uploads, artifacts: BucketArtifacts, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
-    upload = UploadName(send(uploads, b"a,b"), "data.csv")
+    upload = send_file(uploads, b"a,b")
     with bucket_server.away(), pytest.raises(MistifyError) as raised:
         uploads.find(upload)
     assert raised.value.code is ErrorCode.UNAVAILABLE
@@ -162,7 +145,7 @@ def test_objects_of_removed_uploads_are_removed(
 ) -> None:
     upload = send_directory(uploads, PHOTOS)
     uploads.find(upload)
-    uploads.find(UploadName(send(uploads, b"a,b"), "data.csv"))
+    uploads.find(send_file(uploads, b"a,b"))
     shared = bucket_server.objects(address)
     artifacts.remove_shared(set(), NEVER)
     assert bucket_server.objects(address) == shared  # the server still has the files
@@ -179,9 +162,7 @@ def test_objects_of_removed_uploads_are_removed(
 def test_fetched_uploads_are_removed_when_unused(
     uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
 ) -> None:
-    old, used, new = (
-        uploads.find(UploadName(send(uploads, content), "data.csv")) for content in (b"1", b"2", b"3")
-    )
+    old, used, new = (uploads.find(send_file(uploads, content)) for content in (b"1", b"2", b"3"))
     on_another_machine(tmp_path)
     with artifacts.at_hand([str(old), str(used)]):
         os.utime(old.parent, (1.0, 1.0))
