@@ -87,15 +87,20 @@ def test_without_a_signature_a_network_takes_any_batch():
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
-def test_the_second_graph_takes_less_space_than_sharing_saves(precision, monkeypatch):
+@pytest.mark.parametrize(
+    ("precision", "most"),
+    [("none", 300), ("float16", 150), ("dynamic", 300), ("int8", 450)],
+    ids=["none", "float16", "dynamic", "int8"],
+)
+def test_the_second_graph_takes_little_space(precision, most, monkeypatch):
+    """Weights are stored once, and so are equal constants of both graphs."""
     model, examples = network(width=40), {"image": images(20)}
     quantization = QuantizationConfig.model_validate(precision)
     with_both = convert(model, quantization, examples)
     monkeypatch.setattr(
         "mistify_server.worker.packaging.conversion.converter.with_fixed_batch", lambda converted: converted
     )
-    assert len(with_both) <= 1.05 * len(convert(model, quantization, examples))
+    assert len(with_both) - len(convert(model, quantization, examples)) <= most
 
 
 def test_tuned_weights_apply_to_both_graphs():
