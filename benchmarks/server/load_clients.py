@@ -53,11 +53,13 @@ class Settings:
     """Settings of the clients in a process.
 
     Attributes:
-        address: The server's address for gRPC, and its URL.
+        address: The server's address for gRPC.
+        url: Its address for HTTP.
+        token: Secret of the token that every call sends.
         authority: PEM file with the authority of the server's certificate.
         clients: Number of clients; each has a connection of its own.
         every: Seconds between the beginnings of two calls of a client; 0 for one call after the other.
-        config: Config to submit, with the place of a number.
+        config: Config to submit, with NUMBER in the place of six digits.
         job: The job to watch, or of the package to download.
         goal: The goal of the package, and one of its files.
     """
@@ -85,7 +87,8 @@ class Clients(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._credentials = grpc.ssl_channel_credentials(Path(settings.authority).read_bytes())
-        self._samples: list[tuple[float, float, int]] = []
+        self._samples: list[tuple[float, float]] = []
+        self._arrivals: list[tuple[float, int]] = []
         self._failures: list[tuple[float, str]] = []
 
     @abstractmethod
@@ -121,30 +124,34 @@ class Clients(ABC):
             yield due if every else time.time()
             due += every
 
-    async def measure(self, since: float, call: Awaitable[Any], size: int = 0) -> Any:
+    async def measure(self, since: float, call: Awaitable[Any]) -> Any:
         """Wait for a call, and note its duration in seconds since a time; return None if it fails."""
         try:
             answer = await call
         except (grpc.aio.AioRpcError, HTTPException, OSError) as error:
             self._failures.append((time.time(), _described(error)))
             return None
-        self.note(time.time() - since, size)
+        self.note(time.time() - since)
         return answer
 
-    def note(self, seconds: float, size: int = 0) -> None:
-        """Note a duration, and the number of bytes that have arrived."""
-        self._samples.append((time.time(), seconds, size))
+    def note(self, seconds: float) -> None:
+        """Note the duration of a call that has just ended, or the age of an event that has just arrived."""
+        self._samples.append((time.time(), seconds))
+
+    def note_bytes(self, size: int) -> None:
+        """Note the number of bytes that have just arrived."""
+        self._arrivals.append((time.time(), size))
 
     def measured(self, since: float) -> dict[str, Any]:
         """Return the figures since a time: numbers, bytes, and percentiles of durations in milliseconds."""
         elapsed = max(1e-9, time.time() - since)
         samples = [sample for sample in self._samples if sample[0] >= since]
         failures = [text for at, text in self._failures if at >= since]
-        taken = np.array([seconds for _, seconds, _ in samples] or [np.nan])
+        taken = np.array([seconds for _, seconds in samples] or [np.nan])
         return {
             "count": len(samples),
             "per_s": len(samples) / elapsed,
-            "mb_per_s": sum(size for _, _, size in samples) / 1e6 / elapsed,
+            "mb_per_s": sum(size for at, size in self._arrivals if at >= since) / 1e6 / elapsed,
             "p50_ms": 1e3 * float(np.percentile(taken, 50)),
             "p99_ms": 1e3 * float(np.percentile(taken, 99)),
             "longest_ms": 1e3 * float(taken.max()),
@@ -167,7 +174,7 @@ class Submitters(Clients):
         async with self.channel() as channel:
             stub = porting_pb2_grpc.PortingStub(channel)  # type: ignore[no-untyped-call]
             async for due in self.turns(number):
-                text = self.settings.config.replace("NUMBER", f"{next(self._numbers) * 1e-6:.6f}"[2:])
+                text = self.settings.config.replace("NUMBER", f"{next(self._numbers):06}")
                 request = pb.SubmitBatchRequest(config_json=text, idempotency_key=uuid4().hex)
                 job = await self.measure(due, stub.SubmitBatch(request, **options))
                 if job is not None and self.settings.every:
@@ -223,7 +230,7 @@ class Downloaders(Clients):
 
     async def _received(self, chunks: AsyncIterator[pb.PackageChunk]) -> None:
         async for chunk in chunks:
-            self.note(0.0, len(chunk.data))
+            self.note_bytes(len(chunk.data))
 
 
 class HttpDownloaders(Clients):
@@ -245,7 +252,7 @@ class HttpDownloaders(Clients):
             if response.status != HTTPStatus.OK:
                 raise HTTPException(f"{response.status}: {response.read(200)!r}")
             while chunk := response.read(_CHUNK):
-                self.note(0.0, len(chunk))
+                self.note_bytes(len(chunk))
 
 
 class Devices(Clients):
@@ -297,9 +304,9 @@ async def _serve(role: str) -> None:
     clients = ROLES[role](Settings(**json.loads(sys.stdin.readline())))
     running = asyncio.create_task(clients.run())
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(clients.measured(float(line) / 1e3)), flush=True)
         if running.done():
-            running.result()
+            running.result()  # figures without clients would be too good
+        print(json.dumps(clients.measured(float(line) / 1e3)), flush=True)
     running.cancel()
 
 

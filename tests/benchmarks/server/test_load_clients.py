@@ -1,12 +1,17 @@
 """Clients of a loaded server make their calls when they are due, and measure only what is asked for."""
 
 import asyncio
+import json
 import math
+import time
+from dataclasses import asdict
+from io import StringIO
 
 import pytest
 
 from benchmarks.server import load_clients
-from benchmarks.server.load_clients import Devices, Settings, Watchers
+from benchmarks.server.load_clients import Devices, Downloaders, Settings, Watchers
+from mistify.v1.porting_pb2 import PackageChunk
 
 
 class Clock:
@@ -53,7 +58,8 @@ async def test_figures_are_those_since_a_time(clock, settings):
     devices.note(9.0)
     clock.now += 10
     for milliseconds in range(1, 101):
-        devices.note(milliseconds / 1e3, 1_000_000)
+        devices.note(milliseconds / 1e3)
+        devices.note_bytes(1_000_000)
     clock.now += 20
     figures = devices.measured(1_005.0)
     assert (figures["count"], figures["per_s"], figures["mb_per_s"]) == (100, 4.0, 4.0)
@@ -61,6 +67,31 @@ async def test_figures_are_those_since_a_time(clock, settings):
     assert figures["p99_ms"] == pytest.approx(99.01)
     assert figures["longest_ms"] == pytest.approx(100.0)
     assert math.isnan(devices.measured(clock.now)["p99_ms"])
+
+
+async def test_a_download_is_one_call_with_all_its_bytes(clock, settings):
+    async def chunks():
+        for size in (3_000_000, 1_000_000):
+            clock.now += 2.0
+            yield PackageChunk(data=bytes(size))
+
+    devices = Downloaders(settings)
+    await devices.measure(clock.now, devices._received(chunks()))
+    figures = devices.measured(1_000.0)
+    assert (figures["count"], figures["mb_per_s"], figures["longest_ms"]) == (1, 1.0, 4_000.0)
+
+
+async def test_clients_that_have_ended_give_no_figures(settings, monkeypatch, capsys):
+    class Ended(Devices):
+        async def run(self) -> None:
+            raise ValueError("a call that nothing measures has failed")
+
+    monkeypatch.setitem(load_clients.ROLES, "ended", Ended)
+    monkeypatch.setattr(load_clients.resource, "setrlimit", lambda *arguments: None)
+    monkeypatch.setattr("sys.stdin", StringIO(f"{json.dumps(asdict(settings))}\n0\n"))
+    with pytest.raises(ValueError, match="nothing measures"):
+        await load_clients._serve("ended")
+    assert capsys.readouterr().out == ""
 
 
 async def test_failed_calls_are_counted_and_have_no_duration(settings):
@@ -90,8 +121,10 @@ async def test_each_client_has_a_connection_of_its_own(settings):
     async with devices.channel() as one, devices.channel() as two:
         for channel in (one, two):
             channel.get_state(try_to_connect=True)
-        while len(accepted) < 2:
+        deadline = time.monotonic() + 10
+        while len(accepted) < 2 and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
+        assert len(accepted) == 2
     for writer in accepted:
         writer.close()
     listening.close()
