@@ -12,6 +12,8 @@ _T = TypeVar("_T")
 class ByTenant(Generic[_T]):
     """Something that every tenant has, made for each at its first use. Thread-safe.
 
+    What has been made is there at once, also while that of another tenant is being made.
+
     Args:
         make: Makes it for a tenant.
         tenants: The tenants for which it is made at once, besides `default`.
@@ -29,12 +31,13 @@ class ByTenant(Generic[_T]):
 
     def of(self, tenant: str) -> _T:
         """Return that of a tenant, which comes from a credential and never from a request."""
-        with self._making:
-            if tenant not in self._made:
-                self._made[tenant] = self._make(tenant)
-            return self._made[tenant]
+        if tenant not in self._made:
+            with self._making:
+                if tenant not in self._made:
+                    # A new dictionary, because others may be going through this one.
+                    self._made = {**self._made, tenant: self._make(tenant)}
+        return self._made[tenant]
 
     def all(self) -> list[_T]:
         """Return those of all tenants, for the server itself."""
-        with self._making:
-            return list(self._made.values())
+        return list(self._made.values())

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from threading import Event
 
 from mistify_server.identity.callers import Caller, CallerId, set_caller
 from mistify_server.identity.tenants import ByTenant
@@ -37,6 +38,28 @@ def test_threads_share_what_a_tenant_has() -> None:
     kept = ByTenant(lambda _: object())
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(kept.of, ["red"] * 100))) == 1
+
+
+def test_tenants_do_not_wait_while_something_is_made_for_a_new_one() -> None:
+    making, opened = Event(), Event()
+
+    def make(tenant: str) -> str:
+        if tenant == "new":
+            making.set()
+            assert opened.wait(60)
+        return tenant
+
+    kept = ByTenant(make, ["red"])
+    with ThreadPoolExecutor(3) as threads:
+        try:
+            new = threads.submit(kept.of, "new")
+            assert making.wait(60)
+            assert threads.submit(kept.of, "red").result(60) == "red"
+            assert sorted(threads.submit(kept.all).result(60)) == ["default", "red"]
+        finally:
+            opened.set()
+        assert new.result(60) == "new"
+    assert sorted(kept.all()) == ["default", "new", "red"]
 
 
 def test_callers_outside_of_the_default_tenant_are_named_with_theirs() -> None:
