@@ -66,9 +66,9 @@ class Fleet:
     def page(self, size: int, after: str = "") -> tuple[Sequence[DeviceReport], str]:
         """Return up to `size` devices by name, and the name to continue after; empty on the last page."""
         remaining = (report for report in self.reports() if report.status.name > after)
-        found = heapq.nsmallest(size + 1, remaining, key=lambda report: report.status.name)
-        shown = found[:size]
-        return shown, shown[-1].status.name if len(found) > size else ""
+        following = heapq.nsmallest(size + 1, remaining, key=lambda report: report.status.name)
+        shown = following[:size]
+        return shown, shown[-1].status.name if len(following) > size else ""
 
     def reports(self) -> list[DeviceReport]:
         """Return the last report of each device."""

@@ -9,7 +9,7 @@ from mistify_server.store.uploads import Uploads
 
 
 class UsageService:
-    """What callers use of a server."""
+    """Reports what callers use of a server, and their limits."""
 
     def __init__(self, store: Store, jobs: RunningJobs, uploads: ByTenant[Uploads]) -> None:
         self._store = store

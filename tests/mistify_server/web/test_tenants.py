@@ -69,7 +69,9 @@ async def tenants(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         )
     made: list[FastAPI] = []
     make = web_app_module.web_app
-    monkeypatch.setattr(web_app_module, "web_app", lambda *given: made.append(make(*given)) or made[-1])
+    monkeypatch.setattr(
+        web_app_module, "web_app", lambda *arguments: made.append(make(*arguments)) or made[-1]
+    )
     settings = site.settings(token=TOKEN, http="127.0.0.1:0")
     async with (
         running_server(settings) as (address, url),
