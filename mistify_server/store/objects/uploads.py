@@ -1,5 +1,6 @@
 """Uploads on machines that do not share the server's disk: in the bucket while jobs may use them."""
 
+import logging
 import os
 import shutil
 import time
@@ -26,6 +27,8 @@ _LISTING: Final = "uploads/listings/"
 
 #: Seconds without use after which a fetched upload is removed: longer than any task.
 _KEPT_SECONDS: Final = 2 * 86_400.0
+
+_log = logging.getLogger(__name__)
 
 
 class SharedUploads:
@@ -82,22 +85,39 @@ class SharedUploads:
     def remove_unused(self, referenced: Collection[str], before: float) -> None:
         """Delete old objects of uploads that the server has removed and that no job refers to.
 
+        While the listing of a directory in use is damaged, its files are unknown, and all files are kept.
+
         Args:
             referenced: The SHA-256 digests of files that jobs refer to.
             before: Seconds since 1970 by the clock of S3; later objects are kept.
 
         Raises:
-            MistifyError: As for `fetch`.
+            MistifyError: As for `Bucket`.
+            OSError: A listing cannot be written to this machine's disk.
         """
         of_tenants = (uploaded_files(directory) for directory in self._directories())
         kept = {path.name for path in chain.from_iterable(of_tenants)}.union(referenced)
-        for start in (_LISTING, _FILE):  # a listing without its files would be taken for a shared directory
-            for key, stored in self._bucket.all(start).items():
-                digest = key.removeprefix(start)
-                if digest not in kept and stored.stored < before:
-                    self._bucket.remove(key)
-                elif start == _LISTING:
-                    kept |= self._files_of(digest)
+        # Listings first: one without its files would be taken for a shared directory.
+        listings = self._remove_others(_LISTING, kept, before)
+        try:
+            kept = kept.union(*map(self._files_of, listings))
+        except MistifyError as error:
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
+                raise
+            _log.warning("unused files of uploads stay in the bucket: %s", error)
+            return
+        self._remove_others(_FILE, kept, before)
+
+    def _remove_others(self, start: str, kept: Collection[str], before: float) -> list[str]:
+        """Delete old objects except for those with some digests; return the digests of all that remain."""
+        remaining = []
+        for key, stored in self._bucket.all(start).items():
+            digest = key.removeprefix(start)
+            if digest in kept or stored.stored >= before:
+                remaining.append(digest)
+            else:
+                self._bucket.remove(key)
+        return remaining
 
     @property
     def _is_servers(self) -> bool:

@@ -159,6 +159,29 @@ def test_objects_of_removed_uploads_are_removed(
     assert bucket_server.objects(address) == {}
 
 
+def test_all_files_stay_while_a_directory_in_use_is_damaged(
+    uploads: Uploads,
+    artifacts: BucketArtifacts,
+    address: str,
+    bucket_server: BucketServer,
+    *,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    used, unused = send_directory(uploads, PHOTOS), send_directory(uploads, {"1.png": b"bird"})
+    for upload in (used, unused):
+        uploads.find(upload)
+    shared = bucket_server.objects(address)
+    bucket_server.replace(address, f"uploads/listings/{used.sha256}", b"{}")
+    on_another_machine(tmp_path)
+    artifacts.remove_shared({used.sha256}, NEVER)  # a job needs the directory
+    kept = bucket_server.objects(address)
+    assert shared.keys() - kept.keys() == {f"uploads/listings/{unused.sha256}"}
+    assert f"stay in the bucket: the upload {used.sha256} is damaged" in caplog.text
+    artifacts.remove_shared(set(), NEVER)
+    assert bucket_server.objects(address) == {}
+
+
 def test_fetched_uploads_are_removed_when_unused(
     uploads: Uploads, artifacts: BucketArtifacts, tmp_path: Path
 ) -> None:
