@@ -214,8 +214,8 @@ def reduce_garbage_collection() -> None:
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
     with locked_store(settings.store):
-        most_copies = int(settings.artifacts_cache)
-        await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, most_copies)
+        copies_bytes = int(settings.artifacts_cache)
+        await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, copies_bytes)
         with locked_backend(settings.store, settings.database) as backend:
             async with (
                 open_traces(settings.traces) as traces,
@@ -299,7 +299,8 @@ def _open_services(
         removals = JobRemovals(store, jobs, measured)
         packages = PackageFiles(store)
         devices = DeviceService(store)
-        fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), store.tenants())
+        tenants = store.tenants()
+        fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
 
         def rollouts_of(tenant: str) -> RolloutService:
             own = store.of(tenant)
@@ -316,7 +317,7 @@ def _open_services(
                 tuning=tuning,
                 devices=devices,
                 fleets=fleets,
-                rollouts=ByTenant(rollouts_of, store.tenants()),
+                rollouts=ByTenant(rollouts_of, tenants),
                 uploads=uploads,
                 models=models,
                 jobs=jobs,

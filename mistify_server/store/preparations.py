@@ -49,8 +49,11 @@ class Preparations:
         Raises:
             MistifyError: UNAVAILABLE, it cannot be read or marked.
         """
+        made = self._made(key)
+        if not made:
+            return None
         try:
-            content = self._artifacts.intact(self._made(key)).read_bytes()
+            content = self._artifacts.intact(made).read_bytes()
         except FileNotFoundError:
             return None
         except MistifyError as error:

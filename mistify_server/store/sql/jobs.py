@@ -47,7 +47,7 @@ from mistify_server.store.sql.reading import (
     submitted,
 )
 from mistify_server.store.sql.references import DigestReferences, artifact_references, rows_with_digests
-from mistify_server.store.sql.removing import removable, remove_rows
+from mistify_server.store.sql.removing import check_removable, remove_rows
 from mistify_server.store.sql.rows import (
     GoalEvent,
     addition_row,
@@ -236,7 +236,8 @@ class SqlJobStore(JobStore):
     @override
     def hide(self, job_id: str, unix_ms: int) -> None:
         with self._database.write() as session:
-            row = removable(session, self._job(session, job_id))
+            row = self._job(session, job_id)
+            check_removable(session, row)
             row.removed_unix_ms = unix_ms if row.removed_unix_ms is None else row.removed_unix_ms
 
     @override
@@ -318,7 +319,8 @@ class SqlJobStore(JobStore):
     @override
     def remove(self, job_id: str, hidden_before_ms: int | None = None) -> None:
         with self._database.write() as session:
-            job = removable(session, self._job(session, job_id))
+            job = self._job(session, job_id)
+            check_removable(session, job)
             if (
                 hidden_before_ms is not None
                 and not (job.removed_unix_ms or hidden_before_ms) < hidden_before_ms

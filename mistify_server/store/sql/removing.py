@@ -41,34 +41,32 @@ _OF_JOB: Final = (
 )
 
 
-def removable(session: Session, job: JobRow) -> JobRow:
-    """Return the row of a job if it can be removed.
+def check_removable(session: Session, job: JobRow) -> None:
+    """Check that a job can be removed.
 
     Raises:
         MistifyError: CONFLICT, the job is unfinished, a group tunes its packages, or one of them is being
             rolled out.
     """
-    job_id = job.id
     if not JobState(job.state).ended:
         raise MistifyError(
-            ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait until it finishes or cancel it"
+            ErrorCode.CONFLICT, f"the job {job.id} is {job.state}; wait until it finishes or cancel it"
         )
-    group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
+    group = session.scalar(select(GroupRow.name).filter_by(job_id=job.id))
     if group is not None:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
+            f'the group "{group}" tunes packages of the job {job.id}; remove the group first',
         )
     under_way = [state.value for state in RolloutState if state.under_way]
-    rollouts = select(RolloutRow.id).filter_by(job_id=job_id).where(RolloutRow.state.in_(under_way))
+    rollouts = select(RolloutRow.id).filter_by(job_id=job.id).where(RolloutRow.state.in_(under_way))
     rollout = session.scalar(rollouts)
     if rollout is not None:
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f"the roll-out {rollout} installs a package of the job {job_id}; wait until it is done, or "
+            f"the roll-out {rollout} installs a package of the job {job.id}; wait until it is done, or "
             f"end it: mistify rollout back {rollout}",
         )
-    return job
 
 
 def remove_rows(session: Session, job: JobRow) -> None:
