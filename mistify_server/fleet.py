@@ -121,3 +121,5 @@ def _write_if_possible(fleets: ByTenant[Fleet]) -> None:
             fleet.write()
         except MistifyError as error:
             _log.warning("device reports could not be written: %s", error)
+        except Exception:  # those of other tenants must still be written
+            _log.exception("device reports could not be written because of an internal error")

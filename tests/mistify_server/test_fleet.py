@@ -29,7 +29,8 @@ from mistify.fleet import (
 from mistify.rollouts import DeviceInstallation, DeviceRollouts, InstallationPhase
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
-from mistify_server.fleet import Fleet
+from mistify_server.fleet import Fleet, keep_written
+from mistify_server.identity.tenants import ByTenant
 from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.fleet import FleetStore
@@ -143,6 +144,31 @@ def test_reports_are_written_later_if_the_disk_is_full(store: Store) -> None:
     disk.full = False
     fleet.write()
     assert {report.status.name for report in store.fleet.all()} == {"kitchen-7", "attic"}
+
+
+async def test_reports_are_written_even_if_those_of_another_tenant_cannot_be(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Fleet):
+        @override
+        def write(self) -> None:
+            raise RuntimeError("an unexpected state")
+
+    monkeypatch.setattr(fleet_module, "_WRITE_SECONDS", 0.0)
+    fleets = ByTenant(
+        lambda tenant: (Broken if tenant == "default" else Fleet)(store.of(tenant).fleet), ["red"]
+    )
+    writing = asyncio.create_task(keep_written(fleets))
+    fleets.of("red").report(STATUS)
+    async with asyncio.timeout(60):
+        while not store.of("red").fleet.all():
+            await asyncio.sleep(0.01)
+    assert not writing.done()
+    writing.cancel()
+    await asyncio.wait([writing])
+    assert writing.cancelled()
+    assert "could not be written because of an internal error" in caplog.text
+    assert "an unexpected state" in caplog.text
 
 
 @pytest.mark.parametrize(
