@@ -39,4 +39,4 @@ def is_colour_png(content: bytes) -> bool:
     Args:
         content: The beginning of a PNG file.
     """
-    return bool(content[25:26]) and content[25] & 2 != 0
+    return len(content) > 25 and content[25] & 2 != 0  # the type of the colours, in the first header

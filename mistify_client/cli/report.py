@@ -1,10 +1,9 @@
 """The command `mistify report`: a job as an HTML page, as CSV, as pictures of its trade-offs, in MLflow."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Final
 
 import typer
@@ -13,7 +12,6 @@ from rich.console import Console
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import write_bytes
 from mistify.jobs.report import report as report_of
-from mistify.jobs.tradeoffs import TradeOff
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import OptionalServer, TokenFile
@@ -38,6 +36,23 @@ _MLFLOW_DEFAULTS: Final = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
+_MlflowOption = Annotated[
+    str | None,
+    typer.Option(
+        help="MLflow server or database to write the job and its packages into, such as "
+        "http://127.0.0.1:5000 or sqlite:///mlflow.db.",
+        metavar="URI",
+    ),
+]
+_ExperimentOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Experiment for --mlflow.",
+        metavar="NAME",
+        show_default=f"${_EXPERIMENT_VARIABLE}, or else {_EXPERIMENT}",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to a command line."""
@@ -60,22 +75,8 @@ def report(
     csv: Annotated[
         Path | None, typer.Option(help="File for the goals and their figures as a table.", metavar="FILE")
     ] = None,
-    mlflow: Annotated[
-        str | None,
-        typer.Option(
-            help="MLflow server or database to write the job and its packages into, such as "
-            "http://127.0.0.1:5000 or sqlite:///mlflow.db.",
-            metavar="URI",
-        ),
-    ] = None,
-    experiment: Annotated[
-        str | None,
-        typer.Option(
-            help="Experiment for --mlflow.",
-            metavar="NAME",
-            show_default=f"${_EXPERIMENT_VARIABLE}, or else {_EXPERIMENT}",
-        ),
-    ] = None,
+    mlflow: _MlflowOption = None,
+    experiment: _ExperimentOption = None,
 ) -> None:
     """Write the report of a job: as one self-contained page, its goals as CSV, its trade-offs as pictures.
 
@@ -88,53 +89,36 @@ def report(
     console = Console()
     with reported_errors():
         wanted = any(each is not None for each in (png, html, csv, mlflow))
-        _check_options(
-            job, server, html, wanted=wanted, lacks_mlflow=experiment is not None and mlflow is None
-        )
-        pictures = None if png is None else _pictures()
+        _check_wanted(job, server, html, wanted=wanted)
+        if experiment is not None and mlflow is None:
+            raise MistifyError(ErrorCode.INVALID_CONFIG, "--experiment needs --mlflow URI")
+        draw = None if png is None else _picture_writer(png, console)
         write = None if mlflow is None else _mlflow_writer(mlflow, experiment, console)
-        damaged = None
         if server is None:
             content = read_report(Path(job))
-            if write is not None:
-                damaged = write(saved_job(Path(job)))
+            damaged = None if write is None else write(saved_job(Path(job)))
         else:
             with PortingClient(server, read_token(token_file), backoff=announcing_backoff(server)) as client:
                 content = ReportParts.of(report_of(client.job(job)))
-                damaged = _write_served(client, job, html, write, console)
+                if html is not None:
+                    _write_file(html, "--html", client.report_page(job), "report", console)
+                damaged = None if write is None else write(served_job(client, job))
         if csv is not None:
-            _write_goals(content, csv, console)
-        if png is not None and pictures is not None:
-            for path in _drawn(pictures, content.trade_offs, content.job, png):
-                print_line(console, f"picture: {path}")
+            _write_file(csv, "--csv", content.goals.encode(), "goals", console)
+        if draw is not None:
+            draw(content)
         if damaged is not None:
             damaged.check()
 
 
-def _write_served(
-    client: PortingClient,
-    job: str,
-    html: Path | None,
-    write: Callable[[RecordedJob], DamagedPackages] | None,
-    console: Console,
-) -> DamagedPackages | None:
-    """Write the page of a job that a server has, and the job into MLflow, as far as they are wanted."""
-    if html is not None:
-        output_directory(html.parent, "--html")
-        write_bytes(html, client.report_page(job))
-        print_line(console, f"report: {html}")
-    return None if write is None else write(served_job(client, job))
+def _write_file(path: Path, option: str, content: bytes, title: str, console: Console) -> None:
+    """Write a file that an option names, and print where it is."""
+    output_directory(path.parent, option)
+    write_bytes(path, content)
+    print_line(console, f"{title}: {path}")
 
 
-def _write_goals(content: ReportParts, csv: Path, console: Console) -> None:
-    output_directory(csv.parent, "--csv")
-    write_bytes(csv, content.goals.encode())
-    print_line(console, f"goals: {csv}")
-
-
-def _check_options(
-    job: str, server: str | None, html: Path | None, *, wanted: bool, lacks_mlflow: bool
-) -> None:
+def _check_wanted(job: str, server: str | None, html: Path | None, *, wanted: bool) -> None:
     if not wanted:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
@@ -145,14 +129,22 @@ def _check_options(
             ErrorCode.INVALID_CONFIG,
             f"--html needs the --server that has the job; mistify port writes {Path(job) / REPORT_PAGE}",
         )
-    if lacks_mlflow:
-        raise MistifyError(ErrorCode.INVALID_CONFIG, "--experiment needs --mlflow URI")
 
 
-def _pictures() -> ModuleType:
+def _picture_writer(directory: Path, console: Console) -> Callable[[ReportParts], None]:
+    """Return a function that draws the trade-offs of a job, and prints where the pictures are."""
     with _installed("--png", "plots"):
         from mistify_client.porting import pictures  # noqa: PLC0415 (matplotlib is optional)
-    return pictures
+
+    def draw(content: ReportParts) -> None:
+        if not content.trade_offs:
+            message = f"nothing to draw: fewer than two goals of {content.job} have a package (yet)"
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        output_directory(directory, "--png")
+        for path in pictures.write_pictures(content.trade_offs, content.job, directory):
+            print_line(console, f"picture: {path}")
+
+    return draw
 
 
 def _mlflow_writer(
@@ -191,18 +183,3 @@ def _installed(option: str, extra: str) -> Iterator[None]:
             f"{option} needs {error.name}, which is not installed; run "
             f"pip install 'mistify-porting[{extra}]'",
         ) from error
-
-
-def _drawn(pictures: ModuleType, along_costs: Sequence[TradeOff], job: str, directory: Path) -> list[Path]:
-    """Draw trade-offs, and return the paths of the pictures.
-
-    Raises:
-        MistifyError: NOT_FOUND, there is nothing to draw.
-    """
-    if not along_costs:
-        raise MistifyError(
-            ErrorCode.NOT_FOUND, f"nothing to draw: fewer than two goals of {job} have a package (yet)"
-        )
-    output_directory(directory, "--png")
-    paths: list[Path] = pictures.write_pictures(along_costs, job, directory)
-    return paths

@@ -135,7 +135,6 @@ class ReplacementSteps:
             if passes(error):  # the daemon did not crash, and the trial has not taken place
                 self._keep(replacement)
             raise
-        replacement = counted
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "
             f"{format_time(trial.running_ms, 3)} with the current package"
@@ -143,10 +142,10 @@ class ReplacementSteps:
         if trial.agreement is not None:
             figures += f"; both agree on {trial.agreement:.0%} of the examples"
             if trial.agreement < self._config.agreement:
-                return self.rejected(replacement, f"{figures}, which is below {self._config.agreement:.0%}")
-        if replacement.faster and trial.candidate_ms >= trial.running_ms:
-            return self.rejected(replacement, f"not faster: {figures}")
-        return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
+                return self.rejected(counted, f"{figures}, which is below {self._config.agreement:.0%}")
+        if counted.faster and trial.candidate_ms >= trial.running_ms:
+            return self.rejected(counted, f"not faster: {figures}")
+        return counted.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
         install_candidate(self._package, self._candidate, replacement.job, replacement.goal)

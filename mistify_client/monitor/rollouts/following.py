@@ -219,7 +219,7 @@ class RolloutFollower:
                 self._ledger.save(own)
             return own
 
-    def _not_counted(self, installation: Installation) -> None:
+    def _take_back_count(self, installation: Installation) -> None:
         """Take back the count of a trial that did not crash the daemon, but could not take place."""
         with self._lock:
             if self.installation == installation and installation.phase is InstallationPhase.VALIDATING:
@@ -232,14 +232,13 @@ class RolloutFollower:
         try:
             return step(installation)
         except Exception as error:  # no failure of a package or a server may end the daemon
-            if self._access.stopped or passes(error):
-                self._not_counted(installation)
+            if not self._access.stopped and not passes(error):
+                kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
+                return self._steps.failed(installation, f"{kind}{error}")
+            self._take_back_count(installation)
             if self._access.stopped:
                 return installation
-            if passes(error):
-                raise
-            kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
-            return self._steps.failed(installation, f"{kind}{error}")
+            raise
 
     def _advance(self, installation: Installation) -> None:
         """Save and log an installation in its next phase; the caller holds the lock."""

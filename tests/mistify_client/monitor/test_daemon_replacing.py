@@ -130,9 +130,9 @@ def test_no_smaller_network_is_requested_while_other_processes_use_the_core_of_t
         wait_for(loss, 5)
         daemon = Daemon(slow_package, asking)
         try:
-            found = next(entry for entry in daemon.entries() if entry["event"] in ("cause", "replacement"))
-            assert found.get("cause") == "waiting", found
-            assert not found["smaller_helps"]
+            first = next(entry for entry in daemon.entries() if entry["event"] in ("cause", "replacement"))
+            assert first.get("cause") == "waiting", first
+            assert not first["smaller_helps"]
             wait_for(loss, 10)
             text = shown("status", "--package", slow_package).stdout
         finally:

@@ -134,12 +134,12 @@ def test_a_changed_file_is_refused(package):
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-@pytest.mark.parametrize("given", [".", "goals"])
-def test_the_error_names_a_package_below_the_directory(package, tmp_path, given):
-    found = shutil.copytree(package, tmp_path / "goals" / "phone")
+@pytest.mark.parametrize("directory", [".", "goals"])
+def test_the_error_names_a_package_below_the_directory(package, tmp_path, directory):
+    below = shutil.copytree(package, tmp_path / "goals" / "phone")
     with pytest.raises(MistifyError, match=r"is not a package: .* did you mean") as caught:
-        load(tmp_path / given)
-    assert str(found) in str(caught.value)
+        load(tmp_path / directory)
+    assert str(below) in str(caught.value)
 
 
 def test_the_error_says_that_there_is_no_directory(tmp_path):
