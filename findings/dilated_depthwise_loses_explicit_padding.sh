@@ -63,9 +63,10 @@ for name, made, pads, dilation, right in (
     ("other, no dilation", explicit, other, 1, True),
 ):
     graph = tf.function(made(pads, dilation), input_signature=[tf.TensorSpec(x.shape)]).get_concrete_function()
-    expected, found = reference(pads, dilation), converted(graph)
+    expected, in_litert = reference(pads, dilation), converted(graph)
     np.testing.assert_allclose(graph(tf.constant(x)), expected, atol=1e-5)
-    print(f"{name}: first value {found.flat[0]:.3f} of {found.shape}, expected {expected.flat[0]:.3f} of {expected.shape}")
-    np.testing.assert_allclose(found, expected if right else same, atol=1e-5)
-    assert right or found.shape != expected.shape or not np.allclose(found, expected, atol=0.1)
+    first, right_first = in_litert.flat[0], expected.flat[0]
+    print(f"{name}: first value {first:.3f} of {in_litert.shape}, expected {right_first:.3f} of {expected.shape}")
+    np.testing.assert_allclose(in_litert, expected if right else same, atol=1e-5)
+    assert right or in_litert.shape != expected.shape or not np.allclose(in_litert, expected, atol=0.1)
 PYTHON

@@ -34,8 +34,8 @@ def converted(graph):
     for tensor in run.get_input_details():
         run.set_tensor(tensor["index"], x if "values" in tensor["name"] else y)
     run.invoke()
-    found = [run.get_tensor(tensor["index"]) for tensor in run.get_output_details()]
-    return sorted(found, key=np.max, reverse=True)  # the quotients are the larger ones
+    both_parts = [run.get_tensor(tensor["index"]) for tensor in run.get_output_details()]
+    return sorted(both_parts, key=np.max, reverse=True)  # the quotients are the larger ones
 
 
 graph = tf.function(

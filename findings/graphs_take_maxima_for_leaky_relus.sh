@@ -45,14 +45,14 @@ for slope in (0.5, 2.0):
     inputs = keras.Input((4,))
     model = keras.Model(inputs, keras.ops.maximum(inputs, slope * inputs))
     expected = np.maximum(x, slope * x)
-    found = {
+    results = {
         "eager": larger(tf.constant(x)).numpy(),
         "call": np.asarray(model(x)),
         "LiteRT": converted(graph),
         "graph": graph(tf.constant(x)).numpy(),
         "predict": model.predict(x, verbose=0),
     }
-    for name, outputs in found.items():
+    for name, outputs in results.items():
         print(f"slope {slope}, {name}: {outputs[0].tolist()}, expected {expected[0].tolist()}")
         wrong = ONEDNN and slope > 1 and name in ("graph", "predict")
         np.testing.assert_array_equal(outputs, np.minimum(x, slope * x) if wrong else expected)

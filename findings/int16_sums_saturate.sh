@@ -59,7 +59,7 @@ for name, function, count, operators, saturated in (
     ("product with ones in int16", product, 8, INT16, False),
     ("sum in int8", total, 8, tf.lite.OpsSet.TFLITE_BUILTINS_INT8, False),
 ):
-    found, expected = result(function, count, operators)
-    print(f"{name} of {count} values: {found:.3f}, expected {expected:.3f}")
-    np.testing.assert_allclose(found, 4 if saturated else expected, rtol=0.01)
+    in_integers, expected = result(function, count, operators)
+    print(f"{name} of {count} values: {in_integers:.3f}, expected {expected:.3f}")
+    np.testing.assert_allclose(in_integers, 4 if saturated else expected, rtol=0.01)
 PYTHON

@@ -31,18 +31,18 @@ else:
     refused = ""
 
 print("keras", keras.__version__, "tensorflow", tf.__version__)
-found = {
+places_by = {
     "numpy argmax": rows.argmax(-1),
     "tensorflow argmax": tf.argmax(rows, -1).numpy(),
     "keras argmax": np.asarray(keras.ops.argmax(rows, axis=-1)),
     "numpy argmin": rows.argmin(-1),
     "keras argmin": np.asarray(keras.ops.argmin(rows, axis=-1)),
 }
-for name, places in found.items():
+for name, places in places_by.items():
     print(f"{name}: {places.tolist()}")
-assert found["numpy argmax"].tolist() == found["tensorflow argmax"].tolist() == [0, 0]
-assert found["keras argmax"].tolist() == [1, 0]
-assert found["numpy argmin"].tolist() == [0, 0] and found["keras argmin"].tolist() == [0, 1]
+assert places_by["numpy argmax"].tolist() == places_by["tensorflow argmax"].tolist() == [0, 0]
+assert places_by["keras argmax"].tolist() == [1, 0]
+assert places_by["numpy argmin"].tolist() == [0, 0] and places_by["keras argmin"].tolist() == [0, 1]
 print("conversion to the built-in operators of LiteRT is refused because of", *(
     name for name in ("tf.BitwiseAnd", "tf.ArgMax") if name in refused
 ))

@@ -48,14 +48,14 @@ def by_hand(beta_1):
 backend = keras.backend.backend()
 print("keras", keras.__version__, "on", backend)
 for beta_1 in (0.1, 0.5, 0.9):
-    found, (point, average) = trained(beta_1), by_hand(beta_1)
-    print(f"beta_1 {beta_1}: {found.round(3)}, by hand {point.round(3)} with the average {average.round(3)}")
+    by_keras, (point, average) = trained(beta_1), by_hand(beta_1)
+    print(f"beta_1 {beta_1}: {by_keras.round(3)}, by hand {point.round(3)} with the average {average.round(3)}")
     if backend == "jax":
-        np.testing.assert_allclose(found, point, atol=1e-4)
-        assert np.abs(found - average).max() > 0.1
+        np.testing.assert_allclose(by_keras, point, atol=1e-4)
+        assert np.abs(by_keras - average).max() > 0.1
     else:
-        np.testing.assert_allclose(found, by_hand(1)[0], atol=1e-4)
-        assert np.abs(found - point).max() > 0.1
+        np.testing.assert_allclose(by_keras, by_hand(1)[0], atol=1e-4)
+        assert np.abs(by_keras - point).max() > 0.1
 PYTHON
 for backend in jax tensorflow; do
     KERAS_BACKEND=$backend "$directory/venv/bin/python" train.py 2>/dev/null

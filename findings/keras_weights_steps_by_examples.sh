@@ -32,14 +32,14 @@ def losses(examples, steps, weights_shape):
     inputs = keras.Input((steps, 1))
     network = keras.Model(inputs, keras.layers.Identity()(inputs))
     network.compile(loss="mse", weighted_metrics=["mse"])
-    found = network.evaluate(
+    scores = network.evaluate(
         x, y, batch_size=examples, sample_weight=weights.reshape(weights_shape), verbose=0, return_dict=True
     )
     errors = np.square(y - x)[..., 0]
     by_example = (errors * weights[:, None]).mean()
     by_step = (errors * weights).mean() if examples == steps else None
     metric = (errors * weights[:, None]).sum() / weights.sum() / steps
-    return found["loss"], found["mse"], by_example, by_step, metric
+    return scores["loss"], scores["mse"], by_example, by_step, metric
 
 
 loss, mse, by_example, by_step, metric = losses(32, 32, [-1])

@@ -25,8 +25,8 @@ values = [3, 1, np.nan, 2, -1, 3, 0, 2]
 def sorted_and_unique(dtype):
     """Return sorted numbers, those that np.unique and np.partition find, as float32, each without NaN."""
     array = np.array(values, dtype)
-    found = np.sort(array), np.unique(array), np.partition(array, 3)[:3]
-    return [each.astype(np.float32)[~np.isnan(each.astype(np.float32))].tolist() for each in found]
+    arrays = np.sort(array), np.unique(array), np.partition(array, 3)[:3]
+    return [each.astype(np.float32)[~np.isnan(each.astype(np.float32))].tolist() for each in arrays]
 
 
 for dtype in (np.float16, np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):

@@ -58,7 +58,7 @@ for attributes, expected, wrong in (
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(session.run(None, {"x": x})[0][0], expected)
     np.testing.assert_array_equal(ReferenceEvaluator(made).run(None, {"x": x})[0][0], expected)
-    found = onnx2torch.convert(made).eval()(torch.from_numpy(x.copy())).numpy()[0]
-    print(f"CumSum {attributes}: {found.tolist()}, expected {expected}")
-    assert found.tolist() == wrong
+    in_torch = onnx2torch.convert(made).eval()(torch.from_numpy(x.copy())).numpy()[0]
+    print(f"CumSum {attributes}: {in_torch.tolist()}, expected {expected}")
+    assert in_torch.tolist() == wrong
 PYTHON

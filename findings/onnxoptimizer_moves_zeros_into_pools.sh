@@ -50,7 +50,7 @@ def results(network):
 
 padded = np.pad(x, 1)
 print(*(f"{name} {version(name)}" for name in ("onnxoptimizer", "onnx", "onnxruntime")))
-for operator, pads, expected, optimized in (
+for operator, pads, expected, wrong in (
     ("MaxPool", [0, 0, 0, 0], [0, -1, -2, 0], [-1, -1, -2, -3]),
     ("AveragePool", [0, 1, 0, 1], [-1 / 2, -1, -2, -3, -7 / 3, -2], [-1 / 3, -1, -2, -3, -7 / 3, -4 / 3]),
     ("AveragePool", [0, 0, 0, 0], [-1, -2, -3, -7 / 3], [-1, -2, -3, -7 / 3]),
@@ -59,10 +59,10 @@ for operator, pads, expected, optimized in (
     if not any(pads):
         np.testing.assert_allclose(windows.max(1) if operator == "MaxPool" else windows.mean(1), expected, rtol=1e-5)
     network = model(operator, pads)
-    found = results(onnxoptimizer.optimize(network, onnxoptimizer.get_fuse_and_elimination_passes()))
-    print(f"{operator} with pads {pads}: {results(network).round(2)}, optimized {found.round(2)}")
+    optimized = results(onnxoptimizer.optimize(network, onnxoptimizer.get_fuse_and_elimination_passes()))
+    print(f"{operator} with pads {pads}: {results(network).round(2)}, optimized {optimized.round(2)}")
     np.testing.assert_allclose(results(network), expected, rtol=1e-5)
     (reference,) = ReferenceEvaluator(network).run(None, {"x": x.reshape(1, 1, 1, 4)})
     np.testing.assert_allclose(reference.ravel(), expected, rtol=1e-5)
-    np.testing.assert_allclose(found, optimized, rtol=1e-5)
+    np.testing.assert_allclose(optimized, wrong, rtol=1e-5)
 PYTHON

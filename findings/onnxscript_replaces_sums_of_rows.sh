@@ -54,6 +54,8 @@ print(*(f"{name} {version(name)}" for name in ("onnxscript", "onnx", "onnxruntim
 for reduction, rows, expected, right in (
     ("none", [0, 1], updates, True),
     ("add", [0, 1], data + updates, False),
+    ("mul", [0, 1], data * updates, False),
+    ("min", [0, 1], np.minimum(data, updates), False),
     ("max", [0, 1], np.maximum(data, updates), False),
     ("add", [1, 0], data + updates[::-1], True),
 ):

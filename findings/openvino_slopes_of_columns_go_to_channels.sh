@@ -48,7 +48,8 @@ for shape, right in (((4, 1, 1), True), ((1, 1, 1, 4), True), ((4,), False)):
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
     np.testing.assert_array_equal(ReferenceEvaluator(made).run(None, {"x": x})[0], expected)
     onnx.save(made, "prelu.onnx")
-    found = openvino.Core().compile_model("prelu.onnx", "CPU")([x])[0]
-    print(f"slopes {shape}: first row of each channel {found[0, :, 0].tolist()}, expected {expected[0, :, 0].tolist()}")
-    np.testing.assert_array_equal(found, expected if right else x * slopes.reshape(4, 1, 1))
+    in_openvino = openvino.Core().compile_model("prelu.onnx", "CPU")([x])[0]
+    rows = [each[0, :, 0].tolist() for each in (in_openvino, expected)]
+    print(f"slopes {shape}: first row of each channel {rows[0]}, expected {rows[1]}")
+    np.testing.assert_array_equal(in_openvino, expected if right else x * slopes.reshape(4, 1, 1))
 PYTHON

@@ -50,12 +50,12 @@ for operator, opset, right in (
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     (runtime,) = session.run(None, {"x": x})
     onnx.save(made, "softmax.onnx")
-    found = openvino.Core().compile_model("softmax.onnx", "CPU")([x])[0]
+    in_openvino = openvino.Core().compile_model("softmax.onnx", "CPU")([x])[0]
     if operator == "LogSoftmax":
-        runtime, found = np.exp(runtime), np.exp(found)
-    sums = [float(one[0].sum()) for one in (found, runtime)]
+        runtime, in_openvino = np.exp(runtime), np.exp(in_openvino)
+    sums = [float(one[0].sum()) for one in (in_openvino, runtime)]
     print(f"{operator} of opset {opset}: an example adds up to {sums[0]:.1f}, and in ONNX Runtime to {sums[1]:.1f}")
     expected = flattened if opset < 13 else along_axis
     np.testing.assert_allclose(runtime, expected, rtol=1e-4)
-    np.testing.assert_allclose(found, expected if right else along_axis, rtol=1e-3)
+    np.testing.assert_allclose(in_openvino, expected if right else along_axis, rtol=1e-3)
 PYTHON
