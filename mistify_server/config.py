@@ -74,7 +74,7 @@ class ServeConfig(BaseSettings):
     )
     artifacts: Annotated[
         str | None,
-        AfterValidator(lambda address: address and checked_bucket(address)),
+        AfterValidator(lambda address: None if address is None else checked_bucket(address)),
         typer.Option(
             metavar="s3://BUCKET/PREFIX",
             help="Directory of a bucket in S3 for models, checkpoints and packages, for machines without a "

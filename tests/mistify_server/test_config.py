@@ -92,7 +92,7 @@ def test_an_invalid_origin_is_reported(tmp_path: Path, written: str) -> None:
         load_config(None, {"store": tmp_path, "http_origin": [written]})
 
 
-@pytest.mark.parametrize("written", ["models", "gs://models/mistify", "s3://key:secret@models/mistify"])
+@pytest.mark.parametrize("written", ["", "models", "gs://models/mistify", "s3://key:secret@models/mistify"])
 def test_an_invalid_bucket_is_reported(tmp_path: Path, written: str) -> None:
     with pytest.raises(MistifyError, match=r'--artifacts: got ".*"; expected an address') as raised:
         load_config(None, {"store": tmp_path, "artifacts": written})
