@@ -1,16 +1,14 @@
 """Tasks of a job on machines without a shared disk."""
 
-import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from executors.readers.builtin import read_builtin
-from mistify.uploads import FileDigest, UploadName
-from mistify_server.store.artifacts import Artifacts, sha256_of
+from mistify.uploads import UploadName
+from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.store.upload_directories import UPLOADS
 from mistify_server.store.uploads import Uploads
@@ -19,17 +17,13 @@ from mistify_server.tasks.tasks import AdaptTask, InspectTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import recipe, saved_source, taught
 from tests.support.buckets import BucketServer, with_bucket
+from tests.support.sent import send
 
 
 def uploaded(path: Path, store: Path, artifacts: Artifacts) -> Path:
     """Upload a file to the server, and return its path there."""
-
-    async def content() -> AsyncIterator[bytes]:
-        yield path.read_bytes()
-
     uploads = Uploads(store / UPLOADS, 1e9, set, share=artifacts.share)
-    file = FileDigest(sha256_of(path), path.stat().st_size)
-    asyncio.run(uploads.receive(file, 0, content(), "ci"))
+    file = send(uploads, path.read_bytes())
     return uploads.find(UploadName(file.sha256, path.name))
 
 
