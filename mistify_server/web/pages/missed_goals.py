@@ -71,4 +71,5 @@ def _missed_targets(goal: Goal) -> Iterator[tuple[str, float, float]]:
 
 
 def _percentage(share: float) -> str:
-    return "less than 1%" if share < 0.005 else f"{share:.0%}"
+    # Goals that miss their limits do so by little: without a decimal, the worst would look like the others.
+    return "less than 0.1%" if share < 0.0005 else f"{share:.1%}" if share < 0.095 else f"{share:.0%}"

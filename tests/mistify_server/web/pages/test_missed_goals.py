@@ -29,10 +29,14 @@ def missed(*goals: Goal) -> MissedGoals:
 def test_the_worst_goals_come_first() -> None:
     failed = Goal("failed", 0, LIMIT, state=GoalState.FAILED)
     met = Goal("met", 0, LIMIT, state=GoalState.MET, achieved={"flops": 99.0})
-    assert missed(met, unmet("a", 100.2), unmet("b", 150.0), failed).worst == [
+    assert missed(met, unmet("a", 100.04), unmet("b", 150.0), failed).worst == [
         MissedGoal("failed", "failed"),
         MissedGoal("b", "50% over its limit on multiply-adds"),
-        MissedGoal("a", "less than 1% over its limit on multiply-adds"),
+        MissedGoal("a", "less than 0.1% over its limit on multiply-adds"),
+    ]
+    assert [goal.by.split()[0] for goal in missed(unmet("a", 101.9), unmet("b", 102.04)).worst] == [
+        "2.0%",
+        "1.9%",
     ]
     many = missed(*(unmet(str(number), 100.0 + number) for number in range(1, 9)))
     assert [goal.id for goal in many.worst] == ["8", "7", "6"]
@@ -58,9 +62,11 @@ def test_missed_targets_are_named() -> None:
 def test_a_page_names_and_links_them() -> None:
     job: Job = job_of(20)
     page = " ".join(job_page(job).split())
-    assert "<b>18 of 20 goals met</b> in 8 min. Not met: <a href=" in page
+    assert "<b>18 of 20 goals met</b> in 8 min. Not met, the worst first: <a href=" in page
     last = job.goals[13].id
-    assert f'<a href="/jobs/demo-20/goals/{last}">{last}</a> <span class="missed">(2% over its limit' in page
+    assert (
+        f'<a href="/jobs/demo-20/goals/{last}">{last}</a> <span class="missed">(2.0% over its limit' in page
+    )
     assert "Not met" not in job_page(job_of(3))
 
 
