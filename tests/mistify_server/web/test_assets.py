@@ -50,6 +50,7 @@ async def test_static_files_are_compressed_for_clients_that_accept_it(
             "gzip, deflate": ("gzip", gzip.decompress),
             "gzip, deflate, br, zstd": ("br", brotli.decompress),
             "br;q=0, gzip;q=0.5": ("gzip", gzip.decompress),
+            "br;q=0.000, gzip": ("gzip", gzip.decompress),
         }.items():
             answer, body = await raw(web, address, **{"accept-encoding": accepted})
             assert answer.headers["content-encoding"] == encoding
