@@ -44,5 +44,6 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
         """Store the status of a device, and return which package it should run."""
         status = wire.status_from_proto(request)
-        self._fleets.own.report(status)
-        return wire.instruction_to_proto(self._rollouts.own.instruction(status))
+        fleet, rollouts = await self._fleets.ready(), await self._rollouts.ready()
+        fleet.report(status)
+        return wire.instruction_to_proto(rollouts.instruction(status))

@@ -22,28 +22,28 @@ class RolloutsServicer(rollouts_pb2_grpc.RolloutsServicer):
 
     async def StartRollout(self, request: pb.StartRolloutRequest, context: Any) -> pb.RolloutProgress:
         """Start a roll-out."""
-        return await _answer(self._services.own.start, wire.new_rollout_from_proto(request))
+        return await _answer((await self._services.ready()).start, wire.new_rollout_from_proto(request))
 
     async def ListRollouts(self, request: pb.ListRolloutsRequest, context: Any) -> pb.ListRolloutsResponse:
         """Return the newest roll-outs."""
-        newest = await asyncio.to_thread(self._services.own.newest)
+        newest = await asyncio.to_thread((await self._services.ready()).newest)
         return pb.ListRolloutsResponse(rollouts=map(wire.progress_to_proto, newest))
 
     async def GetRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Return a roll-out."""
-        return await _answer(self._services.own.get, request.id)
+        return await _answer((await self._services.ready()).get, request.id)
 
     async def PauseRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Pause a roll-out."""
-        return await _answer(self._services.own.pause, request.id)
+        return await _answer((await self._services.ready()).pause, request.id)
 
     async def ResumeRollout(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Resume a roll-out."""
-        return await _answer(self._services.own.resume, request.id)
+        return await _answer((await self._services.ready()).resume, request.id)
 
     async def RollBack(self, request: pb.RolloutId, context: Any) -> pb.RolloutProgress:
         """Roll back a roll-out."""
-        return await _answer(self._services.own.roll_back, request.id)
+        return await _answer((await self._services.ready()).roll_back, request.id)
 
 
 async def _answer(method: Callable[..., RolloutProgress], *arguments: object) -> pb.RolloutProgress:

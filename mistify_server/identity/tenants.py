@@ -1,5 +1,6 @@
 """What each tenant has for itself: nobody reaches that of another one."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Generic, TypeVar
@@ -28,6 +29,11 @@ class ByTenant(Generic[_T]):
     def own(self) -> _T:
         """Return that of the tenant whose call is being handled."""
         return self.of(current_caller().tenant)
+
+    async def ready(self) -> _T:
+        """Return `own`, which is made on another thread than that of the event loop."""
+        tenant = current_caller().tenant
+        return self._made[tenant] if tenant in self._made else await asyncio.to_thread(self.of, tenant)
 
     def of(self, tenant: str) -> _T:
         """Return that of a tenant, which comes from a credential and never from a request."""

@@ -54,7 +54,8 @@ def fleet_routes(services: Services) -> APIRouter:
         page_token: PageToken = "",
     ) -> FleetPage:
         """List the devices that run packages with their monitors' last reports, by name."""
-        reports, token = await asyncio.to_thread(services.fleets.own.page, page_size, page_token)
+        fleet = await services.fleets.ready()
+        reports, token = await asyncio.to_thread(fleet.page, page_size, page_token)
         return FleetPage(devices=list(reports), next_page_token=token)
 
     @router.get("/groups", responses=dict(responses()))

@@ -54,7 +54,7 @@ def rollout_routes(services: ByTenant[RolloutService]) -> APIRouter:
     @router.get("", responses=dict(responses()))
     async def newest() -> list[RolloutProgress]:
         """List the newest roll-outs with the state of their devices, the last one first."""
-        return await asyncio.to_thread(services.own.newest)
+        return await asyncio.to_thread((await services.ready()).newest)
 
     @router.post(
         "",
@@ -65,28 +65,28 @@ def rollout_routes(services: ByTenant[RolloutService]) -> APIRouter:
     async def start(request: Request, response: Response) -> RolloutProgress:
         """Start a roll-out."""
         new = await small_body(request, NewRolloutModel)
-        progress = await asyncio.to_thread(services.own.start, new.new_rollout)
+        progress = await asyncio.to_thread((await services.ready()).start, new.new_rollout)
         response.headers["location"] = f"/v1/rollouts/{progress.rollout.id}"
         return progress
 
     @router.get("/{rollout_id}", responses=dict(unknown))
     async def rollout(rollout_id: str) -> RolloutProgress:
         """Return a roll-out with the state of its devices."""
-        return await asyncio.to_thread(services.own.get, rollout_id)
+        return await asyncio.to_thread((await services.ready()).get, rollout_id)
 
     @router.post("/{rollout_id}/pause", responses=dict(ended))
     async def pause(rollout_id: str) -> RolloutProgress:
         """Admit no further devices and stages; devices that have the package keep it."""
-        return await asyncio.to_thread(services.own.pause, rollout_id)
+        return await asyncio.to_thread((await services.ready()).pause, rollout_id)
 
     @router.post("/{rollout_id}/resume", responses=dict(ended))
     async def resume(rollout_id: str) -> RolloutProgress:
         """Undo a pause; the minimum time of the stage starts again."""
-        return await asyncio.to_thread(services.own.resume, rollout_id)
+        return await asyncio.to_thread((await services.ready()).resume, rollout_id)
 
     @router.post("/{rollout_id}/back", responses=dict(ended))
     async def back(rollout_id: str) -> RolloutProgress:
         """End a roll-out; its devices return to their previous package."""
-        return await asyncio.to_thread(services.own.roll_back, rollout_id)
+        return await asyncio.to_thread((await services.ready()).roll_back, rollout_id)
 
     return router

@@ -28,6 +28,35 @@ PAGES = ("/", "/submit", "/fleet", "/tokens", "/login", "/compare")
 TUNING = "/mistify.v1.Tuning/"
 
 
+async def test_no_first_call_of_a_new_tenant_is_made_on_the_event_loop(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteBackend, "remote", True)
+    methods = described_calls()
+    first = {
+        "red": "/mistify.v1.Devices/ReportStatus",
+        "blue": "/mistify.v1.Rollouts/ListRollouts",
+        "green": "/v1/fleet",
+        "white": "/v1/rollouts",
+    }
+    async with (
+        running_server(site.settings(http="127.0.0.1:0", token=TOKEN)) as (address, url),
+        httpx.AsyncClient(base_url=str(url), timeout=60) as web,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        with open_store(site.store) as store:
+            secrets = {
+                tenant: create_token(store.of(tenant).tokens, "ci", [Scope.ADMIN])[1] for tenant in first
+            }
+        with kept_off_event_loops(Backend, "translated"):
+            for tenant, path in first.items():
+                if path in methods:
+                    await status_of(channel, path, methods[path], secrets[tenant])
+                else:
+                    sent = {"authorization": f"Bearer {secrets[tenant]}"}
+                    assert (await web.get(path, headers=sent)).status_code == 200
+
+
 async def test_no_call_is_made_on_the_event_loop(
     site: Any, call_at: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
