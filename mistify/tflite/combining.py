@@ -32,6 +32,11 @@ def read_network(content: bytes) -> Any:
     return flatbuffer_utils.read_model_from_bytearray(bytearray(content))
 
 
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor of such objects; files may leave out those of scalars."""
+    return () if tensor.shape is None else tuple(map(int, tensor.shape))
+
+
 def names_of(tensors: Iterable[Any]) -> dict[str, int]:
     """Return the numbers of the inputs or outputs of a signature by their names."""
     return {tensor.name.decode(): int(tensor.tensorIndex) for tensor in tensors}

@@ -9,7 +9,7 @@ import numpy as np
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, Product, over, positions, register
+from executors.structure.handlers.base import LayerHandler, MovesElements, Product, positions, register
 from executors.structure.keras_internals import is_gated
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind, elementwise
@@ -177,14 +177,8 @@ def _read(node: Node) -> dict[str, int]:
 
 
 @register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)
-class Embedding(LayerHandler):
+class Embedding(MovesElements):
     """A lookup table [tokens, C]."""
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return a pass that moves the elements."""
-        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Make the channels. The input is tokens at positions, which are fixed."""

@@ -144,6 +144,16 @@ class LayerHandler(ABC):
 HANDLERS: dict[type, LayerHandler] = {}
 
 
+class MovesElements(LayerHandler):
+    """Elements are copied to other places."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Return a pass that moves the elements."""
+        return (over(OperatorKind.COPY, output),)
+
+
 def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerHandler]]:
     """Return a class decorator that registers a handler for exactly these layer classes, not subclasses."""
 

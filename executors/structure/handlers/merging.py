@@ -8,7 +8,7 @@ import numpy as np
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, over, register
+from executors.structure.handlers.base import LayerHandler, MovesElements, over, register
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
@@ -36,14 +36,8 @@ class ElementwiseMerge(LayerHandler):
 
 
 @register(layers.Concatenate)
-class Concatenation(LayerHandler):
+class Concatenation(MovesElements):
     """Concatenation along the channels or another axis."""
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return a pass that moves the elements."""
-        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Put the channels side by side, or tie them if another axis is joined."""

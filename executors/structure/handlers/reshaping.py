@@ -11,6 +11,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
+    MovesElements,
     over,
     register,
     require_channels_last,
@@ -39,16 +40,6 @@ class ChangesShape(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Return one reshape."""
         return (over(OperatorKind.FLATTEN, inputs[0]),)
-
-
-class MovesElements(LayerHandler):
-    """Elements are copied to other places."""
-
-    def operations(
-        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
-    ) -> tuple[Operation, ...]:
-        """Return a pass that moves the elements."""
-        return (over(OperatorKind.COPY, output),)
 
 
 @register(layers.Flatten)

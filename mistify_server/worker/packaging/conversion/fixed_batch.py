@@ -12,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.package.manifest import fixed_batch_signature
+from mistify.tflite.combining import shape_of
 from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.tflite.runner import Example
 
@@ -82,7 +83,7 @@ def _computed_of_shapes(model: Any, graph: Any) -> set[int]:
 
 def _is_shape(tensor: Any) -> bool:
     """Return whether a tensor may be a shape or an element of one."""
-    return tensor.type in _INTEGERS and len(() if tensor.shape is None else tensor.shape) <= 1
+    return tensor.type in _INTEGERS and len(shape_of(tensor)) <= 1
 
 
 def _name(model: Any, operator: Any) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.tflite.combining import read_network
+from mistify.tflite.combining import read_network, shape_of
 
 #: Operators that scale or shift each feature by a constant.
 _SCALING: Final = frozenset(["ADD", "SUB", "MUL", "DIV"])
@@ -81,8 +81,7 @@ def _floats(network: Any, tensor: Any) -> npt.NDArray[np.float32] | None:
     stored = network.buffers[tensor.buffer].data
     if stored is None or flatbuffer_utils.type_to_name(tensor.type) != "FLOAT32":
         return None
-    sizes = () if tensor.shape is None else tensor.shape
-    return np.asarray(stored, np.uint8).view(np.float32).reshape([int(size) for size in sizes])
+    return np.asarray(stored, np.uint8).view(np.float32).reshape(shape_of(tensor))
 
 
 def _extent(tensor: Any) -> float:

@@ -22,7 +22,7 @@ from executors.structure.edits.widths import resized
 from executors.structure.reading.reader import read_graph
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.package.cut_places import TensorPlace
-from mistify.tflite.combining import read_network
+from mistify.tflite.combining import read_network, shape_of
 from mistify.tflite.constants import constant_content, is_constant
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.cut_places import separate_constants
@@ -154,7 +154,7 @@ def _following_lengths(
 ) -> Iterator[FollowingSize]:
     """Yield the lengths of axes that differ between two networks."""
     for (graph, number), (tensor, others_tensor) in _paired_tensors(whole, other, pairs):
-        shapes = [() if one.shape is None else tuple(map(int, one.shape)) for one in (tensor, others_tensor)]
+        shapes = [shape_of(one) for one in (tensor, others_tensor)]
         for axis, (length, others_length) in enumerate(_zipped(*shapes)):
             if length != others_length:
                 yield FollowingSize((graph, number), axis, sizes.of(length, others_length))

@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.tflite.combining import read_network
+from mistify.tflite.combining import read_network, shape_of
 from mistify.tflite.memory import tensor_bytes
 from mistify.tflite.packing import packed
 from mistify_server.worker.packaging.scheduling.recomputation import with_recomputation
@@ -92,7 +92,7 @@ def _schedule(graph: Any, names: Sequence[str], stored: Collection[int]) -> Sche
         for at, operator in enumerate(graph.operators)
     )
     sizes = {
-        at: 0 if at in stored else tensor_bytes(one.type, () if one.shape is None else one.shape)
+        at: 0 if at in stored else tensor_bytes(one.type, shape_of(one))
         for at, one in enumerate(graph.tensors)
     }
     ends = (tuple(map(int, graph.inputs)), tuple(map(int, graph.outputs)))

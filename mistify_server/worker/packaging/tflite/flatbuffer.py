@@ -12,6 +12,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.config.package.compression import GZIP, VALUES, ZEROS
 from mistify.costs.budget import Costs
+from mistify.tflite.combining import shape_of
 
 #: Types in which kernel weights may be stored.
 _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
@@ -147,7 +148,7 @@ def _values(kernel: npt.NDArray[Any]) -> int:
 def _tensor(model: Any, graph: Any, index: int) -> FlatbufferTensor:
     entry = graph.tensors[index]
     kind = flatbuffer_utils.type_to_name(entry.type)
-    shape = tuple(int(size) for size in (() if entry.shape is None else entry.shape))
+    shape = shape_of(entry)
     name = (entry.name or b"").decode()
     scales = None if entry.quantization is None else entry.quantization.scale
     scale = 0.0 if scales is None else float(np.max(scales, initial=0.0))

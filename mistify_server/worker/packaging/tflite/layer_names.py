@@ -7,6 +7,8 @@ from typing import Any, Final
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
+from mistify.tflite.combining import shape_of
+
 #: Suffix that TensorFlow adds to a repeated name.
 _REPEATED: Final = re.compile(r"_\d+$")
 
@@ -65,6 +67,6 @@ def _float_kernels(model: Any, graph: Any, operator: Any) -> Iterator[tuple[Any,
     """Yield the float32 kernels of an operator with their sizes in bytes."""
     for tensor in (graph.tensors[index] for index in operator.inputs if index >= 0):
         stored = model.buffers[tensor.buffer].data
-        axes = sum(int(size) > 1 for size in (() if tensor.shape is None else tensor.shape))
+        axes = sum(size > 1 for size in shape_of(tensor))
         if stored is not None and axes > 1 and tensor.type == schema.TensorType.FLOAT32:
             yield tensor, len(stored)
