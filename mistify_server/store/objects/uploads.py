@@ -138,7 +138,20 @@ class SharedUploads:
         return self._directory.joinpath(*parts[: depth + 2])
 
     def _fetch(self, place: Path) -> None:
-        """Fetch an upload; it appears once it is complete."""
+        """Fetch an upload; it appears once it is complete.
+
+        One that cannot be used loses what stands for it in the bucket, so that it is stored again with the
+        next job that names it.
+        """
+        try:
+            self._fetch_all(place)
+        except MistifyError as error:
+            if error.code is ErrorCode.CORRUPT_PACKAGE:
+                for start in (_FILE, _LISTING):
+                    self._bucket.remove(start + place.parent.name)
+            raise
+
+    def _fetch_all(self, place: Path) -> None:
         digest = place.parent.name
         with TemporaryDirectory(prefix=".", dir=place.parent.parent) as partial:
             whole = Path(partial) / place.name

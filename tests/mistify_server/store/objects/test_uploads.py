@@ -124,6 +124,39 @@ def test_a_damaged_or_missing_upload_is_never_used(
         assert [each for each in (tmp_path / "store").rglob("*") if each.is_file()] == []
 
 
+@pytest.mark.parametrize("directory", [False, True], ids=["file", "directory"])
+@pytest.mark.parametrize("state", ["damaged", "missing"])
+def test_the_next_job_stores_an_unusable_upload_again(
+    uploads: Uploads,
+    artifacts: BucketArtifacts,
+    address: str,
+    bucket_server: BucketServer,
+    *,
+    tmp_path: Path,
+    directory: bool,
+    state: str,
+) -> None:
+    upload = send_directory(uploads, PHOTOS) if directory else send_file(uploads, b"cat", "1.png")
+    path = uploads.find(upload)
+    shared = bucket_server.objects(address)
+    key = f"uploads/files/{digest_of(b'cat').sha256}"
+    if state == "damaged":
+        bucket_server.replace(address, key, b"dog")
+    else:
+        bucket_server.remove(address, key)
+    server, machine = tmp_path / "server", tmp_path / "store"
+    machine.rename(server)
+    with pytest.raises(MistifyError, match=f"{state} in the bucket"), artifacts.at_hand([str(path)]):
+        pass
+    shutil.rmtree(machine)
+    server.rename(machine)
+    uploads.find(upload)
+    assert bucket_server.objects(address) == shared
+    on_another_machine(tmp_path)
+    with artifacts.at_hand([str(path)]):
+        assert path.exists()
+
+
 def test_an_upload_is_unavailable_while_the_bucket_is(
     uploads: Uploads, artifacts: BucketArtifacts, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
