@@ -13,6 +13,7 @@ from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
+from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchState
 from mistify_server.tracing.traces import Traces
 
@@ -23,6 +24,7 @@ class JobRunner:
     Args:
         job: The job in its state in the store.
         states: The job's batches in their state in the store.
+        lease: The server's lease of the job.
         submitter: Who submitted the job, with the tenant to which it belongs.
         on_change: Called after every change of the job.
         scheduler: Starts the steps of all jobs.
@@ -36,6 +38,7 @@ class JobRunner:
         job: Job,
         states: Sequence[BatchState],
         *,
+        lease: JobLease,
         submitter: CallerId,
         on_change: Callable[[], None],
         writer: StoreWriter,
@@ -44,7 +47,8 @@ class JobRunner:
     ) -> None:
         paused = job.state is JobState.PAUSED
         course = Course(states, job.goals, engine.slots, job.seconds)
-        self._log = JobLog(store.jobs, job, on_change, writer, course)
+        self.lease = lease
+        self._log = JobLog(store.jobs, job, on_change, writer, course, lease=lease)
         self._log.paused = paused
         self._queue = StepQueue(scheduler, job.id, submitter, priority=job.priority, paused=paused)
         self._adaptations = {
@@ -91,6 +95,7 @@ class JobRunner:
         """Adapt all batches of the job until every goal has ended, and return the last change.
 
         Raises:
+            LeaseLostError: Another server has taken the job, or it was ended.
             MistifyError: The store rejects the changes permanently.
         """
         async with self._log.writing:

@@ -26,6 +26,7 @@ from mistify_server.store.changes import (
     RootSaved,
 )
 from mistify_server.store.jobs import JobStore
+from mistify_server.store.leases import JobLease
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import Result, seconds_by_activity
 
@@ -45,6 +46,7 @@ class JobLog:
         job: The job in its state in the store.
         on_change: Called after every change.
         course: Estimates the end of the job.
+        lease: The server's lease of the job; None for a job that no other process changes.
         clock: Returns seconds since an arbitrary start.
 
     Attributes:
@@ -59,6 +61,7 @@ class JobLog:
         writer: StoreWriter,
         course: Course,
         *,
+        lease: JobLease | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job_id = job.id
@@ -68,6 +71,7 @@ class JobLog:
         self._on_change = on_change
         self._writer = writer
         self._course = course
+        self._lease = lease
         self._clock = clock
         self._start = clock() - job.seconds
         self._paused_at: float | None = None
@@ -115,14 +119,20 @@ class JobLog:
                 await self.write(*map(GoalChanged, noted))
 
     async def record(self, *changes: Change) -> None:
-        """Write changes to the store atomically, as soon as it is available."""
+        """Write changes to the store atomically, as soon as it is available.
+
+        Raises:
+            LeaseLostError: Another server has taken the job, or it was ended.
+        """
         async with self.writing:
             await self.write(*changes)
 
     async def write(self, *changes: Change) -> None:
         """Write changes like `record`, for a caller that holds `writing`."""
         seconds, spent = self._seconds, dict(self._spent)
-        await self._writer.write(partial(self._jobs.record, self.job_id, changes, seconds, spent))
+        await self._writer.write(
+            partial(self._jobs.record, self.job_id, changes, seconds, spent, self._lease)
+        )
         for change in changes:
             self._log_change(change)
             self._course.apply(change)

@@ -24,6 +24,7 @@ from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, 
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import JobChange
+from mistify_server.store.leases import FIRST_FENCE, JobLease, LeaseLostError
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tracing.context import within
 from mistify_server.tracing.traces import NO_TRACES, Traces
@@ -62,6 +63,11 @@ class RunningJobs:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
+    def server(self) -> str:
+        """Return the id of this server, to which the jobs belong that it starts."""
+        return self._store.leases.server
+
+    @property
     def waiting(self) -> int:
         """Return the number of steps in all jobs that are ready but wait for workers. Thread-safe."""
         return sum(runner.waiting for runner in tuple(self._runners.values()))
@@ -96,11 +102,15 @@ class RunningJobs:
         task.add_done_callback(self._discard)
 
     def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId) -> None:
-        """Run a job that was just stored, without reading it again; no effect if it is already running."""
+        """Run a job that was just stored for this server, without reading it again.
+
+        No effect if it is already running.
+        """
         if self._stopped is not None or job.id in self._tasks:
             return
         self.start(job.id)
-        self._runners[job.id] = self._runner(job, [BatchState(plan, None, {}) for plan in plans], submitter)
+        states, lease = [BatchState(plan, None, {}) for plan in plans], JobLease(job.id, FIRST_FENCE)
+        self._runners[job.id] = self._runner(lease, job, states, submitter)
 
     def grow(self, job_id: str, addition: Addition) -> None:
         """Add goals that were added to a job in the store; start the job if it is not running."""
@@ -242,6 +252,8 @@ class RunningJobs:
         with bound_contextvars(job=job_id):
             try:
                 await self._adapt(job_id)
+            except LeaseLostError as error:
+                _log.warning("%s", error)
             except MistifyError as error:
                 _log.error("the job cannot continue until the server is restarted: %s", error)
                 self._failures[job_id] = error
@@ -253,9 +265,10 @@ class RunningJobs:
             trace = await self._job_traces.of(job_id)
             with within("" if trace is None else str(trace.position)):
                 async with self.held(job_id):
-                    if job_id not in self._runners:
-                        self._runners[job_id] = await self._read_runner(job_id)
-                runner = self._runners[job_id]
+                    runner = self._runners.get(job_id) or await self._read_runner(job_id)
+                    if runner is None:
+                        return
+                    self._runners[job_id] = runner
                 async for attempt in _attempts():
                     with attempt:
                         await self._limits.learn(runner.caller)
@@ -266,25 +279,36 @@ class RunningJobs:
         except Exception:
             _log.exception("the job failed because of an internal error")
             reason = "an internal error; see the server's log for details"
+            runner = self._runners.get(job_id)
             async with self.held(job_id):
-                await self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
+                await self._end(
+                    job_id, GoalState.FAILED, JobState.FAILED, reason, runner.lease if runner else None
+                )
 
-    async def _read_runner(self, job_id: str) -> JobRunner:
-        """Return the runner of a job, read from the store."""
+    async def _read_runner(self, job_id: str) -> JobRunner | None:
+        """Return the runner of a job, read from the store; None if it has ended."""
+        async for attempt in _attempts():
+            with attempt:
+                lease = await asyncio.to_thread(self._store.leases.take, job_id)
+        if lease is None:
+            return None
         async for attempt in _attempts():
             with attempt:
                 job = await asyncio.to_thread(self._store.jobs.job, job_id)
                 states = await asyncio.to_thread(self._store.jobs.batches, job_id)
                 submitter = await asyncio.to_thread(self._store.jobs.submitter, job_id)
-        return self._runner(job, states, submitter)
+        return self._runner(lease, job, states, submitter)
 
-    def _runner(self, job: Job, states: Sequence[BatchState], submitter: CallerId) -> JobRunner:
+    def _runner(
+        self, lease: JobLease, job: Job, states: Sequence[BatchState], submitter: CallerId
+    ) -> JobRunner:
         wake = partial(self._wake_watchers, job.id)
         return JobRunner(
             self._store,
             self._engine,
             job,
             states,
+            lease=lease,
             submitter=submitter,
             on_change=wake,
             writer=self._writer,
@@ -292,9 +316,17 @@ class RunningJobs:
             traces=self._traces,
         )
 
-    async def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+    async def _end(
+        self,
+        job_id: str,
+        goal_state: GoalState,
+        job_state: JobState,
+        reason: str = "",
+        lease: JobLease | None = None,
+    ) -> None:
         """End a job as soon as the store is available, unless it has already ended."""
-        if await self._writer.write(partial(self._store.jobs.end, job_id, goal_state, job_state, reason)):
+        end = partial(self._store.jobs.end, job_id, goal_state, job_state, reason, lease)
+        if await self._writer.write(end):
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
             trace = await self._job_traces.of(job_id)
             self._job_traces.record(trace, JobChanged(job_state, reason))

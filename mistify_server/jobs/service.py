@@ -150,7 +150,7 @@ class PortingService:
         """Store and start a job, or return the id of a job submitted with the same key in the meantime."""
         job = submission.job
         most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
-        kept = await asyncio.to_thread(self._store.jobs.create, submission, most)
+        kept = await asyncio.to_thread(self._store.jobs.create, submission, most, self._jobs.server)
         if kept is job:
             _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
             self._jobs.start_new(job, submission.plans, current_caller().id)

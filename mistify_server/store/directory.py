@@ -13,6 +13,7 @@ from mistify_server.store.devices import DeviceStore
 from mistify_server.store.fleet import FleetStore
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.jobs import JobStore
+from mistify_server.store.leases import Leases
 from mistify_server.store.lock import LOGS, PRIVATE, locked_store, make_store_directory
 from mistify_server.store.models import ModelStore
 from mistify_server.store.objects.binding import opened_artifacts
@@ -23,6 +24,7 @@ from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
+from mistify_server.store.sql.leases import SqlLeases
 from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
 from mistify_server.store.sql.models import SqlModelStore
 from mistify_server.store.sql.postgresql.address import DatabaseAddress
@@ -53,14 +55,16 @@ class Store:
     tenant (`of`). Models, keys, artifacts, weights, inspections and logs are those of the server; nobody
     reaches an artifact except through a job.
 
-    `devices` holds measured devices, `fleet` the devices that report their status. `weights` holds files of
-    tuned weights, which are temporary and therefore not in `artifacts`. `inspections` holds past inspections.
-    `artifacts` may be in a bucket. `remote` is true if the database is another program, perhaps on another
-    machine; `reachable` says at once whether calls to it can be expected to succeed. `of` returns the store
-    of a tenant, and `tenants` the tenants that have tokens, devices or roll-outs.
+    `leases` are those of this process on jobs. `devices` holds measured devices, `fleet` the devices that
+    report their status. `weights` holds files of tuned weights, which are temporary and therefore not in
+    `artifacts`. `inspections` holds past inspections. `artifacts` may be in a bucket. `remote` is true if the
+    database is another program, perhaps on another machine; `reachable` says at once whether calls to it can
+    be expected to succeed. `of` returns the store of a tenant, and `tenants` the tenants that have tokens,
+    devices or roll-outs.
     """
 
     jobs: JobStore
+    leases: Leases
     models: ModelStore
     devices: DeviceStore
     fleet: FleetStore
@@ -103,6 +107,7 @@ def open_store(
     try:
         whole = Store(
             jobs=SqlJobStore(database),
+            leases=SqlLeases(database),
             models=SqlModelStore(database),
             devices=SqlDeviceStore(database),
             fleet=SqlFleetStore(database),

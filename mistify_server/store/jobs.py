@@ -13,6 +13,7 @@ from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.identity.callers import CallerId
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 
@@ -79,12 +80,15 @@ class JobStore(ABC):
     """
 
     @abstractmethod
-    def create(self, submission: Submission, most_unfinished: int | None = None) -> Job:
+    def create(
+        self, submission: Submission, most_unfinished: int | None = None, owner: str | None = None
+    ) -> Job:
         """Store a new job and its first event, or return the job that already has the idempotency key.
 
         Args:
             submission: The job.
             most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
+            owner: The server that gets the first lease of the job (`FIRST_FENCE`); None for no server.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text; QUOTA_EXCEEDED.
@@ -249,7 +253,12 @@ class JobStore(ABC):
 
     @abstractmethod
     def record(
-        self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
+        self,
+        job_id: str,
+        changes: Iterable[Change],
+        seconds: float,
+        spent: Mapping[str, float],
+        lease: JobLease | None = None,
     ) -> None:
         """Apply changes and record their events atomically.
 
@@ -258,17 +267,32 @@ class JobStore(ABC):
             changes: The changes in the order of their event numbers.
             seconds: Seconds of work on the job so far.
             spent: Activity -> seconds so far, summed over all tasks of the job.
+            lease: The lease of the server that runs the job; None if none does.
+
+        Raises:
+            LeaseLostError: Another server has taken the job, or it was ended; nothing is recorded.
         """
 
     @abstractmethod
-    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
+    def end(
+        self,
+        job_id: str,
+        goal_state: GoalState,
+        job_state: JobState,
+        reason: str = "",
+        lease: JobLease | None = None,
+    ) -> bool:
         """Finish a job, with an event for the job and each unfinished goal; finished goals do not change.
 
-        Returns False, without any change, if the job is already finished.
+        All leases of the job end. Returns False, without any change, if the job is already finished.
 
         Args:
             goal_state: The state for unfinished goals.
             reason: The reason for the job and these goals.
+            lease: The lease without which the job is not finished; None to finish it anyway.
+
+        Raises:
+            LeaseLostError: As for `record`.
         """
 
     @abstractmethod

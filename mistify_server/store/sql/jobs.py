@@ -25,11 +25,13 @@ from mistify_server.store.jobs import (
     JobStore,
     StoredPackage,
 )
+from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
+from mistify_server.store.sql.leases import check_lease, next_lease
 from mistify_server.store.sql.reading import (
     UNFINISHED,
     batch_state,
@@ -85,14 +87,16 @@ class SqlJobStore(JobStore):
         self._references = DigestReferences()
 
     @override
-    def create(self, submission: Submission, most_unfinished: int | None = None) -> Job:
+    def create(
+        self, submission: Submission, most_unfinished: int | None = None, owner: str | None = None
+    ) -> Job:
         with self._database.write(certain=True) as session:
             known = submitted(session, self._own, submission.idempotency_key, submission.config_text)
             if known is not None:
                 return job_of(session, known)
             submitter = submission.job.submitted_by
             self._check_unfinished(session, submitter, most_unfinished)
-            insert_job(session, submission, self._own)
+            insert_job(session, submission, self._own, owner)
             self._append_events(session, submission.job.id, [(None, submission.job.state)])
         return submission.job
 
@@ -270,19 +274,35 @@ class SqlJobStore(JobStore):
 
     @override
     def record(
-        self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
+        self,
+        job_id: str,
+        changes: Iterable[Change],
+        seconds: float,
+        spent: Mapping[str, float],
+        lease: JobLease | None = None,
     ) -> None:
         with self._database.write(certain=True) as session:
             job = self._job(session, job_id)
+            check_lease(job, lease)
             job.seconds, job.spent = seconds, dict(spent)
             events = [event for change in changes for event in apply_change(session, job_id, change)]
             self._append_events(session, job_id, events)
 
     @override
-    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> bool:
+    def end(
+        self,
+        job_id: str,
+        goal_state: GoalState,
+        job_state: JobState,
+        reason: str = "",
+        lease: JobLease | None = None,
+    ) -> bool:
         with self._database.write() as session:
-            if JobState(self._job(session, job_id).state).ended:
+            job = self._job(session, job_id)
+            check_lease(job, lease)
+            if JobState(job.state).ended:
                 return False
+            next_lease(job)
             end_goals(session, job_id, goal_state, reason, self._now_ms())
             self._append_events(session, job_id, apply_change(session, job_id, JobChanged(job_state, reason)))
             return True

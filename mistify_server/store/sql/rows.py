@@ -25,6 +25,7 @@ from mistify.jobs.job import (
 )
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.leases import FIRST_FENCE
 from mistify_server.store.sql.schema import (
     AdditionRow,
     BatchRow,
@@ -54,8 +55,8 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def insert_job(session: Session, submission: Submission, tenant: str) -> None:
-    """Insert the rows of a new job of a tenant."""
+def insert_job(session: Session, submission: Submission, tenant: str, owner: str | None) -> None:
+    """Insert the rows of a new job of a tenant; the server `owner`, if any, has its first lease."""
     job = submission.job
     session.add(
         JobRow(
@@ -75,6 +76,8 @@ def insert_job(session: Session, submission: Submission, tenant: str) -> None:
             seconds=job.seconds,
             spent=dict(job.spent),
             tenant=tenant,
+            owner=owner,
+            fence=0 if owner is None else FIRST_FENCE,
         )
     )
     session.flush()

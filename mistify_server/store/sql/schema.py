@@ -66,7 +66,8 @@ class JobRow(Table):
 
     A removed job is kept until its removal cannot be undone any more. `traceparent` is that of the call that
     queued it last; empty if it was not traced. `idempotency_key` is `TENANT/KEY`, so that tenants cannot
-    meet in one.
+    meet in one. `owner` is the id of the server that runs it, if any; `fence` rises whenever this changes,
+    which nobody else can then mistake for an earlier state.
     """
 
     __tablename__ = "jobs"
@@ -87,6 +88,8 @@ class JobRow(Table):
     seconds: Mapped[float]
     spent: Mapped[dict[str, float]]
     tenant: Mapped[str] = mapped_column(index=True, server_default=text("'default'"))
+    owner: Mapped[str | None]
+    fence: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class AdditionRow(Table):

@@ -102,3 +102,9 @@ def add_tenants(connection: Connection) -> None:
     devices = named("devices", *(Column(part, JSON_COLUMN, nullable=False) for part in parts))
     for new_table in (tokens, fleet, devices):
         recreate(connection, new_table, tenant="default")
+
+
+def add_leases(connection: Connection) -> None:
+    """Add the servers that run jobs, and the numbers by which late changes are recognized."""
+    add_column(connection, "jobs", Column("owner", TEXT_COLUMN))
+    add_column(connection, "jobs", Column("fence", INTEGER_COLUMN, nullable=False, server_default=text("0")))

@@ -25,6 +25,7 @@ from mistify_server.store.sql.migrations.early_steps import (
 from mistify_server.store.sql.migrations.json_columns import change_json
 from mistify_server.store.sql.migrations.portable_steps import (
     add_graphs_and_paces,
+    add_leases,
     add_priorities_and_limits,
     add_rollouts,
     add_tags_and_removals,
@@ -191,4 +192,5 @@ STEPS: tuple[Step, ...] = (
     add_traces,  # to 35
     add_priorities_and_limits,  # to 36
     add_tenants,  # to 37
+    add_leases,  # to 38
 )

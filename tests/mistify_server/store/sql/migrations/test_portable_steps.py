@@ -38,6 +38,8 @@ BOARD = Device("board", "Cortex-A72", "LiteRT 2", (), datetime(2026, 1, 2, tzinf
 
 #: What takes the portable steps back.
 UNDONE = (
+    "ALTER TABLE jobs DROP COLUMN owner",
+    "ALTER TABLE jobs DROP COLUMN fence",
     "DROP INDEX ix_jobs_tenant",
     "ALTER TABLE jobs DROP COLUMN tenant",
     "ALTER TABLE jobs DROP COLUMN traceparent",
