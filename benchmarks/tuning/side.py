@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+#: The file with the paths of the trained variables.
+TRAINED: Final = "trained.json"
+
 CLASSES: Final = 10
 RATE: Final = 1e-3
 KD_WEIGHT: Final = 0.5

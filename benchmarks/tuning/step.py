@@ -4,11 +4,12 @@
 
 ResNet-8 (MLPerf Tiny's architecture, random weights, folded batch norms) is trained with batches of 32, SGD
 with momentum, cross entropy and a teacher with half of the weight: the whole network with one and with two
-threads, and its last two blocks. Each side is a separate process that only loads what its client needs; they
-run alternating bursts of steps. Memory is the peak resident memory of a process since its start. No data are
-needed.
+threads, its last two blocks, and its head with all biases. Each side is a separate process that only loads
+what its client needs; they run alternating bursts of steps. Memory is the peak resident memory of a process
+since its start. No data are needed.
 """
 
+import json
 import subprocess
 import sys
 from argparse import Namespace
@@ -23,14 +24,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness.run import Figures, Target, run
+from benchmarks.tuning.side import TRAINED
 from executors.outputs.objectives import Categorical
 from executors.structure import fold_batch_norm
-from executors.structure.reading.reader import read_graph
 from executors.structure.signature import Activation
 from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.scheduling.memory import with_little_memory
 from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
-from mistify_server.worker.packaging.training.parts import trainable_layers, trainable_weights
+from mistify_server.worker.packaging.training.parts import trainable_weights
 
 BATCH: Final = 32
 STEPS: Final = 20
@@ -41,7 +42,7 @@ QUICK_BURSTS: Final = 3
 class Case(NamedTuple):
     """A part of the network to train, as in `TuningConfig.trainable`, and a number of threads."""
 
-    trainable: Literal["network"] | int
+    trainable: Literal["network", "biases"] | int
     threads: int
 
 
@@ -49,6 +50,7 @@ CASES: Final[dict[str, Case]] = {
     "network": Case("network", 1),
     "network_2_threads": Case("network", 2),
     "last_2_blocks": Case(2, 1),
+    "biases": Case("biases", 1),
 }
 
 TARGETS: Final[dict[str, Target]] = {
@@ -88,10 +90,9 @@ def measure(options: Namespace) -> Figures:
     for name, case in CASES.items():
         with TemporaryDirectory() as directory:
             model, tuning = fold_batch_norm(resnet8()), tuning_of(case.trainable)
-            trained = trainable_layers(read_graph(model), tuning)
-            for layer in model.layers:
-                layer.trainable = layer.name in trained
             model.save(Path(directory) / "network.keras")
+            trained = [variable.path for variable in trainable_weights(model, tuning).values()]
+            (Path(directory) / TRAINED).write_text(json.dumps(trained), "utf-8")
             (Path(directory) / "train.tflite").write_bytes(training_network(model, tuning))
             bursts = QUICK_BURSTS if options.quick else BURSTS
             litert, tensorflow = _sides(Path(directory), case.threads, bursts)
@@ -131,8 +132,8 @@ def resnet8(widths: Sequence[int] = (16, 32, 64)) -> keras.Model:
     return keras.Model(inputs, layers.Dense(10, activation="softmax", name="scores")(x))
 
 
-def tuning_of(trainable: Literal["network"] | int) -> TuningConfig:
-    """Return the settings of a device that trains a network, or its last blocks."""
+def tuning_of(trainable: Literal["network", "biases"] | int) -> TuningConfig:
+    """Return the settings of a device that trains a network, its last blocks, or its biases and head."""
     return TuningConfig(trainable=trainable, optimizer="sgd", batch_size=BATCH)
 
 

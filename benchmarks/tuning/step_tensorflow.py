@@ -1,11 +1,13 @@
 """The TensorFlow side of `tuning.step`: the same network, loss and optimizer, compiled once."""
 
+import json
 import sys
+from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from benchmarks.tuning.side import KD_WEIGHT, RATE, random_batch, serve
+from benchmarks.tuning.side import KD_WEIGHT, RATE, TRAINED, random_batch, serve
 
 
 def main(directory: str, size: int, threads: int) -> None:
@@ -13,6 +15,9 @@ def main(directory: str, size: int, threads: int) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     model = keras.models.load_model(f"{directory}/network.keras", compile=False)
+    trained = json.loads(Path(directory, TRAINED).read_text("utf-8"))
+    for variable in model.trainable_variables:
+        variable.trainable = variable.path in trained
     optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
     optimizer.build(model.trainable_variables)
     batch = random_batch(size)

@@ -68,7 +68,7 @@ exits = st.builds(
 )
 tunings = st.builds(
     TuningConfig,
-    trainable=st.sampled_from(["none", "network", "head"]) | st.integers(1, 2**31),
+    trainable=st.sampled_from(["none", "network", "head", "biases"]) | st.integers(1, 2**31),
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 2048).map(lambda half: 2 * half),
     micro_batch=st.sampled_from([None, 1, 2]),

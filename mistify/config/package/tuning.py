@@ -6,17 +6,17 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from mistify.parsing.validation import InvalidValue, Settings, together
 
-_PARTS: Final = '"none", "network", "head", or the number of last blocks'
+_PARTS: Final = '"none", "network", "head", "biases", or the number of last blocks'
 
 
 def _part(part: object) -> object:
     """Check which part of a network is trained."""
-    if part in ("none", "network", "head") or (type(part) is int and part > 0):
+    if part in ("none", "network", "head", "biases") or (type(part) is int and part > 0):
         return part
     raise InvalidValue(part, _PARTS, "write one of them, for example 2")
 
 
-Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part)]
+Part = Annotated[Literal["none", "network", "head", "biases"] | int, BeforeValidator(_part)]
 
 
 class TuningConfig(Settings):
@@ -26,9 +26,9 @@ class TuningConfig(Settings):
     those with integer activations. Neither is available for models without layers.
 
     Attributes:
-        trainable: The part to train: nothing, the network, its head (the layers that make the outputs), or a
-            number of last blocks. A block is the layers with weights between two places where the whole
-            network passes through one tensor.
+        trainable: The part to train: nothing, the network, its head (the layers that make the outputs), its
+            head and the biases of all layers, or a number of last blocks. A block is the layers with weights
+            between two places where the whole network passes through one tensor.
         optimizer: Adam's step sizes do not depend on the range of the inputs; "sgd" learns very slowly from
             values such as pixels from 0 to 255.
         batch_size: The examples per training step.

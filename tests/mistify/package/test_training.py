@@ -39,7 +39,7 @@ def config(**tuning):
     return goal(tuning=tuning).tuning
 
 
-@pytest.mark.parametrize("part", ["none", "network", "head", 3])
+@pytest.mark.parametrize("part", ["none", "network", "head", "biases", 3])
 def test_a_config_selects_the_trained_part(part):
     assert config(trainable=part, optimizer="adam", batch_size=8) == TuningConfig(
         trainable=part, optimizer="adam", batch_size=8
@@ -93,7 +93,7 @@ def job_with(tuning):
     return Job("job-1", JobState.RUNNING, (Goal("a", 0, PackageSpec({}, tuning=tuning)),), 0)
 
 
-@pytest.mark.parametrize("part", ["none", "network", "head", 3])
+@pytest.mark.parametrize("part", ["none", "network", "head", "biases", 3])
 def test_tuning_survives_the_wire(part):
     job = job_with(TuningConfig(trainable=part, optimizer="adam", batch_size=8))
     assert porting.job_from_proto(porting.job_to_proto(job)) == job

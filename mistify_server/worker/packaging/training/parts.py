@@ -1,4 +1,4 @@
-"""Selection of the trained weights: the whole network, its last blocks, or its head."""
+"""Selection of the trained weights: the whole network, its last blocks, its head, or biases besides."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})
 
 
 def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
-    """Return the names of the trained layers."""
+    """Return the names of the layers of which all weights are trained."""
     if tuning.trainable == "none":
         return set()
     if tuning.trainable == "network":
         return {name for name, weights in graph.variables.items() if weights}
-    last = 1 if tuning.trainable == "head" else tuning.trainable
+    last = tuning.trainable if isinstance(tuning.trainable, int) else 1
     return {name for block in blocks(graph)[-last:] for name in block}
 
 
@@ -33,9 +33,11 @@ def trainable_weights(model: keras.Model, tuning: TuningConfig) -> dict[str, ker
     trained = {id(variable) for variable in model.trainable_variables}
     weights: dict[str, keras.Variable] = {}
     for layer, variables in graph.variables.items():
-        for variable in variables if layer in layers else ():
-            if id(variable) in trained:
-                weights[_unused(f"{layer}/{_within(variable.path)}", weights)] = variable
+        for variable in variables:
+            name = _unused(f"{layer}/{_within(variable.path)}", weights)
+            sparse = tuning.trainable == "biases" and bool(scales_and_shifts([name]))
+            if id(variable) in trained and (layer in layers or sparse):
+                weights[name] = variable
     return weights
 
 

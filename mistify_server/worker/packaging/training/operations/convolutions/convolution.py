@@ -99,7 +99,10 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
 
 
 def _frozen(operation: Any, image: Any, kernel: Any) -> Any:
-    """Keep a convolution with a constant kernel, for which LiteRT's own operator is the fastest."""
+    """Keep a convolution with a constant kernel, for which LiteRT's own operators are the fastest.
+
+    The gradient is a transposed convolution, where LiteRT has it: without groups and dilation.
+    """
     names = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
     attributes = {name: operation.get_attr(name) for name in names}
 
@@ -108,6 +111,10 @@ def _frozen(operation: Any, image: Any, kernel: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             rows, columns = axes_of(operation, image.shape, kernel.shape)
             groups = image.shape[-1] // kernel.shape[2]
+            if groups == rows.dilation == columns.dilation == 1 and image.shape.is_fully_defined():
+                return tf.raw_ops.Conv2DBackpropInput(
+                    input_sizes=image.shape.as_list(), filter=kernel, out_backprop=upstream, **attributes
+                )
             weights = _kernel_apart(kernel, groups)
             layout = _layout(weights.shape, rows, columns)
             apart_upstream = _apart(upstream, groups)
