@@ -122,6 +122,23 @@ def padded(image: Any, margins: Sequence[tuple[int, int]], value: float = 0.0) -
     return tf.reshape(wide, [-1, height + sum(rows), width + sum(columns), channels])
 
 
+def gathered(image: Any, read: np.ndarray[Any, Any], unit: int) -> Any:
+    """Return columns of an image side by side for each place that reads them, [n, places, units * unit * c].
+
+    A reshape to or from seven dimensions is not delegated to XNNPACK, which would copy; LiteRT does it in
+    place.
+
+    Args:
+        image: [n, rows, columns, c].
+        read: Numbers of the units that each place reads, [places, units]; a row has columns / unit of them.
+        unit: Columns that are next to each other in all windows.
+    """
+    _, height, width, channels = image.shape
+    flat = tf.reshape(image, [-1, height * width // unit, 1, 1, 1, 1, unit * channels])
+    windows = tf.gather(flat, read.astype(np.int32), axis=1)
+    return tf.reshape(windows, [-1, len(read), read.shape[1] * unit * channels])
+
+
 def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
     """Pad or crop an image to the part that is read.
 

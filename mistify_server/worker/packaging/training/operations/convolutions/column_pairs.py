@@ -2,15 +2,16 @@
 
 XNNPACK multiplies in tiles of 7 x 32, of which 16 channels would fill half. Two columns of a padded image are
 side by side in memory, and two such pairs have all that three taps read for two columns of the output. The
-product has a part for each row of the kernel, which are cut and added. All of it runs in XNNPACK, one part of
-the batch after another, so that a part stays in a cache. Images are [n, rows, columns, channels], kernels
-[1, rows, columns, channels read, channels made].
+product has a part for each row of the kernel, which are cut and added, for one part of the batch after
+another, so that a part stays in a cache. Images are [n, rows, columns, channels], kernels [1, rows, columns,
+channels read, channels made].
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from mistify_server.worker.packaging.training.operations.convolutions.block_axes import BlockAxis
@@ -19,7 +20,7 @@ from mistify_server.worker.packaging.training.operations.convolutions.connection
     kernel_of,
     matrix_of,
 )
-from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, padded
+from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, gathered, padded
 
 #: Numbers of channels that fill a quarter to half of a tile.
 _CHANNELS: Final = range(8, 17)
@@ -58,21 +59,15 @@ def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, co
     """
     down, across = BlockAxis.of_gradients(rows), BlockAxis.of_gradients(columns).paired()
     table = _table(down, across, kernel.shape[2])
+    places, offsets = across.windows.outputs, np.array(_offsets(down))
 
     def part(image: Any, gradient: Any) -> Any:
         pairs = _pairs(gradient, down.windows, across.windows)
-        _, height, places, width = pairs.shape
-        channels = 2 * image.shape[-1]
-        lines = tf.reshape(image, [-1, rows.size, places * channels])
-        placed = [
-            tf.reshape(
-                tf.pad(lines, [[0, 0], [offset, height - rows.size - offset], [0, 0]]),
-                [-1, height * places, channels],
-            )
-            for offset in _offsets(down)
-        ]
-        read = tf.reshape(pairs, [-1, height * places, width])
-        return tf.reduce_sum(tf.matmul(read, tf.concat(placed, 2), transpose_a=True), 0, keepdims=True)
+        height, before = pairs.shape[1] // places, int(offsets.max())
+        image = padded(image, [(before, height - rows.size), (0, 0)])
+        read = (np.arange(height)[:, None, None] - offsets + before) * places + np.arange(places)[:, None]
+        placed = gathered(image, read.reshape(-1, len(offsets)), 2)
+        return tf.reduce_sum(tf.matmul(pairs, placed, transpose_a=True), 0, keepdims=True)
 
     total = None
     for cut_part in _parts(image):
@@ -85,18 +80,15 @@ def kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, co
 def _multiplied(image: Any, kernel: Any, rows: BlockAxis, columns: BlockAxis) -> Any:
     columns, made = columns.paired(), 2 * kernel.shape[-1]
     matrix = matrix_of(kernel, _table(rows, columns, kernel.shape[2]))
+    places, outputs = columns.windows.outputs, rows.windows.outputs
 
     def part(image: Any) -> Any:
-        pairs = _pairs(image, rows.windows, columns.windows)
-        _, height, places, width = pairs.shape
-        product = tf.reshape(
-            tf.matmul(tf.reshape(pairs, [1, -1, width]), matrix), [-1, height, places, matrix.shape[2]]
-        )
+        product = tf.matmul(_pairs(image, rows.windows, columns.windows), matrix)
         total = None
         for at, offset in enumerate(_offsets(rows)):
-            rows_read = cut(product, [0, offset, 0, at * made], [-1, rows.windows.outputs, -1, made])
+            rows_read = cut(product, [0, offset * places, at * made], [-1, outputs * places, made])
             total = rows_read if total is None else total + rows_read
-        return tf.reshape(total, [-1, rows.windows.outputs, 2 * places, kernel.shape[-1]])
+        return tf.reshape(total, [-1, outputs, 2 * places, kernel.shape[-1]])
 
     parts = [part(cut_part(image)) for cut_part in _parts(image)]
     return tf.concat(parts, 0) if len(parts) > 1 else parts[0]
@@ -113,12 +105,12 @@ def _table(rows: BlockAxis, columns: BlockAxis, across: int) -> Any:
 
 
 def _pairs(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Return the inputs of each output pair side by side, [n, input rows, pairs, input columns * c]."""
+    """Return the inputs of each output pair side by side, [n, input rows * pairs, input columns * c]."""
     image = padded(image, [(axis.before, axis.after) for axis in (rows, columns)])
-    _, height, width, channels = image.shape
-    pairs = tf.reshape(image, [-1, height, width // 2, 2 * channels])
-    read = [cut(pairs, [0, 0, at, 0], [-1, -1, columns.outputs, -1]) for at in range(columns.kernel // 2)]
-    return tf.concat(read, 3)
+    _, height, width, _ = image.shape
+    starts = np.arange(height)[:, None] * (width // 2) + np.arange(columns.outputs)
+    read = starts.reshape(-1, 1) + np.arange(columns.kernel // 2)
+    return gathered(image, read, 2)
 
 
 def _parts(image: Any) -> list[Callable[[Any], Any]]:

@@ -17,7 +17,7 @@ from mistify_server.worker.packaging.training.operations.convolutions.connection
     kernel_of,
     matrix_of,
 )
-from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, padded
+from mistify_server.worker.packaging.training.operations.windows import WindowAxis, cut, gathered, padded
 
 #: Columns of a tile in XNNPACK's products; with half as many channels, two columns are computed at once.
 _TILE = 32
@@ -94,11 +94,7 @@ def _windows(image: Any, blocks: _Blocks) -> Any:
     read = rows.read[:, None, :, None] * (width // unit) + columns.read[None, :, None, ::unit] // unit
     if np.array_equal(read.ravel(), np.arange(height * width // unit)):
         return tf.reshape(image, [-1, places, positions * channels])
-    # A reshape to or from seven dimensions is not delegated to XNNPACK, which would copy; LiteRT does it in
-    # place.
-    flat = tf.reshape(image, [-1, height * width // unit, 1, 1, 1, 1, unit * channels])
-    gathered = tf.gather(flat, read.reshape(places, -1).astype(np.int32), axis=1)
-    return tf.reshape(gathered, [-1, places, positions * channels])
+    return gathered(image, read.reshape(places, -1), unit)
 
 
 def _outputs(image: Any, matrix: Any, blocks: _Blocks, channels: int) -> Any:
