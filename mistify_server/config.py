@@ -72,6 +72,15 @@ class ServeConfig(BaseSettings):
         description="an address of a PostgreSQL database",
         examples=["postgresql://mistify@db.example.org/mistify"],
     )
+    join: Annotated[
+        bool,
+        typer.Option(
+            "--join/--no-join",
+            help="Whether to share the jobs of a store whose database is in PostgreSQL with its main server, "
+            "which runs without --join.",
+            show_default="no-join",
+        ),
+    ] = Field(False, description="true or false", examples=[True])
     artifacts: Annotated[
         str | None,
         AfterValidator(lambda address: None if address is None else checked_bucket(address)),
@@ -253,6 +262,7 @@ class ServeConfig(BaseSettings):
             certificate=Certificate.of(self.tls_certificate, self.tls_key, self.tls_client_ca),
             token=read_token(self.token_file),
             resume=self.resume,
+            join=self.join,
             traces=self.traces,
         )
 

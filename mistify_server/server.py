@@ -4,43 +4,21 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 
 from mistify.costs.axes import axis_registry
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_bytes, parse_bytes
-from mistify.v1 import (
-    devices_pb2,
-    devices_pb2_grpc,
-    files_pb2,
-    files_pb2_grpc,
-    porting_pb2,
-    porting_pb2_grpc,
-    rollouts_pb2,
-    rollouts_pb2_grpc,
-    tuning_pb2,
-    tuning_pb2_grpc,
-)
-from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify.wire.listening import Certificate, listen
-from mistify_server.api.auth import AccessInterceptor
-from mistify_server.api.devices import DevicesServicer
-from mistify_server.api.errors import ErrorInterceptor
-from mistify_server.api.files import FilesServicer
-from mistify_server.api.porting import PortingServicer
-from mistify_server.api.rollouts import RolloutsServicer
-from mistify_server.api.timing import TimingInterceptor
-from mistify_server.api.tracing import TracingInterceptor
-from mistify_server.api.tuning import TuningServicer
+from mistify_server.api.serving import SERVICES, grpc_server
 from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.opening import open_engine
-from mistify_server.file_descriptors import most_connections, raise_descriptor_limit
+from mistify_server.file_descriptors import raise_descriptor_limit
 from mistify_server.fleet import Fleet, keep_written
 from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.audit import AuditLog
@@ -50,6 +28,8 @@ from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
+from mistify_server.jobs.shared_jobs import LEASE_SECONDS, SharedJobs
+from mistify_server.joining import OnMainServer, check_joinable, worker_prefix
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
@@ -60,12 +40,12 @@ from mistify_server.rollouts.service import RolloutService, keep_advancing
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
-from mistify_server.store.directory import AUDIT, locked_backend, open_store_as_server
+from mistify_server.store.directory import AUDIT, locked_backend, open_joined_store, open_store_as_server
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.lock import locked_store
 from mistify_server.store.objects.binding import bind_artifacts
 from mistify_server.store.package_signatures import prepare_signing
-from mistify_server.store.sql.backend import Backend
+from mistify_server.store.sql.backend import Backend, Role
 from mistify_server.store.tenant_uploads import collect_uploads, open_uploads
 from mistify_server.store.upload_directories import UPLOADS
 from mistify_server.store.uploads import Uploads
@@ -103,32 +83,6 @@ _COLLECTION_SECONDS = 3600.0
 #: Number of new objects between Python's searches for reference cycles.
 _OBJECTS_PER_COLLECTION = 100_000
 
-_SERVICES = (
-    porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
-    devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
-    rollouts_pb2.DESCRIPTOR.services_by_name["Rollouts"].full_name,
-    files_pb2.DESCRIPTOR.services_by_name["Files"].full_name,
-    tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
-)
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Two servers on one port would each get some of the calls.
-    ("grpc.so_reuseport", 0),
-    # By default, gRPC rejects calls that have waited for 30 s, or beyond 1,000 pending ones. That many
-    # watchers may arrive at once on a busy machine.
-    ("grpc.server_max_unrequested_time_in_server", 600),
-    ("grpc.server.max_pending_requests", 100_000),
-    ("grpc.server.max_pending_requests_hard_limit", 100_000),
-    # Close idle connections: clients reconnect with their next call.
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 30_000),
-    # Notice a caller that vanished without closing the connection.
-    ("grpc.keepalive_time_ms", 120_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-)
-
 
 @dataclass(frozen=True)
 class ServerSettings:
@@ -154,6 +108,8 @@ class ServerSettings:
         token: Secret that callers must send; required for addresses other than loopback.
         worker: The command that starts a worker; None for the default.
         resume: Whether to resume unfinished jobs in the store.
+        join: Whether to share the jobs of a store with its main server, without bringing it up to date.
+        lease_seconds: How long a server that does not renew its lease keeps its jobs from others.
         inspections: Directory of past inspections; None for the store's own.
         traces: URL of the collector of traces; None for the one in OpenTelemetry's variables, if any.
     """
@@ -176,6 +132,8 @@ class ServerSettings:
     token: str | None = None
     worker: Sequence[str] | None = None
     resume: bool = True
+    join: bool = False
+    lease_seconds: float = LEASE_SECONDS
     inspections: Path | None = None
     traces: str | None = None
 
@@ -213,14 +171,19 @@ def reduce_garbage_collection() -> None:
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
     """Run a server within the block, and yield its bound address and its HTTP URL, if any."""
-    with locked_store(settings.store):
-        copies_bytes = int(settings.artifacts_cache)
-        await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, copies_bytes)
-        with locked_backend(settings.store, settings.database) as backend:
+    with nullcontext() if settings.join else locked_store(settings.store):
+        if settings.join:
+            check_joinable(settings.store)
+        else:
+            copies_bytes = int(settings.artifacts_cache)
+            await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, copies_bytes)
+        role = Role.JOINED if settings.join else Role.MAIN
+        prefix = worker_prefix(settings.listen) if settings.join else ""
+        with locked_backend(settings.store, settings.database, role) as backend:
             async with (
                 open_traces(settings.traces) as traces,
                 open_engine(
-                    settings.engine, settings.store, settings.worker, settings.slots, traces=traces
+                    settings.engine, settings.store, settings.worker, settings.slots, prefix, traces=traces
                 ) as engine,
             ):
                 engine.keep_ready()
@@ -245,28 +208,40 @@ async def serving_with(
         _log.warning("the metric %s cannot be used: %s", name, reason)
     with _open_services(engine, settings, backend, traces) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
-        server = _grpc_server(services, health_service)
+        server = grpc_server(services, health_service, report_page)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
-        tasks = [
-            asyncio.create_task(services.tuning.watch_leases()),
-            asyncio.create_task(_collect_uploads(services.uploads)),
-            asyncio.create_task(keep_written(services.fleets)),
-            asyncio.create_task(keep_advancing(services.rollouts)),
-            asyncio.create_task(services.removals.keep_removing()),
-            asyncio.create_task(services.jobs.keep_starting()),
-        ]
+        sharing = services.sharing
+        if sharing is not None:
+            await sharing.renew()
+        work = [services.jobs.keep_starting()]
+        if sharing is not None:
+            work += [sharing.keep_renewing(), sharing.keep_looking()]
+        if not settings.join:
+            work += [
+                services.tuning.watch_leases(),
+                _collect_uploads(services.uploads),
+                keep_written(services.fleets),
+                keep_advancing(services.rollouts),
+                services.removals.keep_removing(),
+            ]
+        tasks = [asyncio.create_task(each) for each in work]
         try:
-            if settings.resume:
+            if settings.resume and not settings.join:
                 services.jobs.resume()
-            for name in ("", *_SERVICES):
+            for name in ("", *SERVICES):
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             async with _web(settings, services) as url:
-                yield address, url
+                try:
+                    yield address, url
+                finally:  # while calls are answered: others continue the jobs, and load balancers see it
+                    await health_service.enter_graceful_shutdown()
+                    await services.jobs.stop()
+                    if sharing is not None:
+                        await sharing.leave()
         finally:
             for task in tasks:
                 task.cancel()
-            await health_service.enter_graceful_shutdown()
             await services.jobs.stop()
             await server.stop(_GRACE)
 
@@ -277,9 +252,11 @@ def _open_services(
 ) -> Iterator[Services]:
     """Open the store within the block, and yield the services that use it."""
     index = IndexStorage.of(settings.index)
-    with open_store_as_server(settings.store, _BUSY_SECONDS, backend) as store:
-        make_own_store(settings.store)
-        prepare_signing(store)
+    opened = open_joined_store if settings.join else open_store_as_server
+    with opened(settings.store, _BUSY_SECONDS, backend) as store:
+        if not settings.join:
+            make_own_store(settings.store)
+            prepare_signing(store)
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
         uploads = open_uploads(store, settings.store / UPLOADS, settings.max_uploads)
@@ -291,8 +268,10 @@ def _open_services(
             own = replace(roots, uploads=uploads.of(tenant))
             return BatchResolver(models, own, store.of(tenant).devices, settings.allow_code)
 
-        tuning = TuningService(store, index)
-        tuning.sweep()
+        sharing = None
+        if store.remote:
+            takes, seconds = settings.resume, settings.lease_seconds
+            sharing = SharedJobs(store.leases, jobs, measured, takes=takes, seconds=seconds)
         known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
         inspector = BatchInspector(measured, KnownInspections(known))
         porting = PortingService(store, jobs, ByTenant(resolver), inspector, max_goals=settings.max_goals)
@@ -300,14 +279,24 @@ def _open_services(
         packages = PackageFiles(store)
         devices = DeviceService(store)
         tenants = store.tenants()
-        fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
 
         def rollouts_of(tenant: str) -> RolloutService:
             own = store.of(tenant)
             return RolloutService(own.rollouts, own.jobs, fleets.of(tenant))
 
+        tuning: Any
+        fleets: Any
+        rollouts: Any
+        if settings.join:
+            tuning = fleets = rollouts = OnMainServer()
+        else:
+            tuning = TuningService(store, index)
+            tuning.sweep()
+            fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
+            rollouts = ByTenant(rollouts_of, tenants)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
-        with closing(AuditLog(store.logs / AUDIT)) as audit:
+        notified = nullcontext() if sharing is None else store.leases.announced(sharing.on_change)
+        with notified, closing(AuditLog(store.logs / AUDIT)) as audit:
             authenticator = Authenticator(settings.token, store.tokens, remote=store.remote)
             access = Access(authenticator, ByTenant(lambda tenant: store.of(tenant).tokens), audit)
             yield Services(
@@ -317,10 +306,11 @@ def _open_services(
                 tuning=tuning,
                 devices=devices,
                 fleets=fleets,
-                rollouts=ByTenant(rollouts_of, tenants),
+                rollouts=rollouts,
                 uploads=uploads,
                 models=models,
                 jobs=jobs,
+                sharing=sharing,
                 metrics=metrics,
                 traces=traces,
                 access=access,
@@ -365,24 +355,3 @@ async def _collect_uploads(uploads: ByTenant[Uploads]) -> None:
             if freed:
                 _log.info("removed %s of unused uploads", format_bytes(freed, 3))
         await asyncio.sleep(_COLLECTION_SECONDS)
-
-
-def _grpc_server(services: Services, health_service: Any) -> Any:
-    access = AccessInterceptor(services.access.authenticator, services.access.audit)
-    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), access]
-    if services.traces.enabled:
-        interceptors.append(TracingInterceptor(services.traces))
-    options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
-    server = grpc.aio.server(interceptors=interceptors, options=options)
-    porting_servicer = PortingServicer(
-        services.porting, services.removals, services.packages, services.usage, report_page
-    )
-    porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
-    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
-    devices = DevicesServicer(services.devices, services.fleets, services.rollouts)
-    devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
-    rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
-    files_servicer = FilesServicer(services.uploads, services.porting.check_quota)
-    files_pb2_grpc.add_FilesServicer_to_server(files_servicer, server)  # type: ignore[no-untyped-call]
-    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-    return server

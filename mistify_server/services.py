@@ -12,6 +12,7 @@ from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
+from mistify_server.jobs.shared_jobs import SharedJobs
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.uploads import Uploads
@@ -35,7 +36,8 @@ class Services:
     """The services of a server, its running jobs, their metrics and traces, access to it, and its use.
 
     What a call reaches belongs to the tenant of its caller (`current_caller`): by tenant, or because the
-    service uses that tenant's store. Only `models`, `jobs`, `metrics` and `traces` are the whole server's.
+    service uses that tenant's store. Only `models`, `jobs`, `sharing` (None without other
+    servers), `metrics` and `traces` are the whole server's.
     """
 
     porting: PortingService
@@ -48,6 +50,7 @@ class Services:
     uploads: ByTenant[Uploads]
     models: ModelRepository
     jobs: RunningJobs
+    sharing: SharedJobs | None
     metrics: Metrics
     traces: Traces
     access: Access

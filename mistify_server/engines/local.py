@@ -27,6 +27,7 @@ class LocalEngine(PooledEngine):
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
         traces: Records the tasks.
+        prefix: Start of the names of workers.
     """
 
     def __init__(
@@ -38,8 +39,9 @@ class LocalEngine(PooledEngine):
         deadlines: Mapping[str, float] = DEADLINES,
         *,
         traces: Traces = NO_TRACES,
+        prefix: str = "",
     ) -> None:
-        super().__init__(slots, leases, deadlines, traces)
+        super().__init__(slots, leases, deadlines, traces, prefix)
         self._command = tuple(command)
         self._logs = logs
 

@@ -18,6 +18,7 @@ async def open_engine(
     store: Path,
     command: Sequence[str] | None = None,
     slots: int | None = None,
+    prefix: str = "",
     *,
     traces: Traces = NO_TRACES,
 ) -> AsyncIterator[TaskEngine]:
@@ -28,6 +29,7 @@ async def open_engine(
         store: The server's store directory.
         command: The command that starts a worker; None for the default.
         slots: Number of concurrent tasks; None for one, or, with Ray, all CPUs of the cluster.
+        prefix: Start of the names of workers, for a server that shares the store with others.
         traces: Records the tasks.
 
     Raises:
@@ -36,11 +38,13 @@ async def open_engine(
     """
     if name == "local":
         worker = command or worker_command(store)
-        async with _closing(LocalEngine(worker, store / "logs", slots or 1, traces=traces)) as engine:
+        async with _closing(
+            LocalEngine(worker, store / "logs", slots or 1, traces=traces, prefix=prefix)
+        ) as engine:
             yield engine
     elif name == "ray" or name.startswith(_REMOTE):
         address = "local" if name == "ray" else name
-        async with _open_ray(address, store, command, slots, traces) as engine:
+        async with _open_ray(address, store, command, slots, prefix, traces=traces) as engine:
             yield engine
     else:
         raise MistifyError(
@@ -51,7 +55,13 @@ async def open_engine(
 
 @asynccontextmanager
 async def _open_ray(
-    address: str, store: Path, command: Sequence[str] | None, slots: int | None, traces: Traces
+    address: str,
+    store: Path,
+    command: Sequence[str] | None,
+    slots: int | None,
+    prefix: str,
+    *,
+    traces: Traces,
 ) -> AsyncIterator[TaskEngine]:
     try:
         from mistify_server.engines.ray import RayEngine, connected  # noqa: PLC0415 (optional, seconds to import)
@@ -62,7 +72,7 @@ async def _open_ray(
         ) from error
     async with (
         connected(address) as cpus,
-        _closing(RayEngine(store, command, slots or cpus, traces=traces)) as engine,
+        _closing(RayEngine(store, command, slots or cpus, traces=traces, prefix=prefix)) as engine,
     ):
         yield engine
 

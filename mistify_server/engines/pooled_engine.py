@@ -82,11 +82,18 @@ class PooledEngine(TaskEngine):
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
         traces: Records the tasks, their attempts and the work on them.
+        prefix: Start of the names of workers, by which servers that share a store tell theirs apart.
     """
 
     def __init__(
-        self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float], traces: Traces
+        self,
+        slots: int,
+        leases: Mapping[str, float],
+        deadlines: Mapping[str, float],
+        traces: Traces,
+        prefix: str = "",
     ) -> None:
+        self._prefix = prefix
         self._leases = leases
         self._deadlines = deadlines
         self._traces = traces
@@ -246,13 +253,13 @@ class PooledEngine(TaskEngine):
         return self._regular.idle or (not self._regular.complete and await self._has_room())
 
     async def _start_regular(self, number: str) -> SupervisedWorker:
-        return await self._started(f"worker-{number}", {}, spare=False)
+        return await self._started(f"{self._prefix}worker-{number}", {}, spare=False)
 
     async def _start_spare(self, _number: str) -> SupervisedWorker:
-        return await self._started(_SPARE, {}, spare=True)
+        return await self._started(self._prefix + _SPARE, {}, spare=True)
 
     async def _start_without_onednn(self, worker: SupervisedWorker) -> SupervisedWorker:
-        return await self._started(worker.name, _WITHOUT_ONEDNN, spare=worker.name == _SPARE)
+        return await self._started(worker.name, _WITHOUT_ONEDNN, spare=worker.name == self._prefix + _SPARE)
 
     async def _started(self, name: str, environment: Mapping[str, str], *, spare: bool) -> SupervisedWorker:
         worker = SupervisedWorker(await self._connect(name, environment, spare=spare), name)

@@ -103,6 +103,7 @@ class RayEngine(PooledEngine):
         leases: Kind of task -> seconds without a heartbeat after which a worker is given up.
         deadlines: Kind of task -> seconds after which it is stopped.
         traces: Records the tasks.
+        prefix: Start of the names of workers.
     """
 
     def __init__(
@@ -114,8 +115,9 @@ class RayEngine(PooledEngine):
         deadlines: Mapping[str, float] = DEADLINES,
         *,
         traces: Traces = NO_TRACES,
+        prefix: str = "",
     ) -> None:
-        super().__init__(slots, leases, deadlines, traces)
+        super().__init__(slots, leases, deadlines, traces, prefix)
         self._store = store
         self._command = None if command is None else tuple(command)
 

@@ -13,7 +13,7 @@ from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
-from mistify_server.store.leases import JobLease
+from mistify_server.store.leases import JobLease, UnknownGoalsError
 from mistify_server.store.plans import BatchState
 from mistify_server.tracing.traces import Traces
 
@@ -48,6 +48,7 @@ class JobRunner:
         paused = job.state is JobState.PAUSED
         course = Course(states, job.goals, engine.slots, job.seconds)
         self.lease = lease
+        self._store = store
         self._log = JobLog(store.jobs, job, on_change, writer, course, lease=lease)
         self._log.paused = paused
         self._queue = StepQueue(scheduler, job.id, submitter, priority=job.priority, paused=paused)
@@ -62,6 +63,16 @@ class JobRunner:
     def caller(self) -> CallerId:
         """Return the caller whose job it is."""
         return self._queue.caller
+
+    @property
+    def goals(self) -> int:
+        """Return the number of the job's goals."""
+        return len(self._log.goals)
+
+    @property
+    def priority(self) -> JobPriority:
+        """Return the priority by which steps start."""
+        return self._queue.priority
 
     @property
     def busy_since(self) -> float:
@@ -111,8 +122,12 @@ class JobRunner:
             async with self._log.writing:
                 if self._queue.empty:
                     end = self._end()
-                    await self._log.write(end)
-                    return end
+                    try:
+                        await self._log.write(end)
+                    except UnknownGoalsError:
+                        await self.catch_up()
+                    else:
+                        return end
 
     def _end(self) -> JobChanged:
         """Return the change that ends the job."""
@@ -120,6 +135,14 @@ class JobRunner:
         if all(goal.state is GoalState.FAILED for goal in goals):
             return JobChanged(JobState.FAILED, goals[0].reason)
         return JobChanged(JobState.DONE)
+
+    async def catch_up(self) -> None:
+        """Add goals that another server has added in the store; the caller holds `writing`."""
+        job = await asyncio.to_thread(self._store.jobs.job, self._log.job_id)
+        states = await asyncio.to_thread(self._store.jobs.batches, self._log.job_id)
+        new = job.goals[self.goals :]
+        if new:
+            self.grow(Addition(new, [state.plan for state in states], "", None))
 
     def grow(self, addition: Addition) -> None:
         """Add goals to the running job after they were added in the store."""

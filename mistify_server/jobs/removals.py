@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
@@ -98,7 +99,8 @@ class JobRemovals:
 
     async def _remove(self, job_id: str, hidden_before_ms: int | None) -> int:
         async with self._removing:
-            busy_since = min(self._engine.busy_since, self._jobs.busy_since)
+            of_others = time.time() - await asyncio.to_thread(self._store.leases.oldest_step)
+            busy_since = min(self._engine.busy_since, self._jobs.busy_since, of_others)
             freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since, hidden_before_ms)
         _log.info("the files of a job were removed: %s", format_bytes(freed, 3), extra={"job": job_id})
         return freed

@@ -24,7 +24,7 @@ from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, 
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import JobChange
-from mistify_server.store.leases import FIRST_FENCE, JobLease, LeaseLostError
+from mistify_server.store.leases import FIRST_FENCE, JobLease, JobSituation, LeaseLostError
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tracing.context import within
 from mistify_server.tracing.traces import NO_TRACES, Traces
@@ -58,14 +58,26 @@ class RunningJobs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
+        #: Whether other servers use the same store.
+        self.has_others = False
         self._stopped: MistifyError | None = None
         self._changed: WeakValueDictionary[str, NextChange] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def server(self) -> str:
-        """Return the id of this server, to which the jobs belong that it starts."""
-        return self._store.leases.server
+    def owner_of_new(self) -> str | None:
+        """Return the server that gets a new job: this one, unless it is busy and there are others."""
+        return self._store.leases.server if self.idle or not self.has_others else None
+
+    @property
+    def idle(self) -> bool:
+        """Whether another job could start a step at once."""
+        return self._scheduler.idle and len(self._runners) == len(self._tasks)
+
+    @property
+    def leases(self) -> dict[str, JobLease]:
+        """Return the leases of the jobs that are running, by the ids of jobs."""
+        return {job_id: runner.lease for job_id, runner in self._runners.items()}
 
     @property
     def waiting(self) -> int:
@@ -101,12 +113,12 @@ class RunningJobs:
         self._tasks[job_id] = task
         task.add_done_callback(self._discard)
 
-    def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId) -> None:
-        """Run a job that was just stored for this server, without reading it again.
+    def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId, owner: str | None) -> None:
+        """Run a job that was just stored for its owner, without reading it again.
 
-        No effect if it is already running.
+        No effect if it is already running, or was stored for no server.
         """
-        if self._stopped is not None or job.id in self._tasks:
+        if self._stopped is not None or job.id in self._tasks or owner is None:
             return
         self.start(job.id)
         states, lease = [BatchState(plan, None, {}) for plan in plans], JobLease(job.id, FIRST_FENCE)
@@ -121,7 +133,34 @@ class RunningJobs:
             runner is not None
         ):  # without a runner, the job is about to be read from the store, with the goals
             runner.grow(addition)
-        self._wake_watchers(job_id)
+        self.wake_watchers(job_id)
+
+    async def drop(self, lease: JobLease) -> None:
+        """Stop running a job by a lease that has ended; its results are refused anyway."""
+        runner = self._runners.get(lease.job_id)
+        if runner is not None and runner.lease == lease:
+            _log.warning("%s", LeaseLostError(lease.job_id), extra={"job": lease.job_id})
+            await self._stop(lease.job_id)
+            self.wake_watchers(lease.job_id)
+
+    async def catch_up(self, job_id: str) -> None:
+        """Follow changes that other servers have made to a running job in the store."""
+        async with self.held(job_id), self.writing(job_id):
+            (now,) = await asyncio.to_thread(self._store.leases.situations, [job_id], unfinished=False)
+            runner = self._runners.get(job_id)
+            if runner is None or runner.lease.fence != now.fence:
+                return
+            if runner.paused != now.paused:
+                runner.paused = now.paused
+            runner.prioritize(now.priority)
+            if runner.goals < now.goals:
+                await runner.catch_up()
+
+    def differs(self, now: JobSituation) -> bool:
+        """Check whether other servers have changed a running job in the store."""
+        runner = self._runners.get(now.job_id)
+        known = None if runner is None else (runner.paused, runner.priority, runner.goals)
+        return known is not None and known != (now.paused, now.priority, now.goals)
 
     def resume(self) -> None:
         """Run every job that an earlier server left unfinished; the steps start once all are read."""
@@ -152,8 +191,12 @@ class RunningJobs:
             await asyncio.gather(*map(self._stop, list(self._tasks)))
         # A watcher between two events is not waiting, and sees the error at its next read.
         self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; the job can be resumed")
-        for job_id in list(self._changed):
-            self._wake_watchers(job_id)
+        self.wake_all_watchers()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no job is run any more."""
+        return self._stopped is not None
 
     async def watch(
         self, tenant: str, job_id: str, after: int, *, so_far: bool = False
@@ -234,7 +277,7 @@ class RunningJobs:
                 _log.info("the job is %s", "paused" if paused else "resumed", extra={"job": job_id})
                 if runner := self._runners.get(job_id):
                     runner.paused = paused
-        self._wake_watchers(job_id)
+        self.wake_watchers(job_id)
 
     async def _stop(self, job_id: str) -> None:
         task = self._tasks.get(job_id)
@@ -257,7 +300,7 @@ class RunningJobs:
             except MistifyError as error:
                 _log.error("the job cannot continue until the server is restarted: %s", error)
                 self._failures[job_id] = error
-                self._wake_watchers(job_id)
+                self.wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an internal error fails it."""
@@ -302,7 +345,7 @@ class RunningJobs:
     def _runner(
         self, lease: JobLease, job: Job, states: Sequence[BatchState], submitter: CallerId
     ) -> JobRunner:
-        wake = partial(self._wake_watchers, job.id)
+        wake = partial(self.wake_watchers, job.id)
         return JobRunner(
             self._store,
             self._engine,
@@ -330,9 +373,14 @@ class RunningJobs:
             _log.info("the job is %s", job_state.value, extra={"job": job_id})
             trace = await self._job_traces.of(job_id)
             self._job_traces.record(trace, JobChanged(job_state, reason))
-        self._wake_watchers(job_id)
+        self.wake_watchers(job_id)
 
-    def _wake_watchers(self, job_id: str) -> None:
+    def wake_all_watchers(self) -> None:
+        """Notify the watchers of all jobs, of which some may have new events."""
+        for job_id in list(self._changed):
+            self.wake_watchers(job_id)
+
+    def wake_watchers(self, job_id: str) -> None:
         """Notify the watchers of a job about new events, or about the reason why no more will come."""
         changed = self._changed.pop(job_id, None)
         if changed is not None:

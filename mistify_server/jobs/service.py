@@ -56,9 +56,7 @@ _log = logging.getLogger(__name__)
 class PortingService:
     """The porting jobs of the caller's tenant. Every method raises `MistifyError`: NOT_FOUND for others.
 
-    Args:
-        store: The store of all tenants.
-        resolvers: Find the models, data and devices of each tenant.
+    `store` is that of all tenants; `resolvers` find the models, data and devices of each tenant.
     """
 
     def __init__(
@@ -150,10 +148,11 @@ class PortingService:
         """Store and start a job, or return the id of a job submitted with the same key in the meantime."""
         job = submission.job
         most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
-        kept = await asyncio.to_thread(self._store.jobs.create, submission, most, self._jobs.server)
+        owner = self._jobs.owner_of_new
+        kept = await asyncio.to_thread(self._store.jobs.create, submission, most, owner)
         if kept is job:
             _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
-            self._jobs.start_new(job, submission.plans, current_caller().id)
+            self._jobs.start_new(job, submission.plans, current_caller().id, owner)
         return kept.id
 
     async def plan(self, config_text: str) -> Plan:
@@ -228,10 +227,10 @@ class PortingService:
             lost: Number of goals that had finished without a checkpoint when the addition was planned.
         """
         async with self._jobs.writing(job.id):
-            if await asyncio.to_thread(self._lost, job.id) != lost:
-                return False
             most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
-            await asyncio.to_thread(self._store.jobs.add_goals, job.id, addition, most)
+            add = partial(self._store.jobs.add_goals, job.id, addition, most, (len(job.goals), lost))
+            if not await asyncio.to_thread(add):
+                return False
             _log.info("goals were added", extra={"job": job.id, "goals": len(addition.goals)})
             self._jobs.grow(job.id, addition)
             return True

@@ -48,6 +48,11 @@ class StepScheduler:
         self._turns = itertools.count()
         self._due: asyncio.Handle | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is a slot that no step waits for."""
+        return self._free > 0 and not self._expected and not any(queue.ready for queue in self._queues)
+
     def expect(self, job_ids: Iterable[str]) -> None:
         """Start no steps until jobs have joined or are dismissed, so that the first step is not any job's."""
         self._expected.update(job_ids)

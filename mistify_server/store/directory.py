@@ -19,7 +19,7 @@ from mistify_server.store.models import ModelStore
 from mistify_server.store.objects.binding import opened_artifacts
 from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
-from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
@@ -142,24 +142,48 @@ def _of_tenant(whole: Store, database: Database, tenant: str) -> Store:
 
 
 @contextmanager
-def locked_backend(directory: Path, address: str | None = None) -> Iterator[Backend]:
-    """Keep other servers from a store's database within the block; the caller has locked its directory.
+def locked_backend(directory: Path, address: str | None = None, role: Role = Role.MAIN) -> Iterator[Backend]:
+    """Keep others from a store's database within the block; the caller has locked its directory.
+
+    Servers that join others do not lock the directory.
 
     Args:
         address: The address of a database in PostgreSQL; None for the one that the store had before.
+        role: Main server, joined server, or the only user of the database.
 
     Raises:
         MistifyError: As for `backend_of`; UNAVAILABLE, another server uses the database, or it cannot be
-            reached.
+            reached; INVALID_CONFIG, servers cannot join others.
     """
     backend = backend_of(directory, address)
-    with backend.locked():
+    with backend.locked(role):
         yield backend
 
 
 @contextmanager
+def open_joined_store(directory: Path, busy_seconds: float, backend: Backend) -> Iterator[Store]:
+    """Open a store beside its main server.
+
+    Args:
+        busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
+        backend: From `locked_backend`.
+
+    Raises:
+        MistifyError: As for `open_store`; CONFLICT, the database belongs to another store; STORE_VERSION, the
+            main server has to migrate it first.
+    """
+    if is_outdated(backend):
+        raise MistifyError(
+            ErrorCode.STORE_VERSION,
+            f"{backend.name} is of an older version; start this version without --join, which migrates it",
+        )
+    with open_store(directory, busy_seconds, backend) as store:
+        yield store
+
+
+@contextmanager
 def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend) -> Iterator[Store]:
-    """Bring a store up to date and open it, for its only server.
+    """Bring a store up to date and open it, for its main server; others can join from then on.
 
     Args:
         busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
@@ -170,6 +194,9 @@ def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend)
     """
     _bring_up_to_date(directory, backend)
     with open_store(directory, busy_seconds, backend) as store:
+        if backend.alone:
+            store.leases.start_alone()
+        backend.admit()
         yield store
 
 
@@ -205,13 +232,13 @@ def backend_of(directory: Path, address: str | None = None) -> Backend:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
-    """Hold the locks for the store's only server within the block, and bring the store up to date.
+    """Keep all servers from a store within the block, and bring it up to date.
 
     Raises:
-        MistifyError: UNAVAILABLE, another server uses the store, or it cannot be used; STORE_VERSION, it
+        MistifyError: UNAVAILABLE, a server uses the store, or it cannot be used; STORE_VERSION, it
             cannot be migrated, or a newer Mistify wrote it.
     """
-    with locked_store(directory), locked_backend(directory) as backend:
+    with locked_store(directory), locked_backend(directory, role=Role.ALONE) as backend:
         _bring_up_to_date(directory, backend)
         yield
 
@@ -224,7 +251,19 @@ def tidy_files(directory: Path) -> None:
 
 
 def _bring_up_to_date(directory: Path, backend: Backend) -> None:
-    """Migrate an older store, and tidy up after a server that was killed; the caller holds the locks."""
+    """Migrate an older store, and tidy up after a server that was killed; the caller holds the locks.
+
+    Raises:
+        MistifyError: As for `open_store`; UNAVAILABLE, it cannot be migrated because other servers use it.
+    """
+    if not backend.alone:
+        if is_outdated(backend):
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE,
+                f"{backend.name} has to be migrated, and other servers use it; stop all servers of the store "
+                "first",
+            )
+        return
     tidy_files(directory)
     migrate(backend)
     backend.tidy()

@@ -103,14 +103,23 @@ class JobStore(ABC):
         """
 
     @abstractmethod
-    def add_goals(self, job_id: str, addition: Addition, most_unfinished: int | None = None) -> None:
-        """Store new goals of a job; a finished job is queued again.
+    def add_goals(
+        self,
+        job_id: str,
+        addition: Addition,
+        most_unfinished: int | None = None,
+        planned_for: tuple[int, int] | None = None,
+    ) -> bool:
+        """Store new goals of a job; a finished job is queued again, for any server.
 
-        Each goal gets an event, and so does the job if it is queued.
+        Each goal gets an event, and so does the job if it is queued. Returns False, without any change, if
+        the job is not as it was when the goals were planned.
 
         Args:
             addition: The goals, with the plans that include them.
             most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
+            planned_for: The number of goals that the job had, and how many of them had failed or were
+                cancelled; None if this does not matter.
 
         Raises:
             MistifyError: CONFLICT, the job is removed; QUOTA_EXCEEDED, the job is finished.

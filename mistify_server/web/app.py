@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.part import GoalSelection
 from mistify.quotas import CallerStatus
+from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.services import Services
 from mistify_server.usage import UsageService
@@ -87,7 +88,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.include_router(token_pages(services.access.tokens, services.usage))
     app.include_router(_session_routes(sessions))
     app.include_router(_caller_routes(services.usage))
-    app.include_router(_health_routes(services.porting))
+    app.include_router(_health_routes(services.porting, services.jobs))
     app.include_router(metrics_routes(services.metrics.registry))
     return app
 
@@ -133,7 +134,7 @@ def _caller_routes(usage: UsageService) -> APIRouter:
     return router
 
 
-def _health_routes(porting: PortingService) -> APIRouter:
+def _health_routes(porting: PortingService, jobs: RunningJobs) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz")
@@ -143,7 +144,9 @@ def _health_routes(porting: PortingService) -> APIRouter:
 
     @router.get("/readyz", responses=dict(responses(ErrorCode.UNAVAILABLE)))
     async def is_ready() -> dict[str, str]:
-        """Report whether the store can be read, which is required for accepting jobs."""
+        """Report whether jobs are accepted: the store can be read, and the server is not stopping."""
+        if jobs.stopping:
+            raise MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; use another one")
         await porting.jobs(1, "", GoalSelection())
         return {"status": "ok"}
 

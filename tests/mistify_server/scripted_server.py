@@ -13,11 +13,17 @@ parser.add_argument("--store", type=Path, required=True)
 parser.add_argument("--root", type=Path, required=True)
 parser.add_argument("--http", default=HTTP_OFF)
 parser.add_argument("--token")
+parser.add_argument("--database")
+parser.add_argument("--join", action="store_true")
+parser.add_argument("--lease", type=float, default=15.0)
 parser.add_argument("--certificate", type=Path, nargs=2)
 parser.add_argument("worker", nargs="+")
 arguments = parser.parse_args()
 settings = ServerSettings(
     store=arguments.store,
+    database=arguments.database,
+    join=arguments.join,
+    lease_seconds=arguments.lease,
     listen="127.0.0.1:0",
     http=arguments.http,
     data_roots=[arguments.root],

@@ -35,6 +35,7 @@ ESSENTIAL: Final = (
     "mistify_client/rpc/test_tuning.py::test_models_are_exchanged_between_devices",
     "mistify_server/jobs/test_postgresql_outages.py::test_a_database_that_hangs_is_noticed_and_used_again",
     "mistify_server/jobs/test_restart.py::test_killing_a_server_loses_no_results[reference]",
+    "mistify_server/jobs/test_shared_jobs.py::test_another_server_completes_the_jobs_of_one_that_was_killed",
     "mistify_server/web/test_access.py::",
     "mistify_server/web/test_scopes.py::",
     "mistify_server/web/test_tenants.py::",

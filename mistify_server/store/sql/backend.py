@@ -1,8 +1,9 @@
 """Interface of the kinds of databases that can hold a store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -13,6 +14,14 @@ from mistify.errors import MistifyError
 
 #: How long a writer waits for another writer by default, in seconds.
 BUSY_SECONDS: Final = 30.0
+
+
+class Role(Enum):
+    """What a process does with a database: all work on it alone, the main server's, or a joined server's."""
+
+    ALONE = "alone"
+    MAIN = "main"
+    JOINED = "joined"
 
 
 class Backend(ABC):
@@ -77,15 +86,24 @@ class Backend(ABC):
             MistifyError: CONFLICT, the database belongs to another store.
         """
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep other servers from using the database within the block.
+    def locked(self, role: Role) -> AbstractContextManager[None]:
+        """Keep others from using the database in the same role, or at all in the role `ALONE`, in the block.
 
         Nothing has to be done for a database in the directory of its store, which has a lock of its own.
 
         Raises:
-            MistifyError: UNAVAILABLE, another server uses the database, or it cannot be reached.
+            MistifyError: UNAVAILABLE, another server uses the database, or it cannot be reached;
+                INVALID_CONFIG, servers cannot join others.
         """
         return nullcontext()
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other server can use the database, until `admit` is called."""
+        return True
+
+    def admit(self) -> None:  # noqa: B027 (SQLite has one server)
+        """Let other servers join."""
 
     def check_new(self, connection: Connection) -> None:  # noqa: B027 (SQLite needs none)
         """Check that tables can be created in a database without any.
@@ -111,6 +129,17 @@ class Backend(ABC):
     def committed(self, transaction: str) -> bool:
         """Wait up to a minute for a database that was lost in a commit; return whether it has committed."""
         return False
+
+    def announce(self, session: Session, text: str) -> None:  # noqa: B027 (SQLite has one server)
+        """Send a text to all processes in `announcements` when a session is committed."""
+
+    def announcements(self, on_text: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Receive the texts of `announce` within the block, and an empty one whenever some may be missing.
+
+        Args:
+            on_text: Called by another thread.
+        """
+        return nullcontext()
 
     def dump_command(self) -> str | None:
         """Return the command that copies the database; None if `snapshot` does."""

@@ -8,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Dialect,
+    Float,
     Integer,
     String,
     Text,
@@ -84,6 +85,24 @@ def _instr(element: Position, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(Position, "postgresql")
 def _strpos(element: Position, compiler: SQLCompiler, **options: Any) -> str:
     return f"strpos({compiler.process(element.clauses, **options)})"
+
+
+class DatabaseClock(FunctionElement[float]):
+    """The time by the clock of the database, in seconds since 1970, also within a transaction."""
+
+    name = "database_clock"
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(DatabaseClock, "sqlite")
+def _julian_day(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(DatabaseClock, "postgresql")
+def _clock_timestamp(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
 class JsonElements(FunctionElement[Any]):

@@ -1,8 +1,9 @@
 """The database of a store and its transactions."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import uuid4
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -14,7 +15,11 @@ from mistify_server.store.sql.schema import MetaRow, Table
 
 
 class Database:
-    """Transactions on a database, with one writer at a time."""
+    """Transactions on a database, with one writer at a time.
+
+    Attributes:
+        user: A random id, with which the changes of this object are announced to others.
+    """
 
     def __init__(self, backend: Backend, engine: Engine) -> None:
         self._backend = backend
@@ -22,6 +27,7 @@ class Database:
         self._readers = engine.execution_options(**backend.read_options)
         self._writers = engine.execution_options(**backend.write_options)
         self._writing = threading.Lock()
+        self.user = uuid4().hex
 
     @classmethod
     def open(cls, backend: Backend, busy_seconds: float) -> "Database":
@@ -76,6 +82,26 @@ class Database:
                 lost = error.connection_invalidated
                 if transaction is None or not lost or not self._backend.committed(transaction):
                     raise
+
+    def announce(self, session: Session, job_id: str = "") -> None:
+        """Tell other processes, once a session is committed, that a job has changed; empty for any job."""
+        self._backend.announce(session, f"{self.user} {job_id}")
+
+    @contextmanager
+    def announced(self, on_change: Callable[[str], None]) -> Iterator[None]:
+        """Call a function within the block with the id of each job that other processes have changed.
+
+        The id is empty if any job may have changed, for example after a lost connection. The function is
+        called by another thread.
+        """
+
+        def on_announcement(text: str) -> None:
+            user, _, job_id = text.partition(" ")
+            if user != self.user:
+                on_change(job_id)
+
+        with self._backend.announcements(on_announcement):
+            yield
 
     def size(self) -> int:
         """Return the size of the database in bytes."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -31,7 +31,7 @@ from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
-from mistify_server.store.sql.leases import check_lease, next_lease
+from mistify_server.store.sql.leases import check_complete, check_lease, next_lease
 from mistify_server.store.sql.reading import (
     UNFINISHED,
     batch_state,
@@ -52,15 +52,14 @@ from mistify_server.store.sql.references import DigestReferences, artifact_refer
 from mistify_server.store.sql.removing import check_removable, remove_rows
 from mistify_server.store.sql.rows import (
     GoalEvent,
-    addition_row,
     digest,
     end_goals,
     file_row,
+    insert_addition,
     insert_events,
-    insert_goals,
     insert_job,
+    job_event,
     last_sequence,
-    read_event,
 )
 from mistify_server.store.sql.schema import AdditionRow, BatchRow, EventRow, GoalRow, JobRow
 from mistify_server.store.sql.searching import found_by
@@ -107,7 +106,13 @@ class SqlJobStore(JobStore):
             return None if known is None else job_of(session, known)
 
     @override
-    def add_goals(self, job_id: str, addition: Addition, most_unfinished: int | None = None) -> None:
+    def add_goals(
+        self,
+        job_id: str,
+        addition: Addition,
+        most_unfinished: int | None = None,
+        planned_for: tuple[int, int] | None = None,
+    ) -> bool:
         with self._database.write(certain=True) as session:
             job = self._job(session, job_id)
             if job.removed_unix_ms is not None:
@@ -116,20 +121,19 @@ class SqlJobStore(JobStore):
                 )
             if JobState(job.state).ended:
                 self._check_unfinished(session, job.submitted_by, most_unfinished)
-            count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
-            session.add(addition_row(job_id, addition))
-            insert_goals(session, job_id, addition.goals, count)
-            for plan in addition.plans:
-                of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
-                session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
-                session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
+            states = count_states(session, GoalRow.job_id == job_id)
+            lost = states[GoalState.FAILED] + states[GoalState.CANCELLED]
+            if planned_for not in (None, (states.total(), lost)):
+                return False
+            insert_addition(session, job_id, addition, states.total())
             events: list[GoalEvent] = []
             if JobState(job.state).ended:
-                job.traceparent = addition.traceparent
+                job.traceparent, job.owner = addition.traceparent, None
                 events = apply_change(session, job_id, JobChanged(JobState.QUEUED))
             self._append_events(
                 session, job_id, [*events, *((goal.id, goal.state) for goal in addition.goals)]
             )
+            return True
 
     @override
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
@@ -236,6 +240,7 @@ class SqlJobStore(JobStore):
             row.name = row.name if change.name is None else change.name
             row.tags = row.tags if change.tags is None else list(change.tags)
             row.priority = row.priority if change.priority is None else change.priority.value
+            self._database.announce(session, job_id)
 
     @override
     def hide(self, job_id: str, unix_ms: int) -> None:
@@ -287,6 +292,7 @@ class SqlJobStore(JobStore):
             job.seconds, job.spent = seconds, dict(spent)
             events = [event for change in changes for event in apply_change(session, job_id, change)]
             self._append_events(session, job_id, events)
+            check_complete(session, job, lease)
 
     @override
     def end(
@@ -327,24 +333,22 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             self._job(session, job_id)
             later = select(EventRow).where(EventRow.job_id == job_id, EventRow.sequence > after)
-            return list(map(_event, session.scalars(later.order_by(EventRow.sequence).limit(limit))))
+            return list(map(job_event, session.scalars(later.order_by(EventRow.sequence).limit(limit))))
 
     @override
     def latest_events(self, job_id: str, limit: int) -> list[JobEvent]:
         with self._database.read() as session:
             self._job(session, job_id)
             newest_first = select(EventRow).filter_by(job_id=job_id).order_by(EventRow.sequence.desc())
-            return list(map(_event, session.scalars(newest_first.limit(limit))))[::-1]
+            return list(map(job_event, session.scalars(newest_first.limit(limit))))[::-1]
 
     @override
     def remove(self, job_id: str, hidden_before_ms: int | None = None) -> None:
         with self._database.write() as session:
             job = self._job(session, job_id)
             check_removable(session, job)
-            if (
-                hidden_before_ms is not None
-                and not (job.removed_unix_ms or hidden_before_ms) < hidden_before_ms
-            ):
+            before = hidden_before_ms
+            if before is not None and not (job.removed_unix_ms or before) < before:
                 raise MistifyError(ErrorCode.CONFLICT, f"the job {job_id} was restored")
             remove_rows(session, job)
 
@@ -391,7 +395,4 @@ class SqlJobStore(JobStore):
         first, numbered = last_sequence(session, job_id) + 1, list(events)
         insert_events(session, job_id, numbered, first, self._now_ms())
         insert_points(session, job_id, numbered, first)
-
-
-def _event(row: EventRow) -> JobEvent:
-    return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
+        self._database.announce(session, job_id)

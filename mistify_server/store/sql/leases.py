@@ -1,31 +1,118 @@
 """Leases in the database."""
 
-from uuid import uuid4
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from typing import Final
 
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session
 from typing_extensions import override
 
-from mistify.jobs.job import JobState
-from mistify_server.store.leases import JobLease, LeaseLostError, Leases
+from mistify.jobs.job import GoalState, JobPriority, JobState
+from mistify_server.store.leases import (
+    JobLease,
+    JobSituation,
+    LeaseLostError,
+    Leases,
+    UnknownGoalsError,
+)
+from mistify_server.store.sql.columns import DatabaseClock
 from mistify_server.store.sql.database import Database
-from mistify_server.store.sql.reading import job_row
-from mistify_server.store.sql.schema import JobRow
+from mistify_server.store.sql.reading import UNFINISHED, job_row
+from mistify_server.store.sql.schema import GoalRow, JobRow, ServerRow
+
+#: Seconds after which a server that was killed is forgotten: longer than any task.
+_REMEMBERED: Final = 2 * 86_400.0
+
+_OPEN: Final = [state.value for state in GoalState if not state.ended]
 
 
 class SqlLeases(Leases):
-    """The leases of one server, in the rows of jobs."""
+    """The leases of one server: the owners and fences of jobs, and the rows of servers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.server = uuid4().hex
+        self.server = database.user
+
+    @override
+    def start_alone(self) -> None:
+        with self._database.write() as session:
+            session.execute(delete(ServerRow))
+
+    @override
+    def announced(self, on_change: Callable[[str], None]) -> AbstractContextManager[None]:
+        return self._database.announced(on_change)
+
+    @override
+    def renew(self, seconds: float, busy_seconds: float = 0.0) -> bool:
+        with self._database.write() as session:
+            now = _now(session)
+            session.execute(delete(ServerRow).where(ServerRow.expires < now - _REMEMBERED))
+            own = session.get(ServerRow, self.server)
+            if own is None:
+                own = ServerRow(id=self.server, expires=0.0)
+                session.add(own)
+            if own.expires < now:
+                own.since = now
+            own.renewed, own.expires, own.busy_seconds = now, now + seconds, busy_seconds
+            others = ServerRow.id != self.server, ServerRow.expires > now
+            return session.scalar(select(ServerRow.id).where(*others).limit(1)) is not None
+
+    @override
+    def leave(self) -> None:
+        with self._database.write() as session:
+            session.execute(delete(ServerRow).where(ServerRow.id == self.server))
+            of_own = JobRow.owner == self.server, JobRow.state.in_(UNFINISHED)
+            session.execute(update(JobRow).where(*of_own).values(owner=None))
+            self._database.announce(session)
 
     @override
     def take(self, job_id: str) -> JobLease | None:
         with self._database.write(certain=True) as session:
             job = job_row(session, job_id)
-            if JobState(job.state).ended:
+            if JobState(job.state).ended or not self._is_free(session, job.owner):
                 return None
             job.owner = self.server
             return next_lease(job)
+
+    @override
+    def situations(self, own: Collection[str], *, unfinished: bool = True) -> list[JobSituation]:
+        with self._database.read() as session:
+            wanted = or_(JobRow.id.in_(own), JobRow.state.in_(UNFINISHED if unfinished else ()))
+            columns = JobRow.id, JobRow.fence, JobRow.state, JobRow.owner, JobRow.priority
+            jobs = session.execute(select(*columns).where(wanted).order_by(JobRow.number)).all()
+            counted = select(GoalRow.job_id, func.count()).where(GoalRow.job_id.in_(own))
+            counts = session.execute(counted.group_by(GoalRow.job_id))
+            goals = {job_id: int(count) for job_id, count in counts}
+            live = {*session.scalars(select(ServerRow.id).where(ServerRow.expires > _now(session)))}
+            return [
+                JobSituation(
+                    job_id=job_id,
+                    fence=fence,
+                    free=owner not in {self.server, *live} and not JobState(state).ended,
+                    paused=state == JobState.PAUSED.value,
+                    priority=JobPriority(priority),
+                    goals=goals.get(job_id, 0),
+                )
+                for job_id, fence, state, owner, priority in jobs
+            ]
+
+    @override
+    def oldest_step(self) -> float:
+        with self._database.read() as session:
+            age = _now(session) - ServerRow.renewed + ServerRow.busy_seconds
+            return session.scalar(select(func.max(age)).where(ServerRow.id != self.server)) or 0.0
+
+    def _is_free(self, session: Session, owner: str | None) -> bool:
+        """Check whether this server may have the jobs of another one."""
+        if owner in (None, self.server):
+            return True
+        other, own = session.get(ServerRow, owner), session.get(ServerRow, self.server)
+        if other is None:
+            return True
+        now = _now(session)
+        in_time = own is not None and own.expires > now >= own.since + (own.expires - own.renewed)
+        return in_time and other.expires <= now
 
 
 def next_lease(job: JobRow) -> JobLease:
@@ -45,3 +132,19 @@ def check_lease(job: JobRow, lease: JobLease | None) -> None:
     """
     if lease is not None and job.fence != lease.fence:
         raise LeaseLostError(job.id)
+
+
+def check_complete(session: Session, job: JobRow, lease: JobLease | None) -> None:
+    """Check in a transaction that writes that a job, if its runner has ended it, has no unfinished goals.
+
+    Raises:
+        UnknownGoalsError: It has some, which another server has added.
+    """
+    if lease is None or not JobState(job.state).ended:
+        return
+    if session.scalar(select(GoalRow.id).where(GoalRow.job_id == job.id, GoalRow.state.in_(_OPEN)).limit(1)):
+        raise UnknownGoalsError(job.id)
+
+
+def _now(session: Session) -> float:
+    return session.scalar(select(DatabaseClock())) or 0.0

@@ -19,6 +19,7 @@ from mistify.config.data.metric import OutputScore
 from mistify.jobs.job import (
     Goal,
     GoalState,
+    JobEvent,
     JobState,
     PackageFile,
     ProgressUpdate,
@@ -112,14 +113,21 @@ def _columns(goal: Goal) -> dict[str, Any]:
     return columns
 
 
-def addition_row(job_id: str, addition: Addition) -> AdditionRow:
-    """Return the row for an addition of goals to a job."""
-    return AdditionRow(
-        job_id=job_id,
-        idempotency_key=addition.idempotency_key,
-        config_text=addition.config_text,
-        config_sha256=digest(addition.config_text),
+def insert_addition(session: Session, job_id: str, addition: Addition, first: int) -> None:
+    """Insert the rows of goals added to a job, starting at the position `first`, and change its plans."""
+    session.add(
+        AdditionRow(
+            job_id=job_id,
+            idempotency_key=addition.idempotency_key,
+            config_text=addition.config_text,
+            config_sha256=digest(addition.config_text),
+        )
     )
+    insert_goals(session, job_id, addition.goals, first)
+    for plan in addition.plans:
+        of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
+        session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
+        session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
 
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
@@ -237,6 +245,11 @@ def _event_body(event: Event) -> tuple[str, dict[str, object]]:
             return "goal", {"state": event.value}
         case ProgressUpdate():
             return "progress", _PROGRESS.dump_python(event, mode="json")
+
+
+def job_event(row: EventRow) -> JobEvent:
+    """Return an event from its row."""
+    return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
 
 
 def read_event(kind: str, body: dict[str, object]) -> Event:

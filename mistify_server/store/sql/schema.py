@@ -92,6 +92,21 @@ class JobRow(Table):
     fence: Mapped[int] = mapped_column(server_default=text("0"))
 
 
+class ServerRow(Table):
+    """A server that shares the database with others, until its lease expires.
+
+    Times are those of the database's clock, in seconds since 1970: of the last renewal, and of the first one
+    without an expiry since. `busy_seconds` is how long its oldest task had been running when it renewed.
+    """
+
+    __tablename__ = "servers"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    since: Mapped[float]
+    renewed: Mapped[float]
+    expires: Mapped[float]
+    busy_seconds: Mapped[float]
+
+
 class AdditionRow(Table):
     """Goals that were added to a job."""
 

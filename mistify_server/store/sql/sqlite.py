@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import sync_path, write_bytes
-from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
 from mistify_server.store.sql.columns import json_text
 from mistify_server.store.sql.migrations.steps import OLDEST
 
@@ -68,6 +68,16 @@ class SqliteBackend(Backend):
     @override
     def name(self) -> str:
         return f"the store {self._path.parent}"
+
+    @override
+    def locked(self, role: Role) -> AbstractContextManager[None]:
+        if role is Role.JOINED:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"{self.name} has its database in {DATABASE}, which one server uses at a time; omit --join, "
+                "or use a store with --database postgresql://...",
+            )
+        return super().locked(role)
 
     @override
     def exists(self) -> bool:

@@ -207,7 +207,7 @@ async def test_a_job_restarted_as_it_ends_can_be_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is restarted between the end of its task and the removal of the task's record."""
-    wake_watchers = RunningJobs._wake_watchers
+    wake_watchers = RunningJobs.wake_watchers
 
     def again(jobs: RunningJobs, job_id: str) -> None:
         (site.control / "hold-package").touch()
@@ -221,7 +221,7 @@ async def test_a_job_restarted_as_it_ends_can_be_cancelled(
         if jobs._store.jobs.job(job_id).state is JobState.DONE:
             asyncio.get_running_loop().call_soon(again, jobs, job_id)
 
-    monkeypatch.setattr(RunningJobs, "_wake_watchers", wake_and_start)
+    monkeypatch.setattr(RunningJobs, "wake_watchers", wake_and_start)
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await wait_until(lambda: len(site.tasks("package")) == 2)
     assert (await caller.cancel(job.id)).state is JobState.CANCELLED

@@ -7,7 +7,7 @@ dropping columns; tables and columns are created with the types in `columns`, an
 
 from typing import Any
 
-from sqlalchemy import Column, Connection, ForeignKeyConstraint, MetaData, Table, text
+from sqlalchemy import Column, Connection, Float, ForeignKeyConstraint, MetaData, Table, text
 
 from mistify_server.store.sql.columns import INTEGER_COLUMN, JSON_COLUMN, TEXT_COLUMN
 from mistify_server.store.sql.migrations.portable import add_column, change_json, recreate
@@ -108,3 +108,14 @@ def add_leases(connection: Connection) -> None:
     """Add the servers that run jobs, and the numbers by which late changes are recognized."""
     add_column(connection, "jobs", Column("owner", TEXT_COLUMN))
     add_column(connection, "jobs", Column("fence", INTEGER_COLUMN, nullable=False, server_default=text("0")))
+
+
+def add_servers(connection: Connection) -> None:
+    """Create the table of servers that share a database."""
+    Table(
+        "servers",
+        MetaData(),
+        Column("id", TEXT_COLUMN, primary_key=True),
+        *(Column(time, Float(), nullable=False) for time in ("since", "renewed", "expires")),
+        Column("busy_seconds", Float(), nullable=False),
+    ).create(connection)

@@ -28,6 +28,7 @@ from mistify_server.store.sql.migrations.portable_steps import (
     add_leases,
     add_priorities_and_limits,
     add_rollouts,
+    add_servers,
     add_tags_and_removals,
     add_tenants,
     add_traces,
@@ -193,4 +194,5 @@ STEPS: tuple[Step, ...] = (
     add_priorities_and_limits,  # to 36
     add_tenants,  # to 37
     add_leases,  # to 38
+    add_servers,  # to 39
 )

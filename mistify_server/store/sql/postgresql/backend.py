@@ -3,27 +3,28 @@
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
+from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
 from mistify_server.store.sql.migrations.steps import OLDEST_PORTABLE
 from mistify_server.store.sql.postgresql.address import DatabaseAddress
 from mistify_server.store.sql.postgresql.binding import bind, check_bound, copy_binding
 from mistify_server.store.sql.postgresql.failures import failure_of
+from mistify_server.store.sql.postgresql.listener import CHANNEL, Listener
 from mistify_server.store.sql.postgresql.server_lock import ServerLock
 from mistify_server.store.sql.postgresql.sockets import Sockets
 from mistify_server.store.sql.schema import Table
 
-#: Keys of advisory locks: the only writer's, and the only server's.
+#: Keys of advisory locks: the only writer's, and the main server's; `ServerLock` has one more after it.
 _WRITER_KEY: Final = int.from_bytes(b"mistify")
 _SERVER_KEY: Final = _WRITER_KEY + 1
 
@@ -46,6 +47,9 @@ _SESSION: Final = (
 #: How long a writer whose connection was lost in the commit waits for the database, to learn the outcome.
 _OUTCOME_SECONDS: Final = 60.0
 _OUTCOME_INTERVAL: Final = 0.25
+
+#: How long a writer may do nothing in a transaction, in milliseconds: others wait for one that was stopped.
+_IDLE_MS: Final = 10_000
 
 #: The status of a transaction whose outcome is not known yet.
 _IN_PROGRESS: Final = "in progress"
@@ -117,9 +121,9 @@ class PostgresBackend(Backend):
 
     @override
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, role: Role) -> Iterator[None]:
         engine = self._engine(BUSY_SECONDS, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        lock = ServerLock(engine, self.name, _SERVER_KEY, self._sockets.shut_down)
+        lock = ServerLock(engine, self.name, _SERVER_KEY, role, self._sockets.shut_down)
         with ExitStack() as holding:
             with self.translated():
                 holding.enter_context(lock.held())
@@ -128,6 +132,17 @@ class PostgresBackend(Backend):
                 yield
             finally:
                 self._lock = None
+
+    @property
+    @override
+    def alone(self) -> bool:
+        return self._lock is not None and self._lock.alone
+
+    @override
+    def admit(self) -> None:
+        if self._lock is not None:
+            with self.translated():
+                self._lock.admit()
 
     @property
     @override
@@ -224,6 +239,14 @@ class PostgresBackend(Backend):
         copy_binding(self._directory, target)
 
     @override
+    def announce(self, session: Session, text: str) -> None:
+        session.execute(select(func.pg_notify(CHANNEL, text)))
+
+    @override
+    def announcements(self, on_text: Callable[[str], None]) -> AbstractContextManager[None]:
+        return Listener(self.migration_engine(), on_text).listening()
+
+    @override
     def dump_command(self) -> str:
         return f"pg_dump --format=custom --file=jobs.dump {shlex.quote(str(self._address))}"
 
@@ -254,7 +277,10 @@ class PostgresBackend(Backend):
         """Wait for other writers, and remember the transaction."""
         if not connection.get_execution_options().get("writes"):
             return
-        begun = f"SELECT pg_advisory_xact_lock({_WRITER_KEY}), pg_current_xact_id()::text"
+        begun = (
+            f"SELECT pg_advisory_xact_lock({_WRITER_KEY}), pg_current_xact_id()::text, "
+            f"set_config('idle_in_transaction_session_timeout', '{_IDLE_MS}', true)"
+        )
         connection.info[_TRANSACTION] = connection.exec_driver_sql(begun).one()[1]
         if self._lock is not None:
             self._lock.check_owner(connection)

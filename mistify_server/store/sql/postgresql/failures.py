@@ -40,8 +40,8 @@ _ADVICE: Final = {
 }
 
 #: Classes of SQLSTATEs without a connection: connection exceptions, refused logins, unknown databases,
-#: shutdowns and too many connections.
-_LOST: Final = ("08", "28", "3D000", "53300", "57P")
+#: shutdowns, too many connections, and the end of a transaction in which nothing was done for long.
+_LOST: Final = ("08", "25P03", "28", "3D000", "53300", "57P")
 
 _DAMAGED: Final = ("XX001", "XX002")
 

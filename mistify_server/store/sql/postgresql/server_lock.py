@@ -1,11 +1,11 @@
-"""The lock by which one server at a time uses a PostgreSQL database."""
+"""The locks of the servers that use a PostgreSQL database."""
 
 import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, Timer
+from threading import Event, RLock, Thread, Timer
 from typing import Final
 from uuid import uuid4
 
@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.sql.backend import Role
 from mistify_server.store.sql.postgresql.failures import failure_of
 from mistify_server.store.sql.schema import MetaRow
 
@@ -24,37 +25,50 @@ _RETRY_SECONDS: Final = 1.0
 #: How long the database may take to answer a check, in seconds, before it is taken for one that hangs.
 _ANSWER_SECONDS: Final = 5.0
 
-#: How long a server waits for the lock, in milliseconds: that of a killed one ends with its connection.
+#: How long a server waits for a lock, in milliseconds: that of a killed one ends with its connection, and
+#: a main server that starts soon lets others join.
 _PATIENCE_MS: Final = 2_000
+_JOINING_MS: Final = 30_000
 
 #: The SQLSTATE of a lock that another connection has.
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 
-#: Key of the row in the table `meta` that names the last server.
+#: Key of the row in the table `meta` that names the last main server.
 SERVER_KEY: Final = "server"
 
 _log = logging.getLogger(__name__)
 
 
 class ServerLock:
-    """A lock on a connection of its own, which a thread watches and makes again after an outage.
+    """Locks on a connection of their own, which a thread watches and makes again after an outage.
 
-    The lock ends with its connection, of which the server learns later. So the server also records itself in
-    the database, and every write of it checks that it is still the recorded one. While the database cannot be
-    reached, calls fail at once instead of waiting for a connection. If it hangs, it keeps its connections,
+    One server is the main one, and has a lock alone. Those that join it share another lock, which the main
+    one shares as well, or has alone while it is being started or no servers may be there.
+
+    Locks end with their connection, of which the server learns later. So the main server also records itself
+    in the database, and every write of it checks that it is still the recorded one. While the database cannot
+    be reached, calls fail at once instead of waiting for a connection. If it hangs, it keeps its connections,
     but does not answer; then they are ended, as if it had been stopped.
 
     Args:
         engine: Makes connections without transactions.
         name: The database in messages to the operator.
-        key: The key of PostgreSQL's advisory lock.
+        key: The key of the main server's advisory lock; that of all servers has the next one.
         end_connections: Ends all connections of the server; called by another thread.
+
+    Attributes:
+        alone: Whether no server can join.
     """
 
-    def __init__(self, engine: Engine, name: str, key: int, end_connections: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, name: str, key: int, role: Role, end_connections: Callable[[], None]
+    ) -> None:
+        self.alone = False
         self._engine = engine
         self._name = name
-        self._key = key
+        self._key, self._joined_key = key, key + 1
+        self._role = role
+        self._using = RLock()
         self._end_connections = end_connections
         self._server = f"process {os.getpid()} on {socket.gethostname()} {uuid4().hex}"
         self._connection: Connection | None = None
@@ -83,8 +97,18 @@ class ServerLock:
             thread.join()
             self._disconnect()
 
+    def admit(self) -> None:
+        """Let other servers join, if this one was alone."""
+        with self._using:
+            if self.alone and self._connection is not None:
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_lock_shared({self._joined_key})")
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_unlock({self._joined_key})")
+            self.alone = False
+
     def record(self, session: Session) -> None:
-        """Record this server in the database."""
+        """Record this server in the database, if it is the main one."""
+        if self._role is Role.JOINED:
+            return
         session.merge(MetaRow(key=SERVER_KEY, value=self._server))
         self._recorded = True
 
@@ -137,6 +161,10 @@ class ServerLock:
                 self._check()
 
     def _check(self) -> None:
+        with self._using:
+            self._check_connection()
+
+    def _check_connection(self) -> None:
         try:
             if not self._alive():
                 self._acquire()
@@ -179,26 +207,38 @@ class ServerLock:
         self._end_connections()
 
     def _acquire(self) -> None:
-        """Take the lock on a new connection.
+        """Take the locks on a new connection.
 
         Raises:
-            MistifyError: UNAVAILABLE, another server has it.
+            MistifyError: UNAVAILABLE, another server has one.
         """
         connection = self._engine.connect()
         try:
-            connection.exec_driver_sql(f"SET lock_timeout = {_PATIENCE_MS}")
-            try:
-                connection.exec_driver_sql(f"SELECT pg_advisory_lock({self._key})")
-            except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
-                    raise
-                raise self._taken(connection) from error
+            if self._role is not Role.JOINED:
+                self._lock(connection, f"pg_advisory_lock({self._key})", _PATIENCE_MS)
+            if self._role is Role.ALONE:
+                self._lock(connection, f"pg_advisory_lock({self._joined_key})", _PATIENCE_MS)
+                self.alone = True
+            elif self._role is Role.MAIN and not self._recorded:
+                tried = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self._joined_key})")
+                self.alone = bool(tried.scalar())
+            if not self.alone:
+                self._lock(connection, f"pg_advisory_lock_shared({self._joined_key})", _JOINING_MS)
             started = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
             pid, start = connection.exec_driver_sql(started).one()
         except BaseException:
             connection.close()
             raise
         self._connection, self._process = connection, (pid, start)
+
+    def _lock(self, connection: Connection, lock: str, patience_ms: int) -> None:
+        try:
+            connection.exec_driver_sql(f"SET lock_timeout = {patience_ms}")
+            connection.exec_driver_sql(f"SELECT {lock}")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            raise self._taken(connection) from error
 
     def _taken(self, connection: Connection) -> MistifyError:
         """Return the error for a lock that another connection has, and end it if it is this server's own.
@@ -213,7 +253,7 @@ class ServerLock:
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {pid} "  # noqa: S608 (our own)
                 f"AND backend_start::text = '{start}'"
             )
-        named = "" if holder is None else f" ({' '.join(holder.split()[:4])})"
+        named = "" if holder is None else f" (the main one is {' '.join(holder.split()[:4])})"
         return MistifyError(
             ErrorCode.UNAVAILABLE,
             f"{self._name} is in use by another server{named}; stop that server or use another database",

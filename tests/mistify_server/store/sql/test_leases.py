@@ -1,6 +1,7 @@
 """Leases of jobs: the last server that has taken a job records its results, and no earlier one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.store.changes import GoalsFailed, JobChanged, Submission
+from mistify_server.store.changes import Addition, GoalsFailed, JobChanged, Submission
 from mistify_server.store.directory import Store, open_store
-from mistify_server.store.leases import FIRST_FENCE, JobLease, LeaseLostError
+from mistify_server.store.leases import FIRST_FENCE, JobLease, LeaseLostError, UnknownGoalsError
 from mistify_server.store.plans import BatchPlan
 
 JOB = Job("j", JobState.QUEUED, (Goal(id="a", batch=0, spec=PackageSpec({"flops": 1.0})),), created_unix_ms=5)
@@ -39,7 +40,7 @@ def test_results_of_a_server_are_refused_once_another_one_has_the_job(
     job = store.jobs.job("j")
     assert (job.state, job.seconds, job.spent) == (JobState.RUNNING, 1.0, {"training": 1.0})
     assert [event.event for event in store.jobs.events("j", 0, 9)] == [JobState.QUEUED, JobState.RUNNING]
-    other.jobs.record("j", [JobChanged(JobState.DONE)], 2.0, {}, second)
+    other.jobs.record("j", [GoalsFailed(["a"], "in time"), JobChanged(JobState.DONE)], 2.0, {}, second)
     assert store.jobs.job("j").seconds == 2.0
 
 
@@ -53,3 +54,47 @@ def test_a_job_that_was_ended_has_no_leases(store: Store, other: Store, plan: Ba
     with pytest.raises(MistifyError) as raised:
         store.leases.take("unknown")
     assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_job_stays_with_a_server_until_its_lease_expires(
+    store: Store, other: Store, plan: BatchPlan
+) -> None:
+    assert not store.leases.renew(600)
+    assert other.leases.renew(0.2)
+    store.jobs.create(Submission(JOB, [plan], "[]", None), owner=store.leases.server)
+    assert [now.free for now in other.leases.situations([])] == [False]
+    assert other.leases.take("j") is None
+    store.leases.renew(0.0)
+    assert [now.free for now in other.leases.situations([])] == [True]
+
+    def taken() -> bool:  # by a server that has been in time for the length of a lease
+        other.leases.renew(0.2)
+        return other.leases.take("j") is not None
+
+    while not taken():
+        assert store.jobs.job("j").state is JobState.QUEUED
+
+
+def test_the_jobs_of_a_server_that_leaves_are_free(store: Store, other: Store, plan: BatchPlan) -> None:
+    store.leases.renew(600)
+    other.leases.renew(600)
+    store.jobs.create(Submission(JOB, [plan], "[]", None), owner=store.leases.server)
+    assert other.leases.take("j") is None
+    store.leases.leave()
+    assert other.leases.take("j") is not None
+
+
+def test_a_job_with_goals_that_its_runner_does_not_know_cannot_end(store: Store, plan: BatchPlan) -> None:
+    store.jobs.create(Submission(JOB, [plan], "[]", None))
+    lease = store.leases.take("j")
+    with pytest.raises(UnknownGoalsError):
+        store.jobs.record("j", [JobChanged(JobState.DONE)], 1.0, {}, lease)
+    assert store.jobs.job("j").state is JobState.QUEUED
+
+
+def test_goals_are_not_added_to_a_job_that_others_have_extended(store: Store, plan: BatchPlan) -> None:
+    store.jobs.create(Submission(JOB, [plan], "[]", None))
+    added = replace(JOB.goals[0], id="b")
+    assert not store.jobs.add_goals("j", Addition([added], [plan], "[]", None), planned_for=(2, 0))
+    assert store.jobs.add_goals("j", Addition([added], [plan], "[]", None), planned_for=(1, 0))
+    assert [goal.id for goal in store.jobs.job("j").goals] == ["a", "b"]

@@ -28,7 +28,7 @@ def server(directory: Path, address: str | None = None) -> Iterator[Store]:
 
 
 def refused(directory: Path, address: str) -> None:
-    taken = f"in use by another server (process {os.getpid()} on "
+    taken = f"in use by another server (the main one is process {os.getpid()} on "
     with pytest.raises(MistifyError) as raised, server(directory, address):
         pass
     assert (raised.value.code, taken in str(raised.value)) == (ErrorCode.UNAVAILABLE, True), raised.value

@@ -1,0 +1,116 @@
+"""Jobs of a store that several servers use: taken over, followed, and given back."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import Final
+
+from mistify.errors import MistifyError
+from mistify_server.engines.base import TaskEngine
+from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.store.leases import Leases
+
+#: Default length of a lease, in seconds.
+LEASE_SECONDS: Final = 15.0
+
+#: The part of a lease after which it is renewed, and after which others are looked at without notifications.
+_INTERVAL: Final = 1 / 3
+
+#: Minimum number of seconds between looks.
+_PAUSE_SECONDS: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class SharedJobs:
+    """Keeps the leases of a server's jobs, and takes jobs that no server has.
+
+    Servers learn of each other's changes by the announcements of the store, and look at all jobs after each.
+    They also look now and then without one, so that nothing depends on announcements.
+
+    Args:
+        takes: Whether to take jobs that no server has.
+        seconds: Length of a lease.
+    """
+
+    def __init__(
+        self, leases: Leases, jobs: RunningJobs, engine: TaskEngine, *, takes: bool, seconds: float
+    ) -> None:
+        self._leases = leases
+        self._jobs = jobs
+        self._engine = engine
+        self._takes = takes
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._free: dict[str, float] = {}
+
+    def on_change(self, job_id: str) -> None:
+        """Note that other servers have changed a job, or any if the id is empty. Thread-safe."""
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(self._note, job_id)
+
+    async def keep_renewing(self) -> None:
+        """Renew the leases until cancelled."""
+        while True:
+            await self.renew()
+            await asyncio.sleep(_INTERVAL * self._seconds)
+
+    async def keep_looking(self) -> None:
+        """Follow the changes of other servers until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except MistifyError as error:
+                _log.debug("other servers cannot be seen: %s", error)
+            except Exception:
+                _log.exception("the jobs of other servers cannot be followed because of an internal error")
+            await asyncio.sleep(_PAUSE_SECONDS)
+            try:
+                await asyncio.wait_for(self._changed.wait(), _INTERVAL * self._seconds)
+            except TimeoutError:
+                self._jobs.wake_all_watchers()
+            self._changed.clear()
+
+    async def renew(self) -> None:
+        """Renew the leases, if the store can be reached."""
+        busy_since = min(self._jobs.busy_since, self._engine.busy_since)
+        renew = self._leases.renew
+        try:
+            self._jobs.has_others = await asyncio.to_thread(renew, self._seconds, time.time() - busy_since)
+        except MistifyError as error:
+            _log.debug("leases cannot be renewed: %s", error)
+
+    async def leave(self) -> None:
+        """Give all jobs to other servers, after they have been stopped here."""
+        with suppress(MistifyError):
+            await asyncio.to_thread(self._leases.leave)
+
+    def _note(self, job_id: str) -> None:
+        if job_id:
+            self._jobs.wake_watchers(job_id)
+        else:
+            self._jobs.wake_all_watchers()
+        self._changed.set()
+
+    async def _look(self) -> None:
+        held = self._jobs.leases
+        situations = await asyncio.to_thread(self._leases.situations, tuple(held))
+        for now in situations:
+            lease = held.get(now.job_id)
+            if lease is not None and lease.fence != now.fence:
+                await self._jobs.drop(lease)
+            elif lease is not None and self._jobs.differs(now):
+                await self._jobs.catch_up(now.job_id)
+        if self._takes and not self._jobs.stopping:
+            self._take([now.job_id for now in situations if now.free])
+
+    def _take(self, free: list[str]) -> None:
+        """Take a job if there is a slot for it, and those for which no server has had one for a while."""
+        now = self._loop.time()
+        self._free = {job_id: self._free.get(job_id, now) for job_id in free}
+        for job_id, since in self._free.items():
+            if self._jobs.idle or now - since > _INTERVAL * self._seconds:
+                self._jobs.start(job_id)
+                self._changed.set()  # look again: there may be another slot

@@ -1,0 +1,49 @@
+"""Servers that join the main server of a store, and share its jobs."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Never
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.directory import has_database
+
+
+class OnMainServer:
+    """Stands for a service of devices, which only the main server has: every use is refused."""
+
+    def __getattr__(self, name: str) -> Never:
+        """Refuse to be used.
+
+        Raises:
+            MistifyError: UNAVAILABLE.
+        """
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            "this server has joined others, and only runs jobs; devices, roll-outs and groups that tune "
+            "together are those of the main server, which was started without --join: use its address",
+        )
+
+
+def check_joinable(store: Path) -> None:
+    """Check that a store has had a main server.
+
+    Raises:
+        MistifyError: CONFLICT.
+    """
+    if not has_database(store):
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"there is no store to join in {store}; start a server without --join first, and share its "
+            "directory",
+        )
+
+
+def worker_prefix(listen: str) -> str:
+    """Return the start of the names of a server's workers, whose logs are beside those of other servers.
+
+    Args:
+        listen: The address of the server.
+    """
+    port = int(listen.rpartition(":")[2])
+    return f"{socket.gethostname()}-{port or os.getpid()}-"

@@ -1,0 +1,55 @@
+"""Servers that join the main server of a store."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.server import running_server
+from mistify_server.store.directory import locked_backend, open_store
+from mistify_server.store.sql.backend import Role
+from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
+from tests.support.postgresql import Cluster, bound_to
+
+
+async def refused(site: Any, code: ErrorCode, message: str, **settings: Any) -> None:
+    with pytest.raises(MistifyError, match=message) as raised:
+        async with running_server(site.settings(**settings)):
+            pass
+    assert raised.value.code is code
+
+
+async def test_servers_only_join_a_store_that_has_a_database_in_postgresql(site: Any) -> None:
+    await refused(site, ErrorCode.CONFLICT, "there is no store to join", join=True)
+    with open_store(site.store):
+        pass
+    await refused(site, ErrorCode.INVALID_CONFIG, "omit --join", join=True)
+
+
+async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone(
+    site: Any, cluster: Cluster
+) -> None:
+    address = cluster.new_database()
+    bound_to(address, site.store)
+    table = f"{address.rpartition('%3D')[2]}.meta"
+    older = f"UPDATE {table} SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'"  # noqa: S608
+    with locked_backend(site.store, role=Role.JOINED):
+        cluster.execute(older)
+        await refused(site, ErrorCode.STORE_VERSION, "start this version without --join", join=True)
+        await refused(site, ErrorCode.UNAVAILABLE, "stop all servers of the store first")
+
+
+async def test_devices_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:
+
+    bound_to(cluster.new_database(), site.store)
+    async with (
+        running_server(site.settings(join=True, http="127.0.0.1:0")) as (_, url),
+        httpx.AsyncClient(base_url=url, timeout=60) as web,
+    ):
+        for place in ("/v1/fleet", "/v1/rollouts"):
+            answer = await web.get(place)
+            assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+            assert "use its address" in answer.json()["detail"]
+        assert (await web.get("/v1/jobs")).json()["jobs"] == []
+        assert (await web.get("/readyz")).status_code == 200
