@@ -9,8 +9,10 @@ training steps, on the same nine tenths of the training file. Both sides also di
 recalibrate their batch norms on the same images, and are measured on the same test file. They run
 alternately.
 
-The peer is trained with each of several learning rates. For each share, the result is that of the most
-accurate network on the other tenth of the training file. Figures are means over the seeds.
+The peer is trained with each of several learning rates, and with the best of them also after isomorphic
+pruning. For each share, the result is that of the most accurate network on the other tenth of the training
+file. Figures are means over the seeds; `peer_isomorphic_at_S` is the share of seeds whose network is pruned
+isomorphically.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
 The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures one share, with one seed, few steps
@@ -68,7 +70,7 @@ TARGETS: Final[dict[str, Target]] = {
     },
     "mean_margin": {
         "what": "accuracy above Torch-Pruning, mean of four shares, points",
-        "min": 1.5,
+        "min": 1.0,
         "full_run_only": True,
     },
 }
@@ -96,7 +98,7 @@ def _compared(data: Path, seed: int, options: Namespace) -> tuple[dict[str, floa
     """Port with a seed on both sides, and print the table; return the figures and the table."""
     from benchmarks.porting import torch_pruner, torch_resnet8  # noqa: PLC0415 (an optional dependency)
 
-    rates: dict[float, float] = {}
+    chosen: dict[str, float] = {}
     rows: Rows = {PEER: {}, OURS: {}}
     with TemporaryDirectory() as directory:
         settings = {"seed": seed, **({"source_steps": _QUICK_STEPS} if options.quick else {})}
@@ -106,14 +108,15 @@ def _compared(data: Path, seed: int, options: Namespace) -> tuple[dict[str, floa
         peer = torch_pruner.Peer(source, *ours.learning(), seed)
         for share in QUICK_SHARES if options.quick else SHARES:
             best = peer.best(share, steps, QUICK_RATES if options.quick else RATES)
-            rates[share] = best.rate
+            chosen[f"peer_rate_at_{share}"] = best.rate
+            chosen[f"peer_isomorphic_at_{share}"] = float(best.ranking is torch_pruner.Ranking.ISOMORPHIC)
             accuracy = 100 * torch_resnet8.accuracy(best.network, test)
             rows[PEER][share] = Reached(accuracy, best.share, steps, {"all": best.seconds})
             rows[OURS][share] = ours.case(share, steps)
     Console().print(_table(seed, rows))
     figures = {
         "translation_difference": _translation_difference(source, test),
-        **{f"peer_rate_at_{share}": rate for share, rate in rates.items()},
+        **chosen,
         **figures_of(rows),
     }
     return figures, rows
