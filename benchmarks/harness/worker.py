@@ -237,9 +237,17 @@ class Porting:
         *,
         precision: Quantization = Quantization.NONE,
         exits: ExitsConfig | None = None,
+        shares_conversion: bool = False,
     ) -> Path:
-        """Write a package into a new directory."""
-        result = self._packaged(checkpoint, precision, branches, tuning, exits)
+        """Write a package into a new directory.
+
+        Args:
+            shares_conversion: Write the network into a template that other packages share, as in jobs with
+                several goals.
+        """
+        result = self._packaged(
+            checkpoint, precision, branches, tuning, exits, shares_conversion=shares_conversion
+        )
         directory.mkdir(parents=True)
         for name, artifact in result.files.items():
             shutil.copyfile(self._artifacts.path(artifact), directory / name)
@@ -264,6 +272,8 @@ class Porting:
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
         exits: ExitsConfig | None = None,
+        *,
+        shares_conversion: bool = False,
     ) -> PackageResult:
         result = self._runner.run(
             PackageTask(
@@ -280,6 +290,7 @@ class Porting:
                 ),
                 costs=dict(checkpoint.costs),
                 accuracy=checkpoint.accuracy,
+                shares_conversion=shares_conversion,
             )
         )
         if not isinstance(result, PackageResult):

@@ -6,11 +6,11 @@
 A source is ported to n goals between its multiply-adds and an eighth of them, evenly spaced on a logarithmic
 scale. Collective adaptation is a job of these goals with default settings: each goal is adapted by the
 algorithm that the server's plan selects with `auto`. It is compared with tools that adapt each goal
-individually from the same tuned source: Torch-Pruning, which also distils from the source, and `morphnet`. Each
-of them is run with several numbers of steps, which gives a curve of mean accuracy over time. The tool's time at
-the mean accuracy of collective adaptation is interpolated between two points of this curve. If collective
-adaptation is better than the tool with the most steps, the time with the most steps is used, a lower bound; if
-it is worse than the tool with the fewest steps, the time is 0.
+individually from the same tuned source: Torch-Pruning, which also distils from the source, and `morphnet`.
+Each of them is run with several numbers of steps, which gives a curve of mean accuracy over time. The tool's
+time at the mean accuracy of collective adaptation is interpolated between two points of this curve. If
+collective adaptation is better than the tool with the most steps, the time with the most steps is used, a
+lower bound; if it is worse than the tool with the fewest steps, the time is 0.
 
 At most sixteen goals are ported case by case, and represent the goals between them. Times are CPU times with
 one thread in one warm worker. They include everything that a user waits for after the source is tuned:
@@ -69,7 +69,7 @@ COUNTS: Final = (1, 4, 16, 64, 128)
 #: Maximum number of goals that are ported case by case.
 CASES: Final = 16
 
-#: Number of packages after which all that follow take about as long.
+#: Number of packages after which all that follow take about as long; jobs with more goals share conversions.
 _FIRST_PACKAGES: Final = 2
 
 _DIGITS_SOURCE: Final[Mapping[str, object]] = {
@@ -257,7 +257,8 @@ def _collective(network: Network, porting: Porting, directory: Path, count: int,
         checkpoints = tool.descended(dict.fromkeys(own))
         seconds += process_time() - start
         compared = [share for share in own if share in shares_of(CASES)]
-        timed = [_packaged(tool, checkpoints[share]) for share in compared or own[:1]]
+        shared = count > _FIRST_PACKAGES
+        timed = [_packaged(tool, checkpoints[share], shared) for share in compared or own[:1]]
         packaging += sum(timed) + (len(own) - len(timed)) * _later(timed)
         accuracies |= {share: tool.tested(checkpoints[share].artifact) for share in compared}
     return Ported(accuracies, seconds, steps, packaging)
@@ -268,11 +269,15 @@ def _later(timed: Sequence[float]) -> float:
     return median(timed[_FIRST_PACKAGES:] or timed)
 
 
-def _packaged(porting: Porting, checkpoint: Checkpoint) -> float:
-    """Write a package; return the seconds."""
+def _packaged(porting: Porting, checkpoint: Checkpoint, shared: bool) -> float:
+    """Write a package; return the seconds.
+
+    Args:
+        shared: Its conversion is shared with other packages, as in a job of several goals.
+    """
     with TemporaryDirectory() as directory:
         start = process_time()
-        porting.write_package(checkpoint, Path(directory) / "package")
+        porting.write_package(checkpoint, Path(directory) / "package", shares_conversion=shared)
         return process_time() - start
 
 
@@ -312,7 +317,7 @@ def _case(porting: Porting, share: float, steps: int) -> _Case:
     start = process_time()
     checkpoint = porting.checkpoint(share, steps)
     seconds = process_time() - start
-    return _Case(porting.tested(checkpoint.artifact), seconds, _packaged(porting, checkpoint))
+    return _Case(porting.tested(checkpoint.artifact), seconds, _packaged(porting, checkpoint, shared=True))
 
 
 class _Peer:

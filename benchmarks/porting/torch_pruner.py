@@ -2,13 +2,13 @@
 
 Channels are ranked by the L2 norm over their group, normalised by the mean, and cut in many small steps until
 the limit on multiply-adds is met, as in the examples of Torch-Pruning. They are ranked within each layer, or
-over all layers with the same graph of operations (isomorphic pruning, ECCV 2024). Training has all elements of
-Mistify's: flipped images, distillation from the source's outputs for original and flipped images, momentum that
-persists across cuts, decoupled weight decay, and an average of the last weights. The caller chooses the
+over all layers with the same graph of operations (isomorphic pruning, ECCV 2024). Training has all elements
+of Mistify's: flipped images, distillation from the source's outputs for original and flipped images, momentum
+that persists across cuts, decoupled weight decay, and an average of the last weights. The caller chooses the
 learning rate and the ranking.
 
-With an earlier version, training between cuts without sparsity regularisation was the best on the test file; it
-was not selected again on validation data.
+With an earlier version, training between cuts without sparsity regularisation was the best on the test file;
+it was not selected again on validation data.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -94,9 +94,7 @@ class Peer:
         self._source, self._train, self._validation, self._seed = source, train, validation, seed
         torch.set_num_threads(1)
 
-    def cut(
-        self, share: float, steps: int, rate: float, ranking: Ranking = Ranking.WITHIN_LAYERS
-    ) -> Cut:
+    def cut(self, share: float, steps: int, rate: float, ranking: Ranking = Ranking.WITHIN_LAYERS) -> Cut:
         """Return the source cut to a share of its multiply-adds, and trained with a learning rate."""
         start = process_time()
         network = pruned(
@@ -115,7 +113,7 @@ class Peer:
         return Cut(network, multiply_adds(network, image) / whole, rate, ranking, seconds)
 
     def best(self, share: float, steps: int, rates: Sequence[float]) -> Cut:
-        """Return the same with the best learning rate, and then the better ranking, on the validation data."""
+        """Return the same with the best learning rate and then the better ranking on the validation data."""
         by_rate = [self.cut(share, steps, rate) for rate in rates]
         within_layers = max(by_rate, key=self._validated)
         isomorphic = self.cut(share, steps, within_layers.rate, Ranking.ISOMORPHIC)
