@@ -196,12 +196,13 @@ class Watchers(Clients):
         async with self.channel() as channel:
             stub = porting_pb2_grpc.PortingStub(channel)  # type: ignore[no-untyped-call]
             while True:
-                request = pb.WatchJobRequest(job_id=self.settings.job, after_sequence=after)
+                request = pb.WatchJobRequest(job_id=self.settings.job, after_sequence=after, grouped=True)
                 try:
-                    async for event in stub.WatchJob(request, metadata=self.settings.metadata):
-                        failures, after = 0, event.sequence
-                        self._newest[number] = event.unix_ms / 1e3
-                        self.note(time.time() - event.unix_ms / 1e3)
+                    async for message in stub.WatchJob(request, metadata=self.settings.metadata):
+                        for event in (message, *message.following):
+                            failures, after = 0, event.sequence
+                            self._newest[number] = event.unix_ms / 1e3
+                            self.note(time.time() - event.unix_ms / 1e3)
                 except grpc.aio.AioRpcError as error:
                     self._failures.append((time.time(), _described(error)))
                 failures += 1

@@ -1,8 +1,9 @@
 """A job with a selection of its goals, because a job may have thousands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mistify.jobs.job import Job
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import GoalState, Job
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,41 @@ class JobPart:
     goal_count: int
     goals_met: int
     next_page_token: str = ""
+
+
+def part_of(job: Job, selection: GoalSelection | None) -> JobPart:
+    """Return the selected goals of a job; None selects all.
+
+    Raises:
+        MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is invalid.
+    """
+    count, met = len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals)
+    if selection is None:
+        return JobPart(job, count, met)
+    if selection.goal_id:
+        goals = tuple(goal for goal in job.goals if goal.id == selection.goal_id)
+        if not goals:
+            raise no_goal(job.id, selection.goal_id)
+        return JobPart(replace(job, goals=goals), count, met)
+    first = first_position(selection.page_token)
+    end = first + max(0, selection.page_size)
+    return JobPart(replace(job, goals=job.goals[first:end]), count, met, str(end) if end < count else "")
+
+
+def no_goal(job_id: str, goal_id: str) -> MistifyError:
+    """Return the error for a goal that a job does not have."""
+    return MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+
+
+def first_position(token: str) -> int:
+    """Parse a page token, which is the position of the page's first goal.
+
+    Raises:
+        MistifyError: INVALID_CONFIG.
+    """
+    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"got the page token {token[:40]!r}; expected the previous page's token; start without one",
+        )
+    return int(token or 0)

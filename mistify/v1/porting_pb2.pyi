@@ -664,30 +664,34 @@ class PackageFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class WatchJobRequest(_message.Message):
-    __slots__ = ("job_id", "after_sequence", "so_far")
+    __slots__ = ("job_id", "after_sequence", "so_far", "grouped")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SO_FAR_FIELD_NUMBER: _ClassVar[int]
+    GROUPED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     after_sequence: int
     so_far: bool
-    def __init__(self, job_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., so_far: _Optional[bool] = ...) -> None: ...
+    grouped: bool
+    def __init__(self, job_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., so_far: _Optional[bool] = ..., grouped: _Optional[bool] = ...) -> None: ...
 
 class JobEvent(_message.Message):
-    __slots__ = ("sequence", "unix_ms", "goal_id", "job_state", "goal_state", "progress")
+    __slots__ = ("sequence", "unix_ms", "goal_id", "job_state", "goal_state", "progress", "following")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     GOAL_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_STATE_FIELD_NUMBER: _ClassVar[int]
     GOAL_STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWING_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     unix_ms: int
     goal_id: str
     job_state: JobState
     goal_state: GoalState
     progress: Progress
-    def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+    following: _containers.RepeatedCompositeFieldContainer[JobEvent]
+    def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., following: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric", "loss", "relative_costs", "structure_loss_weights", "job_share", "seconds_left")

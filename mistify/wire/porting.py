@@ -1,5 +1,7 @@
 """Conversion of jobs, plans and errors to protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
+from collections.abc import Sequence
+
 from mistify.config.data.metric import Metric
 from mistify.config.package.tuning import Part
 from mistify.costs.formats import AxisFormat
@@ -116,6 +118,18 @@ def event_to_proto(event: JobEvent) -> pb.JobEvent:
         case ProgressUpdate():
             message.progress.CopyFrom(_CONVERTER.to_message(event.event, pb.Progress))
     return message
+
+
+def events_to_proto(events: Sequence[JobEvent]) -> pb.JobEvent:
+    """Return one or more events as one message."""
+    message, *following = map(event_to_proto, events)
+    message.following.extend(following)
+    return message
+
+
+def events_from_proto(message: pb.JobEvent) -> list[JobEvent]:
+    """Return the events in a message, in order."""
+    return [event_from_proto(each) for each in (message, *message.following)]
 
 
 def event_from_proto(message: pb.JobEvent) -> JobEvent:

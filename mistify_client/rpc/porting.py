@@ -168,9 +168,9 @@ class PortingClient(JobControl):
         """
 
         def events(seen: int) -> Iterator[JobEvent]:
-            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen, so_far=so_far)
+            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen, so_far=so_far, grouped=True)
             for message in self._connection.stream(self._stub.WatchJob, request):
-                yield porting.event_from_proto(message)
+                yield from porting.events_from_proto(message)
 
         return resumed(events, after_sequence, lambda _, event: event.sequence, self._backoff)
 

@@ -2,20 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from mistify.jobs.job import Job
-from mistify.jobs.part import GoalSelection
+from mistify.jobs.part import GoalSelection, part_of
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.porting import plan_to_proto
 from mistify_server.identity.callers import current_caller
+from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.package_files import CHUNK, PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import search_of
 from mistify_server.jobs.service import PortingService
 from mistify_server.usage import UsageService
+
+#: Goals that become a message in less time than another thread takes to begin.
+_FEW_GOALS: Final = 10
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
@@ -38,17 +43,20 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         self._packages = packages
         self._usage = usage
         self._report_page = report_page
+        self._groups: WeakKeyDictionary[EventRead, pb.JobEvent] = WeakKeyDictionary()
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        job_id = await self._service.submit(
+        job = await self._service.submit(
             request.config_json,
             request.idempotency_key,
             request.name,
             request.tags,
             porting.priority_from_proto(request.priority),
         )
-        return await self._part(job_id, request)
+        part = part_of(job, _selection(request))
+        few = len(part.job.goals) <= _FEW_GOALS
+        return porting.part_to_proto(part) if few else await asyncio.to_thread(porting.part_to_proto, part)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
         """Return the plan of a batch without starting a job."""
@@ -118,8 +126,18 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         self, request: pb.WatchJobRequest, context: Any
     ) -> AsyncIterator[pb.JobEvent]:
         """Stream the events of a job."""
-        async for event in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
-            yield porting.event_to_proto(event)
+        async for read in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
+            if request.grouped:
+                yield self._group(read)
+            else:
+                for event in read.events:
+                    yield porting.event_to_proto(event)
+
+    def _group(self, read: EventRead) -> pb.JobEvent:
+        """Return events as one message, which is made once for all watchers."""
+        if read not in self._groups:
+            self._groups[read] = porting.events_to_proto(read.events)
+        return self._groups[read]
 
     async def GetGoalDetails(  # noqa: N802
         self, request: pb.GetGoalDetailsRequest, context: Any

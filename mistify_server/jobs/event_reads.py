@@ -1,8 +1,9 @@
 """Events of jobs, read once for all watchers that have seen the same ones."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mistify.jobs.job import JobEvent
 
@@ -10,10 +11,11 @@ from mistify.jobs.job import JobEvent
 _MOST_READS: Final = 8
 
 
-class EventRead(NamedTuple):
-    """The next events of a job, and whether no others will follow them."""
+@dataclass(frozen=True, eq=False)
+class EventRead:
+    """The next events of a job, and whether no others will follow them; one object for all their watchers."""
 
-    events: list[JobEvent]
+    events: Sequence[JobEvent]
     ended: bool
 
 

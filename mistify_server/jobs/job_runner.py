@@ -46,12 +46,20 @@ class JobRunner:
         traces: Traces,
     ) -> None:
         paused = job.state is JobState.PAUSED
+        self._begun = False
         course = Course(states, job.goals, engine.slots, job.seconds)
         self.lease = lease
         self._store = store
         self._log = JobLog(store.jobs, job, on_change, writer, course, lease=lease)
         self._log.paused = paused
-        self._queue = StepQueue(scheduler, job.id, submitter, priority=job.priority, paused=paused)
+        self._queue = StepQueue(
+            scheduler,
+            job.id,
+            submitter,
+            priority=job.priority,
+            paused=paused,
+            before_step=self._begin,
+        )
         self._adaptations = {
             state.plan.number: CollectiveAdaptation(
                 state, self._log, engine, store, self._queue, traces=traces
@@ -96,6 +104,8 @@ class JobRunner:
 
     @paused.setter
     def paused(self, paused: bool) -> None:
+        if paused != self.paused:
+            self._begun = True  # a job that is resumed is stored as running, also before its first step
         self._log.paused = self._queue.paused = paused
 
     def prioritize(self, priority: JobPriority) -> None:
@@ -109,9 +119,6 @@ class JobRunner:
             LeaseLostError: Another server has taken the job, or it was ended.
             MistifyError: The store rejects the changes permanently.
         """
-        async with self._log.writing:
-            if not self.paused:
-                await self._log.write(JobChanged(JobState.RUNNING))
         for adaptation in self._adaptations.values():
             adaptation.queue_steps()
         while True:
@@ -128,6 +135,14 @@ class JobRunner:
                         await self.catch_up()
                     else:
                         return end
+
+    async def _begin(self) -> None:
+        """Store that the job runs when its first step has a worker: jobs that wait need no further write."""
+        if not self._begun:
+            async with self._log.writing:
+                if not self._begun:
+                    await self._log.write(JobChanged(JobState.RUNNING))
+                    self._begun = True
 
     def _end(self) -> JobChanged:
         """Return the change that ends the job."""

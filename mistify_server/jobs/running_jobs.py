@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 from tenacity import AsyncRetrying
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.caller_limits import CallerLimits
@@ -200,10 +200,10 @@ class RunningJobs:
 
     async def watch(
         self, tenant: str, job_id: str, after: int, *, so_far: bool = False
-    ) -> AsyncIterator[JobEvent]:
+    ) -> AsyncIterator[EventRead]:
         """Yield every event with a number above `after`, then new events as they occur, until the job ends.
 
-        With `so_far`, only yield existing events.
+        Events come as they are read, at least one at a time. With `so_far`, only yield existing events.
 
         Args:
             tenant: The tenant of the watcher; only those of the same tenant share reads.
@@ -216,18 +216,17 @@ class RunningJobs:
             changed = self._changed.setdefault(job_id, NextChange())
             try:
                 read = partial(self._read_events, tenant, job_id, after)
-                events, ended = await changed.events((tenant, after), read)
+                found = await changed.events((tenant, after), read)
             except MistifyError as error:
                 if not is_outage(error) or self._stopped is not None:
                     raise
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            for event in events:
-                yield event
-            if events:
-                after = events[-1].sequence
+            if found.events:
+                after = found.events[-1].sequence
+                yield found
                 continue
-            if ended or so_far:
+            if found.ended or so_far:
                 return
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:

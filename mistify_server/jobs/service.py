@@ -11,15 +11,17 @@ from itertools import chain, starmap
 from mistify.config.reading import BatchReading
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPart, part_of
 from mistify.jobs.plan import Plan
 from mistify.times import utc_now
 from mistify_server.identity.callers import current_caller
 from mistify_server.identity.quotas import check_unfinished
 from mistify_server.identity.tenants import ByTenant
+from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
+from mistify_server.jobs.submissions import SubmittedJobs
 from mistify_server.names import check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.inspector import BatchInspector
@@ -75,6 +77,7 @@ class PortingService:
         self._inspector = inspector
         self._max_goals = max_goals
         self._now = now
+        self._submitted = ByTenant(lambda tenant: SubmittedJobs(store.of(tenant)))
 
     @property
     def store_reachable(self) -> bool:
@@ -97,7 +100,7 @@ class PortingService:
         name: str = "",
         tags: Sequence[str] = (),
         priority: JobPriority = JobPriority.NORMAL,
-    ) -> str:
+    ) -> Job:
         """Resolve and inspect configs, check their limits, plan them, and start a job for them.
 
         Args:
@@ -109,7 +112,7 @@ class PortingService:
             priority: Jobs with a higher one go first.
 
         Returns:
-            The id of the job.
+            The job as it is stored.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, or
@@ -118,11 +121,10 @@ class PortingService:
         """
         check_job_name(name)
         tags = checked_tags(tags)
-        known = await asyncio.to_thread(self._known, idempotency_key, config_text)
-        if known is not None:
-            return known
-        await self.check_quota()  # before a long inspection
-        reading, resolved = await asyncio.to_thread(self._resolved, config_text)
+        found = await asyncio.to_thread(self._known_or_resolved, idempotency_key, config_text)
+        if isinstance(found, Job):
+            return found
+        reading, resolved = found
         problems = ProblemCollector()
         with reading.problems_at_their_places():
             inspected = await self._inspector.inspect(resolved, problems)
@@ -131,29 +133,23 @@ class PortingService:
         plans = [batch.plan for batch in planned]
         job = self._new_job([goals[config.id] for config in reading.configs.values()])
         job = replace(job, name=name, tags=tags, priority=priority)
-        traceparent = current_traceparent()
-        submission = Submission(job, plans, config_text, idempotency_key or None, traceparent)
+        submission = Submission(job, plans, config_text, idempotency_key or None, current_traceparent())
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
     async def check_quota(self) -> None:
-        """Raise an error if the caller may have no further unfinished job.
-
-        Raises:
-            MistifyError: QUOTA_EXCEEDED.
-        """
+        """Raise QUOTA_EXCEEDED if the caller may have no further unfinished job."""
         await asyncio.to_thread(self._check_unfinished, current_caller().name)
 
-    async def _start(self, submission: Submission) -> str:
-        """Store and start a job, or return the id of a job submitted with the same key in the meantime."""
+    async def _start(self, submission: Submission) -> Job:
+        """Store and start a job, or return one that was submitted with the same key in the meantime."""
         job = submission.job
-        most = await asyncio.to_thread(self._most_unfinished, job.submitted_by)
         owner = self._jobs.owner_of_new
-        kept = await asyncio.to_thread(self._store.jobs.create, submission, most, owner)
+        kept = await self._submitted.own.create(submission, owner)
         if kept is job:
             _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
             self._jobs.start_new(job, submission.plans, current_caller().id, owner)
-        return kept.id
+        return kept
 
     async def plan(self, config_text: str) -> Plan:
         """Return the expected course of a batch of configs, without storing or starting anything.
@@ -246,8 +242,7 @@ class PortingService:
         """Return a job with selected goals, or with all goals."""
         if selection is not None:
             return await asyncio.to_thread(self._store.jobs.part, job_id, selection)
-        job = await asyncio.to_thread(self._store.jobs.job, job_id)
-        return JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals))
+        return part_of(await asyncio.to_thread(self._store.jobs.job, job_id), None)
 
     async def inputs(self, job_id: str) -> list[BatchInputs]:
         """Return the model, the data and the algorithm of each batch of a job."""
@@ -322,8 +317,10 @@ class PortingService:
         await self._check_known(job_id)
         await self._jobs.set_paused(job_id, paused=False)
 
-    def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+    def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[EventRead]:
         """Yield a job's events after a sequence number, then new events as they occur, until the job ends.
+
+        Watchers of a job get the same objects, each with at least one event.
 
         Args:
             after_sequence: The last known sequence number; 0 for all events.
@@ -363,20 +360,23 @@ class PortingService:
         return self._inspector.engine.slots
 
     def _check_unfinished(self, submitter: str) -> None:
-        most = self._most_unfinished(submitter)
-        check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
+        if (most := self._most_unfinished(submitter)) is not None:
+            check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
 
     def _most_unfinished(self, submitter: str) -> int | None:
         return self._store.tokens.limits(submitter).jobs
 
-    def _known(self, idempotency_key: str, config_text: str) -> str | None:
-        """Return the id of the job that was submitted with a key, and restore it; None if there is none."""
+    def _known_or_resolved(
+        self, idempotency_key: str, config_text: str
+    ) -> Job | tuple[BatchReading, list[ResolvedBatch]]:
+        """Return the job that was submitted with a key, and restore it; the resolved configs if none was."""
         known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
         if known is None:
-            return None
+            self._check_unfinished(current_caller().name)  # before a long inspection
+            return self._resolved(config_text)
         if known.removed_unix_ms is not None:
             self._store.jobs.restore(known.id)
-        return known.id
+        return replace(known, removed_unix_ms=None)
 
     def _new_job(self, goals: Sequence[Goal]) -> Job:
         now = self._now()

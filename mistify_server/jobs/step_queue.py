@@ -16,6 +16,10 @@ from mistify_server.tasks.in_progress import InProgress
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
+async def _nothing() -> None:
+    """Do nothing before a step."""
+
+
 @dataclass
 class _Share:
     """The slots in use by a tenant, a caller or a job, and their last turn: a number that rises with each."""
@@ -131,6 +135,7 @@ class StepQueue:
         caller: The caller whose job it is.
         priority: The job's priority.
         paused: Whether it starts no steps until it is resumed.
+        before_step: Called by each step with its slot, before it begins.
 
     Attributes:
         share: The job's share of the caller's slots.
@@ -144,11 +149,13 @@ class StepQueue:
         *,
         priority: JobPriority = JobPriority.NORMAL,
         paused: bool = False,
+        before_step: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self.job_id = job_id
         self.caller = caller
         self.priority = priority
         self.share = _Share()
+        self._before_step = before_step
         self._scheduler = scheduler
         self._paused = paused
         self._waiting: list[tuple[tuple[int, ...], int, Step]] = []
@@ -238,6 +245,7 @@ class StepQueue:
 
     async def _run_step(self, step: Step) -> None:
         with self._steps.entry():
+            await self._before_step()
             await step()
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState, PackageFile
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPart, no_goal
 from mistify_server.identity.callers import CallerId
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
@@ -43,6 +43,20 @@ class JobChange:
     name: str | None = None
     tags: tuple[str, ...] | None = None
     priority: JobPriority | None = None
+
+
+class NewJob(NamedTuple):
+    """A job to store.
+
+    Attributes:
+        submission: The job.
+        most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
+        owner: The server that gets the first lease of the job (`FIRST_FENCE`); None for no server.
+    """
+
+    submission: Submission
+    most_unfinished: int | None = None
+    owner: str | None = None
 
 
 class StoredPackage(NamedTuple):
@@ -79,7 +93,6 @@ class JobStore(ABC):
     broken.
     """
 
-    @abstractmethod
     def create(
         self, submission: Submission, most_unfinished: int | None = None, owner: str | None = None
     ) -> Job:
@@ -92,6 +105,18 @@ class JobStore(ABC):
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text; QUOTA_EXCEEDED.
+        """
+        (created,) = self.create_all([NewJob(submission, most_unfinished, owner)])
+        if isinstance(created, MistifyError):
+            raise created
+        return created
+
+    @abstractmethod
+    def create_all(self, new: Sequence[NewJob]) -> list[Job | MistifyError]:
+        """Store new jobs in one transaction, in order, as `create` does one by one.
+
+        Returns:
+            For each, what `create` returns or raises. Jobs that are refused do not affect the others.
         """
 
     @abstractmethod
@@ -157,7 +182,7 @@ class JobStore(ABC):
         """
         goals = self.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
         if not goals:  # an empty id selects no goal
-            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+            raise no_goal(job_id, goal_id)
         return goals[0]
 
     @abstractmethod

@@ -12,8 +12,9 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobPriority, JobState, ProgressUpdate
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPart, part_of
 from mistify.jobs.plan import Plan
+from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import MOST_SEARCHED, search_of
 from mistify_server.jobs.service import PortingService
@@ -116,9 +117,9 @@ def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
         """Check all configs and start a job for them."""
         text = await config_text(request)
         async with with_lines(text):
-            job_id = await service.submit(text, idempotency_key, name, tag, priority)
-        response.headers["location"] = f"/v1/jobs/{job_id}"
-        return await service.part(job_id, _FIRST_GOALS)
+            job = await service.submit(text, idempotency_key, name, tag, priority)
+        response.headers["location"] = f"/v1/jobs/{job.id}"
+        return part_of(job, _FIRST_GOALS)
 
     @router.post("/plans", responses=dict(responses(*_INVALID)), openapi_extra=_CONFIG)
     async def plan(request: Request) -> Plan:
@@ -251,7 +252,7 @@ def _add_detail_routes(router: APIRouter, service: PortingService) -> None:
         )
 
 
-async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
+async def _server_sent(events: AsyncIterator[EventRead]) -> AsyncIterator[str]:
     """Yield server-sent events, and comments as heartbeats."""
     coming = asyncio.ensure_future(anext(events, None))
     try:
@@ -261,12 +262,12 @@ async def _server_sent(events: AsyncIterator[JobEvent]) -> AsyncIterator[str]:
                 yield ": waiting\n\n"
                 continue
             try:
-                event = coming.result()
+                read = coming.result()
             except MistifyError:  # the response has begun: callers reconnect and then get the reason
                 return
-            if event is None:
+            if read is None:
                 return
-            yield _message(event)
+            yield "".join(map(_message, read.events))
             coming = asyncio.ensure_future(anext(events, None))
     finally:
         coming.cancel()

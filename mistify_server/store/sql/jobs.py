@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 from sqlalchemy import func, select
@@ -15,7 +16,7 @@ from mistify.jobs.job import GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.identity.callers import DEFAULT_TENANT, CallerId
 from mistify_server.identity.quotas import check_unfinished
-from mistify_server.store.changes import Addition, Change, JobChanged, Submission
+from mistify_server.store.changes import Addition, Change, JobChanged
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import (
     ANY_JOB,
@@ -23,12 +24,14 @@ from mistify_server.store.jobs import (
     JobOrigin,
     JobSearch,
     JobStore,
+    NewJob,
     StoredPackage,
 )
 from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchInputs, BatchState
 from mistify_server.store.references import Reference
 from mistify_server.store.sql.changes import apply_change
+from mistify_server.store.sql.creating import create_jobs
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.leases import check_complete, check_lease, next_lease
@@ -57,7 +60,6 @@ from mistify_server.store.sql.rows import (
     file_row,
     insert_addition,
     insert_events,
-    insert_job,
     job_event,
     last_sequence,
 )
@@ -86,18 +88,10 @@ class SqlJobStore(JobStore):
         self._references = DigestReferences()
 
     @override
-    def create(
-        self, submission: Submission, most_unfinished: int | None = None, owner: str | None = None
-    ) -> Job:
+    def create_all(self, new: Sequence[NewJob]) -> list[Job | MistifyError]:
         with self._database.write(certain=True) as session:
-            known = submitted(session, self._own, submission.idempotency_key, submission.config_text)
-            if known is not None:
-                return job_of(session, known)
-            submitter = submission.job.submitted_by
-            self._check_unfinished(session, submitter, most_unfinished)
-            insert_job(session, submission, self._own, owner)
-            self._append_events(session, submission.job.id, [(None, submission.job.state)])
-        return submission.job
+            unfinished = partial(count_unfinished, session, self._tenant)
+            return create_jobs(session, new, self._own, self._now_ms(), unfinished)
 
     @override
     def find(self, idempotency_key: str, config_text: str) -> Job | None:

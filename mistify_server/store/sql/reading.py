@@ -34,7 +34,7 @@ from mistify.jobs.job import (
     PackageFile,
     Source,
 )
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPart, first_position, no_goal
 from mistify.package.manifest import MANIFEST
 from mistify.package.signature import SIGNATURE_FILE
 from mistify_server.store.edges import EdgeRecord
@@ -114,9 +114,9 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
     if selection.goal_id:
         goals = _goals(session, row.id, GoalRow.id == selection.goal_id)
         if not goals:
-            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {row.id} has no goal "{selection.goal_id}"')
+            raise no_goal(row.id, selection.goal_id)
         return JobPart(_job(row, goals, _sources(session, row.id)), count, met)
-    first = _first_position(selection.page_token)
+    first = first_position(selection.page_token)
     end = first + max(0, selection.page_size)
     shown = GoalRow.position >= first, GoalRow.position < end
     goals = _goals(session, row.id, *shown) if first < end else ()
@@ -137,16 +137,6 @@ def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPar
         for states in [counts[row.id]]
         for total in [states.total()]
     ]
-
-
-def _first_position(token: str) -> int:
-    """Parse a page token, which is the position of the page's first goal."""
-    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG,
-            f"got the page token {token[:40]!r}; expected the previous page's token; start without one",
-        )
-    return int(token or 0)
 
 
 def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> Job:
@@ -323,10 +313,24 @@ def submitted(session: Session, tenant: str, key: str | None, config_text: str) 
     """
     stored = tenant_key(tenant, key)
     row = None if stored is None else session.scalar(select(JobRow).filter_by(idempotency_key=stored))
-    if row is not None and row.config_sha256 != digest(config_text):
+    if row is not None:
+        check_same_config(key, row.id, row.config_sha256, config_text)
+    return row
+
+
+def check_same_config(key: str | None, job_id: str, sha256: str, config_text: str) -> None:
+    """Raise an error if a repeated idempotency key comes with another config text.
+
+    Args:
+        job_id: The job that was submitted with the key.
+        sha256: Digest of its config text.
+
+    Raises:
+        MistifyError: CONFLICT.
+    """
+    if sha256 != digest(config_text):
         raise MistifyError(
             ErrorCode.CONFLICT,
-            f'the idempotency key "{key}" belongs to the job {row.id}, which has another config; '
+            f'the idempotency key "{key}" belongs to the job {job_id}, which has another config; '
             "use a new key",
         )
-    return row

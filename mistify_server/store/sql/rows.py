@@ -1,7 +1,7 @@
 """Conversion between rows and domain objects: jobs, goals, checkpoints and events."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -26,6 +26,7 @@ from mistify.jobs.job import (
 )
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.jobs import NewJob
 from mistify_server.store.leases import FIRST_FENCE
 from mistify_server.store.sql.schema import (
     AdditionRow,
@@ -56,40 +57,56 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def insert_job(session: Session, submission: Submission, tenant: str, owner: str | None) -> None:
-    """Insert the rows of a new job of a tenant; the server `owner`, if any, has its first lease."""
-    job = submission.job
-    session.add(
-        JobRow(
-            id=job.id,
-            state=job.state.value,
-            idempotency_key=tenant_key(tenant, submission.idempotency_key),
-            config_text=submission.config_text,
-            config_sha256=digest(submission.config_text),
-            created_unix_ms=job.created_unix_ms,
-            submitted_by=job.submitted_by,
-            name=job.name,
-            tags=list(job.tags),
-            priority=job.priority.value,
-            removed_unix_ms=None,
-            traceparent=submission.traceparent,
-            reason=job.reason,
-            seconds=job.seconds,
-            spent=dict(job.spent),
-            tenant=tenant,
-            owner=owner,
-            fence=0 if owner is None else FIRST_FENCE,
-        )
-    )
-    session.flush()
-    session.add_all(
-        BatchRow(
-            job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None, reference=None
-        )
+def insert_jobs(session: Session, new: Collection[NewJob], tenant: str, unix_ms: int) -> None:
+    """Insert the rows of new jobs of a tenant, each with its first event and lease."""
+    submissions = [each.submission for each in new]
+    jobs = [_job_columns(each.submission, tenant, each.owner) for each in new]
+    batches = [
+        {
+            "job_id": submission.job.id,
+            "number": plan.number,
+            "plan": plan.model_dump(mode="json"),
+            "root": None,
+            "reference": None,
+        }
+        for submission in submissions
         for plan in submission.plans
-    )
-    session.flush()
-    insert_goals(session, job.id, job.goals, 0)
+    ]
+    goals = [
+        row for submission in submissions for row in _goal_rows(submission.job.id, submission.job.goals, 0)
+    ]
+    events = [
+        row
+        for submission in submissions
+        for row in _event_rows(submission.job.id, [(None, submission.job.state)], 1, unix_ms)
+    ]
+    for table, rows in ((JobRow, jobs), (BatchRow, batches), (GoalRow, goals), (EventRow, events)):
+        if rows:
+            session.execute(insert(table), rows)
+
+
+def _job_columns(submission: Submission, tenant: str, owner: str | None) -> dict[str, Any]:
+    job = submission.job
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "idempotency_key": tenant_key(tenant, submission.idempotency_key),
+        "config_text": submission.config_text,
+        "config_sha256": digest(submission.config_text),
+        "created_unix_ms": job.created_unix_ms,
+        "submitted_by": job.submitted_by,
+        "name": job.name,
+        "tags": list(job.tags),
+        "priority": job.priority.value,
+        "removed_unix_ms": None,
+        "traceparent": submission.traceparent,
+        "reason": job.reason,
+        "seconds": job.seconds,
+        "spent": dict(job.spent),
+        "tenant": tenant,
+        "owner": owner,
+        "fence": 0 if owner is None else FIRST_FENCE,
+    }
 
 
 def tenant_key(tenant: str, key: str | None) -> str | None:
@@ -99,12 +116,16 @@ def tenant_key(tenant: str, key: str | None) -> str | None:
 
 def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: int) -> None:
     """Insert the rows of new goals, starting at the position `first` in the job."""
-    rows = [
+    rows = _goal_rows(job_id, goals, first)
+    if rows:
+        session.execute(insert(GoalRow), rows)
+
+
+def _goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[dict[str, Any]]:
+    return [
         {"job_id": job_id, "position": position, **_columns(goal)}
         for position, goal in enumerate(goals, first)
     ]
-    if rows:
-        session.execute(insert(GoalRow), rows)
 
 
 def _columns(goal: Goal) -> dict[str, Any]:
@@ -221,7 +242,13 @@ def insert_events(
     session: Session, job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int
 ) -> None:
     """Insert the rows of simultaneous events, numbered from `first`."""
-    rows = [
+    rows = _event_rows(job_id, events, first, unix_ms)
+    if rows:
+        session.execute(insert(EventRow), rows)
+
+
+def _event_rows(job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int) -> list[dict[str, Any]]:
+    return [
         {
             "job_id": job_id,
             "sequence": sequence,
@@ -233,8 +260,6 @@ def insert_events(
         for sequence, (goal_id, event) in enumerate(events, first)
         for kind, body in [_event_body(event)]
     ]
-    if rows:
-        session.execute(insert(EventRow), rows)
 
 
 def _event_body(event: Event) -> tuple[str, dict[str, object]]:

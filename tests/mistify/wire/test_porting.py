@@ -43,6 +43,12 @@ def test_an_event_survives_the_wire(event: JobEvent) -> None:
     assert porting.event_from_proto(pb.JobEvent.FromString(wire)) == event
 
 
+@given(st.lists(events, min_size=1, max_size=4))
+def test_events_survive_the_wire_together(group: list[JobEvent]) -> None:
+    wire = porting.events_to_proto(group).SerializeToString()
+    assert porting.events_from_proto(pb.JobEvent.FromString(wire)) == group
+
+
 @given(details)
 def test_the_details_of_a_goal_survive_the_wire(details: GoalDetails) -> None:
     wire = porting.details_to_proto(details).SerializeToString()

@@ -135,6 +135,16 @@ def test_past_events_can_be_requested(service, client):
     assert [request.so_far for request in service.fake.requests_of(pb.WatchJobRequest)] == [True]
 
 
+def test_events_may_come_together(service, client, monkeypatch):
+    def together(fake, request, context):
+        assert request.grouped
+        yield porting.events_to_proto(fake.events[request.after_sequence : 4])
+        yield porting.events_to_proto(fake.events[4:])
+
+    monkeypatch.setattr(type(service.fake), "WatchJob", together)
+    assert list(client.watch("job-1")) == service.fake.events
+
+
 def test_watch_resumes_where_the_connection_broke(service, client, waits):
     service.fake.watch_faults = [2, 0, 3]
     assert list(client.watch("job-1")) == service.fake.events

@@ -130,14 +130,14 @@ async def test_a_new_job_runs_from_its_plan_without_reading_the_store(
 async def test_a_job_runs_even_if_its_caller_disconnects_during_submission(
     caller: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, begun, hung_up = SqlJobStore.create, threading.Event(), threading.Event()
+    create, begun, hung_up = SqlJobStore.create_all, threading.Event(), threading.Event()
 
     def slowly(store: SqlJobStore, *submission: Any) -> Any:
         begun.set()
         assert hung_up.wait(30)
         return create(store, *submission)
 
-    monkeypatch.setattr(SqlJobStore, "create", slowly)
+    monkeypatch.setattr(SqlJobStore, "create_all", slowly)
     call = asyncio.create_task(caller.submit([make_config("a", FLOP="0.5x")], key="again"))
     await wait_until(begun.is_set)
     call.cancel()

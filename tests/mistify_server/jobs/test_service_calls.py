@@ -12,7 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState, ProgressUpdate
 from mistify.jobs.part import JobPart
+from mistify.v1 import porting_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
+from mistify.wire import porting
 from mistify_server.engines.pooled_engine import PooledEngine
 from mistify_server.store.sql.reading import part_of
 from tests.mistify_server.outcomes import failure, goals
@@ -48,6 +50,16 @@ async def test_a_watcher_receives_events_as_they_happen(caller: Any, site: Any, 
         if isinstance(event.event, ProgressUpdate) and event.event.stage == "in adapt":
             (site.control / "hold-adapt").unlink()
     assert seen == list(range(1, len(seen) + 1))
+
+
+async def test_events_come_together_if_the_request_allows_it(caller: Any, make_config: Config) -> None:
+    job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.25x")])
+    events = await caller.events(job.id)
+    for after in (0, 3):
+        request = pb.WatchJobRequest(job_id=job.id, after_sequence=after, grouped=True)
+        messages = [message async for message in caller.stream(caller.stub.WatchJob, request)]
+        assert len(messages) == 1
+        assert porting.events_from_proto(messages[0]) == events[after:]
 
 
 async def test_a_request_for_past_events_ends_while_the_job_continues(
