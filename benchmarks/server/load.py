@@ -29,10 +29,11 @@ import math
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from select import select
 from statistics import median
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
@@ -90,6 +91,9 @@ _DOWNLOADS: Final = 4
 _CONNECTING: Final = 120.0
 _PAUSE: Final = 0.2
 
+#: How long a process of clients may take to say what it has measured, in seconds.
+_ANSWERING: Final = 60.0
+
 
 def _add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--database", metavar="URL", help="an empty database in PostgreSQL")
@@ -107,6 +111,8 @@ class ClientProcess:
             raise TypeError("the process has no pipes")
         self._process.stdin.write(f"{1e3 * since}\n")
         self._process.stdin.flush()
+        if not select([self._process.stdout], (), (), _ANSWERING)[0]:
+            raise TimeoutError(f"the clients have not answered for {_ANSWERING:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError("the clients have ended")
@@ -242,6 +248,19 @@ class Load:
         self._table.add_row(what, f"{measured['count']:,}", f"{measured['per_s']:,.1f}", *times, failures)
 
 
+def _measured(phase: Callable[[], Figures]) -> Figures:
+    """Return the figures of a phase, and none if it fails, so that the others can still be measured."""
+    begun = time.monotonic()
+    print(f"{phase.__name__} ...", file=sys.stderr, flush=True)
+    try:
+        return phase()
+    except (OSError, RuntimeError) as error:
+        print(f"{phase.__name__} failed: {error}", file=sys.stderr, flush=True)
+        return {}
+    finally:
+        print(f"{phase.__name__}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+
+
 def measure(options: Namespace) -> Figures:
     """Return all figures, and print them."""
     size = _QUICK if options.quick else _FULL
@@ -254,7 +273,7 @@ def measure(options: Namespace) -> Figures:
             phases = (load.downloads, load.reports, load.watchers, load.storm, load.mix, load.submissions)
             figures: dict[str, float] = {}
             for phase in phases:
-                figures |= phase()
+                figures |= _measured(phase)
         finally:
             load.print()
             server.stop()
