@@ -260,7 +260,7 @@ def _open_services(
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
         uploads = open_uploads(store, settings.store / UPLOADS, settings.max_uploads)
-        roots = DataRoots.of(settings.data_roots)
+        roots = DataRoots.of(settings.data_roots, settings.store)
         jobs = RunningJobs(store, measured, traces)
         models = ModelRepository(store.models, store.artifacts)
 

@@ -27,7 +27,7 @@ def main() -> None:
     text = sys.stdin.read()
     with open_store(options.store) as store:
         models = ModelRepository(store.models, store.artifacts)
-        roots = DataRoots.of(options.data_root)
+        roots = DataRoots.of(options.data_root, options.store)
         resolver = BatchResolver(models, roots, store.devices, allow_code=True, opens_models=True)
         problems: Sequence[Problem] = ()
         try:

@@ -23,26 +23,37 @@ _OTHER_KIND: Final = {PathKind.FILE: PathKind.DIRECTORY, PathKind.DIRECTORY: Pat
 class DataRoots:
     """Directories with models and data, with all symbolic links resolved.
 
-    `uploads` is None if the server has no uploads.
+    Attributes:
+        store: Directory of the server's store, which has files of all tenants and secrets: no config can name
+            it, a file in it, or a directory that contains it, even if it is below a root.
+        uploads: None if the server has no uploads.
     """
 
     roots: tuple[Path, ...]
+    store: Path
     uploads: Uploads | None = None
 
     @classmethod
-    def of(cls, directories: Sequence[Path], uploads: Uploads | None = None) -> "DataRoots":
+    def of(cls, directories: Sequence[Path], store: Path) -> "DataRoots":
         """Return the roots in search order.
 
         Raises:
-            MistifyError: NOT_FOUND, a root is not a directory.
+            MistifyError: NOT_FOUND, a root is not a directory; INVALID_CONFIG, it is in the store.
         """
+        store = store.resolve()
         for directory in directories:
             if not directory.is_dir():
                 raise MistifyError(
                     ErrorCode.NOT_FOUND,
                     f"the data root {directory} is not a directory; create it or omit it",
                 )
-        return cls(tuple(directory.resolve() for directory in directories), uploads)
+            if directory.resolve().is_relative_to(store):
+                raise MistifyError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"the data root {directory} is in the server's store {store}, whose files configs must "
+                    "not read; use a directory outside of it",
+                )
+        return cls(tuple(directory.resolve() for directory in directories), store)
 
     def find(self, path: str, kind: PathKind = PathKind.FILE) -> Path:
         """Return the resolved path of a file or upload; relative paths are searched below each root in order.
@@ -58,9 +69,12 @@ class DataRoots:
         if upload is not None and self.uploads is not None:
             return self._find_upload(upload, kind, self.uploads)
         expected = f"{kind.value} below a data root ({self})"
-        outside = other_kind = False
+        outside = other_kind = stored = False
         for candidate in self._candidates(path):
             resolved = Path(os.path.realpath(candidate))
+            if self._has_files_of_store(resolved):
+                stored = True
+                continue
             inside = any(resolved.is_relative_to(root) for root in self.roots)
             other_kind |= inside and _exists(_OTHER_KIND.get(kind), resolved)
             if not _exists(kind, resolved):
@@ -70,6 +84,8 @@ class DataRoots:
             outside = True
         if other_kind:
             raise _of_other_kind(path, expected, kind)
+        if stored:
+            raise InvalidValue(path, expected, "the server's store is there; use a directory without it")
         if outside or (os.path.isabs(path) and not self._below_a_root(path)):
             raise InvalidValue(path, expected, "move it there, or add its root")
         raise InvalidValue(path, expected, self._advice(path))
@@ -95,6 +111,9 @@ class DataRoots:
         for root in self.roots:
             yield os.path.join(root, path)
 
+    def _has_files_of_store(self, path: Path) -> bool:
+        return path.is_relative_to(self.store) or self.store.is_relative_to(path)
+
     def _below_a_root(self, path: str) -> bool:
         normal = Path(os.path.normpath(path))
         return any(normal.is_relative_to(root) for root in self.roots)
@@ -114,7 +133,7 @@ class DataRoots:
     def _names_in(self, directory: str) -> list[str]:
         """Return the names in a directory; empty if it is not below a root or cannot be listed."""
         real = Path(os.path.realpath(directory))
-        if not any(real.is_relative_to(root) for root in self.roots):
+        if real.is_relative_to(self.store) or not any(real.is_relative_to(root) for root in self.roots):
             return []
         with suppress(OSError):
             return sorted(os.listdir(real))[:_MOST_SUGGESTIONS_FROM]

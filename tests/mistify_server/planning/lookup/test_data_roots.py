@@ -17,7 +17,7 @@ def roots(tmp_path: Path) -> DataRoots:
     (tmp_path / "second" / "train.npz").write_text("second")
     (tmp_path / "second" / "test.npz").write_text("second")
     (tmp_path / "secret" / "key").write_text("secret")
-    return DataRoots.of([tmp_path / "first", tmp_path / "second"])
+    return DataRoots.of([tmp_path / "first", tmp_path / "second"], tmp_path / "first" / "store")
 
 
 def test_roots_are_searched_in_order(roots: DataRoots) -> None:
@@ -91,7 +91,7 @@ def test_names_with_another_suffix_are_suggested(
         (tmp_path / name).touch()
     advice = f'did you mean "{suggested}"' if suggested else "check the path"
     with pytest.raises(InvalidValue, match=re.escape(advice)):
-        DataRoots.of([tmp_path]).find(wanted)
+        DataRoots.of([tmp_path], tmp_path / "store").find(wanted)
 
 
 def test_similar_names_are_suggested(roots: DataRoots, tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_similar_names_are_suggested(roots: DataRoots, tmp_path: Path) -> None:
         roots.find("deep/cifar_10.npz")
 
 
-def test_the_error_without_roots_names_the_option() -> None:
+def test_the_error_without_roots_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="--data-root"):
-        DataRoots.of([]).find("train.npz")
+        DataRoots.of([], tmp_path).find("train.npz")
 
 
 def test_a_missing_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MistifyError) as raised:
-        DataRoots.of([tmp_path / "nowhere"])
+        DataRoots.of([tmp_path / "nowhere"], tmp_path)
     assert raised.value.code is ErrorCode.NOT_FOUND
 
 
@@ -119,4 +119,40 @@ def test_the_error_says_how_to_send_a_file_that_the_server_does_not_have(
     checks = "check the path; .*; to send" if has_roots else "; to send"
     sends = r"PUT /v1/files/SHA256, and name it upload:SHA256/net\.keras"
     with pytest.raises(InvalidValue, match=f"{checks} a file: {sends}"):
-        DataRoots.of([tmp_path] if has_roots else []).find("models/net.keras")
+        DataRoots.of([tmp_path] if has_roots else [], tmp_path / "store").find("models/net.keras")
+
+
+@pytest.mark.parametrize("kind", PathKind)
+@pytest.mark.parametrize(
+    "path", ["store/signing", "store", ".", "{base}/first/store/signing", "link", "up/first"]
+)
+def test_no_path_gives_access_to_the_store(
+    roots: DataRoots, tmp_path: Path, path: str, kind: PathKind
+) -> None:
+    """It is below the first root: neither its files, nor a directory with it, can be read as data."""
+    (tmp_path / "first" / "store").mkdir()
+    (tmp_path / "first" / "store" / "signing").write_text("secret")
+    (tmp_path / "second" / "link").symlink_to(tmp_path / "first" / "store")
+    (tmp_path / "second" / "up").symlink_to(tmp_path)
+    with pytest.raises(InvalidValue, match="below a data root"):
+        DataRoots.of([tmp_path / "first"], tmp_path / "first" / "store").find(
+            path.format(base=tmp_path), kind
+        )
+    with pytest.raises(InvalidValue, match="the server's store is there; use a directory without it"):
+        roots.find("link", kind)
+
+
+def test_names_in_the_store_are_not_suggested(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "first" / "store").mkdir()
+    (tmp_path / "first" / "store" / "signing").write_text("secret")
+    with pytest.raises(InvalidValue) as raised:
+        roots.find("store/signin")
+    assert "did you mean" not in str(raised.value.problem("model"))
+
+
+def test_a_root_in_the_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store" / "artifacts").mkdir(parents=True)
+    for root in (tmp_path / "store", tmp_path / "store" / "artifacts"):
+        with pytest.raises(MistifyError, match="use a directory outside of it") as raised:
+            DataRoots.of([root], tmp_path / "store")
+        assert raised.value.code is ErrorCode.INVALID_CONFIG

@@ -27,7 +27,7 @@ RIGHT = {
 def resolver(tmp_path: Path) -> Iterator[BatchResolver]:
     with open_store(tmp_path / "store") as store:
         repository = ModelRepository(store.models, store.artifacts)
-        yield BatchResolver(repository, DataRoots.of([tmp_path]), store.devices)
+        yield BatchResolver(repository, DataRoots.of([tmp_path], tmp_path / "store"), store.devices)
 
 
 def found(resolver: BatchResolver, *configs: Any) -> list[str]:

@@ -13,7 +13,7 @@ from mistify_server.tasks.sources import ModelSource
 def roots(tmp_path: Path) -> DataRoots:
     (tmp_path / "root" / "bert").mkdir(parents=True)
     (tmp_path / "root" / "net.weights.h5").touch()
-    return DataRoots.of([tmp_path / "root"])
+    return DataRoots.of([tmp_path / "root"], tmp_path / "store")
 
 
 def test_names_are_parsed(roots: DataRoots, tmp_path: Path) -> None:

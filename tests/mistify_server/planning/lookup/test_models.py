@@ -33,7 +33,7 @@ def test_a_model_name_ignores_case_and_refers_to_the_copied_model(
 
 
 def test_a_model_in_a_config_is_resolved(repository: ModelRepository, tmp_path: Path) -> None:
-    roots = DataRoots.of([tmp_path])
+    roots = DataRoots.of([tmp_path], tmp_path / "store")
     assert find_model("resnet", repository, roots) == repository.find("Resnet")
     assert find_model("Digits-ResNet", repository, roots) == ModelSource(builtin="digits-resnet")
     assert find_model("net.h5", repository, roots) == ModelSource(path=str(tmp_path / "net.h5"))
@@ -47,7 +47,7 @@ def test_a_model_in_a_config_is_resolved(repository: ModelRepository, tmp_path: 
 def test_an_onnx_file_is_found_with_its_sizes_and_external_data(
     repository: ModelRepository, tmp_path: Path
 ) -> None:
-    roots, sizes = DataRoots.of([tmp_path]), (("image", (3, 8, 8)),)
+    roots, sizes = DataRoots.of([tmp_path], tmp_path / "store"), (("image", (3, 8, 8)),)
     for name in ("net.onnx", "other.onnx", "net.onnx.data"):
         (tmp_path / name).touch()
     net, other = str(tmp_path / "net.onnx"), str(tmp_path / "other.onnx")
@@ -64,7 +64,7 @@ def test_an_onnx_file_is_found_with_its_sizes_and_external_data(
 
 
 def test_a_function_is_found_with_its_file_and_weights(repository: ModelRepository, tmp_path: Path) -> None:
-    roots, file = DataRoots.of([tmp_path]), tmp_path / "model.py"
+    roots, file = DataRoots.of([tmp_path], tmp_path / "store"), tmp_path / "model.py"
     for name in ("model.py", "weights.pt"):
         (tmp_path / name).touch()
     made = ModelSource(path=str(file), call="network")
@@ -90,7 +90,7 @@ def test_an_added_onnx_file_contains_its_external_data(repository: ModelReposito
         repository.add("added", path)
     repository.add("added", path.parent)
     path.unlink()
-    found = find_model("added?x=3", repository, DataRoots.of([]))
+    found = find_model("added?x=3", repository, DataRoots.of([], tmp_path))
     assert (found.sizes, found.external_data) == ((("x", (3,)),), None)
     assert onnx.load(found.path).graph.initializer[0].raw_data == files.normal(3).tobytes()
 
@@ -116,7 +116,7 @@ def test_invalid_models_cannot_be_added(
 
 
 def test_data_is_either_built_in_or_a_file(tmp_path: Path) -> None:
-    roots = DataRoots.of([tmp_path])
+    roots = DataRoots.of([tmp_path], tmp_path / "store")
     (tmp_path / "train.npz").touch()
     assert find_data("builtin:digits-train", "train", roots) == "builtin:digits-train"
     assert find_data("train.npz", "train", roots) == str(tmp_path / "train.npz")

@@ -39,7 +39,7 @@ def resolved(
     config = PortingConfig.model_validate({**raw, "dataset": files | dataset})
     models = ModelRepository(store.models, store.artifacts)
     problems = ProblemCollector()
-    resolver = BatchResolver(models, DataRoots.of([root]), store.devices, allow_code)
+    resolver = BatchResolver(models, DataRoots.of([root], root / "store"), store.devices, allow_code)
     batches = resolver.resolve(collective_batches([config]), problems)
     return batches[0].data if batches else None, [problem.place for problem in problems.problems]
 
@@ -77,7 +77,7 @@ def with_tasks(store: Store, root: Path, space: object, *tasks: object) -> tuple
     ]
     problems = ProblemCollector()
     models = ModelRepository(store.models, store.artifacts)
-    resolver = BatchResolver(models, DataRoots.of([root]), store.devices)
+    resolver = BatchResolver(models, DataRoots.of([root], root / "store"), store.devices)
     batches = resolver.resolve(collective_batches(configs), problems)
     found = [str(config.task) for batch in batches for config in batch.batch.configs]
     return found, [str(problem) for problem in problems.problems]
@@ -223,7 +223,7 @@ def test_files_in_a_new_setting_are_uploaded_and_found(
     assert UploadName.parse(names["crops"]).directory
 
     models = ModelRepository(store.models, store.artifacts)
-    resolver = BatchResolver(models, DataRoots.of([served]), store.devices)
+    resolver = BatchResolver(models, DataRoots.of([served], tmp_path / "store"), store.devices)
     problems = ProblemCollector()
     found = resolver.with_paths(WithMasks.model_validate(dataset), "[0].dataset", problems)
     assert (problems.problems, found.crops) == ([], str(served / "crops"))
