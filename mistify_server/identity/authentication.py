@@ -139,7 +139,7 @@ def create_token(
     now_ms = int(time.time() * 1000)
     expires_ms = None if days is None else now_ms + days * _DAY_MS
     quota, digest = replace(tokens.limits(name), **chosen), Credential.of(secret).sha256
-    token = AccessToken(name, digest, frozenset(scopes), now_ms, expires_ms, quota, tokens.tenant)
+    token = AccessToken(name, tokens.tenant, digest, frozenset(scopes), now_ms, expires_ms, quota)
     tokens.add(token)
     return token, secret
 

@@ -52,7 +52,7 @@ class Caller:
 
     name: str
     scopes: frozenset[Scope]
-    tenant: str = DEFAULT_TENANT
+    tenant: str
 
     @property
     def id(self) -> CallerId:
@@ -95,10 +95,10 @@ class Caller:
 
 
 #: Everyone who calls a server without a token, which only programs on the same machine can reach.
-LOCAL: Final = Caller("local", frozenset({Scope.ADMIN}))
+LOCAL: Final = Caller("local", frozenset({Scope.ADMIN}), DEFAULT_TENANT)
 
 #: Whoever has the token in the server's --token-file.
-ADMINISTRATOR: Final = Caller("administrator", frozenset({Scope.ADMIN}))
+ADMINISTRATOR: Final = Caller("administrator", frozenset({Scope.ADMIN}), DEFAULT_TENANT)
 
 _CALLER: ContextVar[Caller] = ContextVar("caller", default=LOCAL)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mistify.quotas import UNLIMITED, Quota
-from mistify_server.identity.callers import DEFAULT_TENANT, CallerId, Scope
+from mistify_server.identity.callers import CallerId, Scope
 
 
 @dataclass(frozen=True)
@@ -14,20 +14,20 @@ class AccessToken:
 
     Attributes:
         name: Name of the caller, unique within the tenant.
+        tenant: The tenant to which its holder belongs.
         sha256: Digest of the secret, in hexadecimal.
         created_unix_ms: Time of its creation, in milliseconds since 1970.
         expires_unix_ms: Time from which it is refused; None for never.
         limits: Limits on what its holder uses at the same time.
-        tenant: The tenant to which its holder belongs.
     """
 
     name: str
+    tenant: str
     sha256: str
     scopes: frozenset[Scope]
     created_unix_ms: int
     expires_unix_ms: int | None = None
     limits: Quota = UNLIMITED
-    tenant: str = DEFAULT_TENANT
 
     @property
     def holder(self) -> CallerId:

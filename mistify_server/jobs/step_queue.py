@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mistify.jobs.job import JobPriority
-from mistify_server.identity.callers import LOCAL, CallerId
+from mistify_server.identity.callers import CallerId
 from mistify_server.tasks.in_progress import InProgress
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
@@ -144,8 +144,8 @@ class StepQueue:
     def __init__(
         self,
         scheduler: StepScheduler,
-        job_id: str = "",
-        caller: CallerId = LOCAL.id,
+        job_id: str,
+        caller: CallerId,
         *,
         priority: JobPriority = JobPriority.NORMAL,
         paused: bool = False,

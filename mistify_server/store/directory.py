@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.parsing.validation import InvalidValue
+from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
@@ -109,11 +110,11 @@ def open_store(
             jobs=SqlJobStore(database),
             leases=SqlLeases(database),
             models=SqlModelStore(database),
-            devices=SqlDeviceStore(database),
-            fleet=SqlFleetStore(database),
-            rollouts=SqlRolloutStore(database),
+            devices=SqlDeviceStore(database, DEFAULT_TENANT),
+            fleet=SqlFleetStore(database, DEFAULT_TENANT),
+            rollouts=SqlRolloutStore(database, DEFAULT_TENANT),
             tuning=SqlTuningStore(database),
-            tokens=SqlTokenStore(database),
+            tokens=SqlTokenStore(database, DEFAULT_TENANT),
             signing_keys=SigningKeys(directory / SIGNING_KEYS),
             artifacts=opened_artifacts(directory),
             weights=Artifacts(directory / WEIGHTS),

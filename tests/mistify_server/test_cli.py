@@ -17,7 +17,7 @@ from mistify.errors import ErrorCode
 from mistify.quotas import Quota
 from mistify_server.cli import app
 from mistify_server.identity.authentication import Authenticator
-from mistify_server.identity.callers import Caller, Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, Caller, Scope
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
 from tests.support.plug_ins import environment, installed
@@ -185,7 +185,7 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert code == 0
     with open_store(tmp_path) as store:
         known = asyncio.run(Authenticator("other", store.tokens).caller_of_header(f"Bearer {secret.strip()}"))
-    assert known == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
+    assert known == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}), DEFAULT_TENANT)
     code, listed = run("tokens", "list", "--store", tmp_path)
     assert (code, "ci" in listed, "read, submit" in listed, secret.strip() in listed) == (
         0,

@@ -10,7 +10,6 @@ from typing_extensions import override
 from mistify.costs.devices import Device, DeviceTable
 from mistify.costs.profiles import MeasuredProfile, shrunk_factor
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import DeviceRow
@@ -24,7 +23,7 @@ _REPORTS = TypeAdapter(dict[str, dict[str, float]])
 class SqlDeviceStore(DeviceStore):
     """The rows of a tenant in the table `devices`."""
 
-    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
 

@@ -9,7 +9,6 @@ from sqlalchemy import bindparam, delete, insert, select
 from typing_extensions import override
 
 from mistify.fleet import DeviceReport, DeviceStatus
-from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.fleet import FleetStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import FleetRow
@@ -20,7 +19,7 @@ _STATUS = TypeAdapter(DeviceStatus)
 class SqlFleetStore(FleetStore):
     """The rows of a tenant in the table `fleet`."""
 
-    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
 

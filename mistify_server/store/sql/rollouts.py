@@ -5,7 +5,6 @@ from sqlalchemy import select
 from typing_extensions import override
 
 from mistify.rollouts import Rollout
-from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import RolloutRow
@@ -16,7 +15,7 @@ _ROLLOUT = TypeAdapter(Rollout)
 class SqlRolloutStore(RolloutStore):
     """The rows of a tenant in the table `rollouts`."""
 
-    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
 

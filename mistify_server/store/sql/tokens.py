@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.quotas import UNLIMITED, Quota
-from mistify_server.identity.callers import DEFAULT_TENANT, Scope
+from mistify_server.identity.callers import Scope
 from mistify_server.identity.tokens import AccessToken, TokenStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import TokenRow
@@ -25,7 +25,7 @@ class SqlTokenStore(TokenStore):
     A revoked token with limits keeps its row, without scopes and without the digest of its secret.
     """
 
-    def __init__(self, database: Database, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self.tenant = tenant
 

@@ -10,7 +10,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.identity.authentication import Authenticator, create_token, unauthenticated
-from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
+from mistify_server.identity.callers import ADMINISTRATOR, DEFAULT_TENANT, LOCAL, Caller, Scope
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
 from tests.support.gates import held
@@ -52,7 +52,9 @@ async def test_the_token_of_the_file_is_the_administrators(caller_of: CallerOf) 
 
 async def test_a_token_counts_until_it_is_revoked(store: Store, caller_of: CallerOf) -> None:
     _, secret = create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT])
-    assert await caller_of(f"Bearer {secret}") == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}))
+    assert await caller_of(f"Bearer {secret}") == Caller(
+        "ci", frozenset({Scope.READ, Scope.SUBMIT}), DEFAULT_TENANT
+    )
     assert await caller_of(f"Bearer {secret[:-1]}") is None
     store.tokens.revoke("ci")
     assert await caller_of(f"Bearer {secret}") is None
@@ -74,7 +76,7 @@ async def test_tokens_in_another_program_are_looked_up_off_the_event_loop(store:
         assert await asyncio.to_thread(gate.reached.wait, 60)
         assert await authenticator.caller_of_header("Bearer other") == ADMINISTRATOR
         assert not gate.opened.is_set()
-    assert await asking == Caller("ci", frozenset({Scope.READ}))
+    assert await asking == Caller("ci", frozenset({Scope.READ}), DEFAULT_TENANT)
 
 
 def test_secrets_are_not_stored(store: Store, tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_callers_without_a_token_learn_how_to_send_it_from_the_command_line_and_
 
 
 def test_a_caller_without_a_scope_is_told_which_one_is_needed() -> None:
-    Caller("boss", frozenset({Scope.ADMIN})).check(Scope.TUNE)
+    Caller("boss", frozenset({Scope.ADMIN}), DEFAULT_TENANT).check(Scope.TUNE)
     with pytest.raises(MistifyError, match='"ci" has the scopes read, submit; this needs tune') as caught:
-        Caller("ci", frozenset({Scope.SUBMIT, Scope.READ})).check(Scope.TUNE)
+        Caller("ci", frozenset({Scope.SUBMIT, Scope.READ}), DEFAULT_TENANT).check(Scope.TUNE)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED

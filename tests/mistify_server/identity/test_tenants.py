@@ -2,10 +2,19 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from inspect import Parameter, signature
 from threading import Event
+
+import pytest
 
 from mistify_server.identity.callers import Caller, CallerId, set_caller
 from mistify_server.identity.tenants import ByTenant
+from mistify_server.identity.tokens import AccessToken
+from mistify_server.jobs.step_queue import StepQueue
+from mistify_server.store.sql.devices import SqlDeviceStore
+from mistify_server.store.sql.fleet import SqlFleetStore
+from mistify_server.store.sql.rollouts import SqlRolloutStore
+from mistify_server.store.sql.tokens import SqlTokenStore
 
 
 def test_each_tenant_has_its_own() -> None:
@@ -64,3 +73,19 @@ def test_tenants_do_not_wait_while_something_is_made_for_a_new_one() -> None:
 
 def test_callers_outside_of_the_default_tenant_are_named_with_theirs() -> None:
     assert [str(CallerId(tenant, "ci")) for tenant in ("default", "red")] == ["ci", "red/ci"]
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (Caller, "tenant"),
+        (AccessToken, "tenant"),
+        (StepQueue, "caller"),
+        (SqlDeviceStore, "tenant"),
+        (SqlFleetStore, "tenant"),
+        (SqlRolloutStore, "tenant"),
+        (SqlTokenStore, "tenant"),
+    ],
+)
+def test_a_forgotten_tenant_is_not_that_of_the_operator(made: type, named: str) -> None:
+    assert signature(made).parameters[named].default is Parameter.empty

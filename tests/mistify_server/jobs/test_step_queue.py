@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from mistify.jobs.job import JobPriority
-from mistify_server.identity.callers import DEFAULT_TENANT, CallerId
+from mistify_server.identity.callers import DEFAULT_TENANT, LOCAL, CallerId
 from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 
 JOB: ContextVar[str] = ContextVar("JOB")
@@ -19,7 +19,7 @@ async def settled() -> None:
 
 
 async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
-    queue, seen = StepQueue(StepScheduler(1)), []
+    queue, seen = StepQueue(StepScheduler(1), "job", LOCAL.id), []
 
     async def step(name: str) -> None:
         seen.append(name)
@@ -33,7 +33,7 @@ async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
 
 
 async def test_a_limited_number_of_steps_run_at_once() -> None:
-    queue, meeting = StepQueue(StepScheduler(3)), asyncio.Barrier(3)
+    queue, meeting = StepQueue(StepScheduler(3), "job", LOCAL.id), asyncio.Barrier(3)
 
     async def meet() -> None:
         await meeting.wait()
@@ -44,7 +44,7 @@ async def test_a_limited_number_of_steps_run_at_once() -> None:
 
 
 async def test_an_exception_ends_the_run() -> None:
-    queue, cancelled = StepQueue(StepScheduler(2)), asyncio.Event()
+    queue, cancelled = StepQueue(StepScheduler(2), "job", LOCAL.id), asyncio.Event()
 
     async def wait() -> None:
         try:
@@ -66,7 +66,7 @@ async def test_an_exception_ends_the_run() -> None:
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
     """It is added a number of event loop iterations after the last step has begun."""
-    queue, loop = StepQueue(StepScheduler(2)), asyncio.get_running_loop()
+    queue, loop = StepQueue(StepScheduler(2), "job", LOCAL.id), asyncio.get_running_loop()
     over, taken, added_in_time = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def late() -> None:
@@ -89,11 +89,11 @@ async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
 
 
 async def test_an_empty_queue_is_done() -> None:
-    await StepQueue(StepScheduler(2)).run()
+    await StepQueue(StepScheduler(2), "job", LOCAL.id).run()
 
 
 async def test_the_queue_is_busy_since_the_start_of_its_oldest_step() -> None:
-    queue, seen = StepQueue(StepScheduler(1)), []
+    queue, seen = StepQueue(StepScheduler(1), "job", LOCAL.id), []
     pauses = [asyncio.Event(), asyncio.Event()]
 
     async def paused() -> None:
@@ -222,7 +222,7 @@ async def test_a_failed_job_gives_its_slots_back() -> None:
     async def fail() -> None:
         raise LookupError("gone")
 
-    failing = StepQueue(steps.scheduler)
+    failing = StepQueue(steps.scheduler, "job", LOCAL.id)
     failing.add((0,), partial(steps.step, failing, "a", 1))
     failing.add((1,), fail)
     failing.add((2,), partial(steps.step, failing, "never", 1))
@@ -241,7 +241,7 @@ async def test_steps_run_in_the_context_of_their_own_job() -> None:
 
     async def run(job: str) -> None:
         JOB.set(job)
-        queue = StepQueue(scheduler)
+        queue = StepQueue(scheduler, "job", LOCAL.id)
         queue.add((0,), note)
         queue.add((1,), note)
         await queue.run()

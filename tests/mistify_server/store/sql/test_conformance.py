@@ -15,7 +15,7 @@ from mistify.fleet import DeviceReport, DeviceStatus
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify.jobs.network_graph import INPUT, GraphNode, NetworkGraph
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, Scope
 from mistify_server.identity.tokens import AccessToken
 from mistify_server.store.changes import Advanced, GraphSaved, JobChanged, Submission
 from mistify_server.store.directory import Store, open_store
@@ -76,7 +76,9 @@ def test_removals_can_be_undone(store: Store, plan: BatchPlan) -> None:
 
 
 def test_tokens_are_added_found_and_revoked(store: Store) -> None:
-    token = AccessToken("ci", "a" * 64, frozenset({Scope.READ, Scope.SUBMIT}), 1_790_000_000_000, None)
+    token = AccessToken(
+        "ci", DEFAULT_TENANT, "a" * 64, frozenset({Scope.READ, Scope.SUBMIT}), 1_790_000_000_000, None
+    )
     store.tokens.add(token)
     with pytest.raises(MistifyError) as raised:
         store.tokens.add(replace(token, sha256="b" * 64))
@@ -92,7 +94,7 @@ def test_tokens_are_added_found_and_revoked(store: Store) -> None:
 
 def test_names_are_in_the_order_of_their_characters(store: Store) -> None:
     for name in ("é", "B", "a", "_"):
-        store.tokens.add(AccessToken(name, name, frozenset({Scope.READ}), 1, None))
+        store.tokens.add(AccessToken(name, DEFAULT_TENANT, name, frozenset({Scope.READ}), 1, None))
         store.models.add(NamedModel(name, "artifact", "file.h5"))
     assert [token.name for token in store.tokens.all()] == ["B", "_", "a", "é"]
     assert [model.name for model in store.models.all()] == ["_", "a", "B", "é"]

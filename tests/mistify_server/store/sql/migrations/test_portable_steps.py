@@ -13,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, Scope
 from mistify_server.identity.tokens import AccessToken
 from mistify_server.store.changes import Submission
 from mistify_server.store.directory import backend_of, open_store
@@ -32,7 +32,7 @@ NAMED = {
     "devices": "name, device, readings, profiles, reports",
 }
 
-TOKEN = AccessToken("ci", "5" * 64, frozenset({Scope.READ}), 1_790_000_000_000)
+TOKEN = AccessToken("ci", DEFAULT_TENANT, "5" * 64, frozenset({Scope.READ}), 1_790_000_000_000)
 REPORT = DeviceReport(device("pi"), datetime(2026, 11, 29, tzinfo=UTC))
 BOARD = Device("board", "Cortex-A72", "LiteRT 2", (), datetime(2026, 1, 2, tzinfo=UTC))
 
