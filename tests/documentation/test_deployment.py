@@ -217,12 +217,10 @@ def test_the_server_of_the_compose_file_starts_with_these_settings() -> None:
     ]
     assert command[0] == "mistify-server"
     settings = serve_settings(command[1:], {})
-    assert [f"127.0.0.1:{address.rpartition(':')[2]}" for address in (settings.listen, settings.http)] == [  # type: ignore[union-attr]
-        DEFAULT_LISTEN,
-        DEFAULT_HTTP,
-    ]
+    inner = [DEFAULT_LISTEN.split(":")[1], DEFAULT_HTTP.split(":")[1]]
+    assert [settings.listen, settings.http] == [f"0.0.0.0:{port}" for port in inner]
     published = [port.removeprefix("127.0.0.1:").split(":") for port in service["ports"]]
-    assert [inside for _, inside in published] == [DEFAULT_LISTEN.split(":")[1], DEFAULT_HTTP.split(":")[1]]
+    assert [inside for _, inside in published] == inner
     assert service["healthcheck"]["test"][-1] == f"http://{DEFAULT_HTTP}/readyz"
     (volume,) = service["volumes"]
     assert settings.store.parent == Path(volume.split(":")[1])
